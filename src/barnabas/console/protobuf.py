@@ -13,8 +13,8 @@ from typing import Any
 
 from barnabas.records.message_indexes import read_message_indexes
 
-#: what a schema may import at most, and how deep, so that no registry holds the console up
-_MOST_FILES, _DEEPEST = 200, 32
+#: what a schema may refer to at most, and how deep, so that no registry holds the console up
+MOST_FILES, DEEPEST = 200, 32
 _MAIN = "schema.proto"
 #: files that nobody registers; they come with the libraries
 _KNOWN = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
@@ -42,7 +42,7 @@ class ProtobufSchema:
         from google.protobuf.descriptor_pool import DescriptorPool
 
         self._pool: Any = DescriptorPool()
-        files = dict(_files(answer, _MAIN, get, address, 0))
+        files = dict(_files(answer, _MAIN, get, address, 0, set()))
         added: set[str] = set()
         self._add(_MAIN, files, added, 0)
         self._main: Any = self._pool.FindFileByName(_MAIN)
@@ -50,7 +50,7 @@ class ProtobufSchema:
     def _add(self, name: str, files: Mapping[str, Any], added: set[str], depth: int) -> None:
         if name in added:
             return
-        if depth > _DEEPEST or len(added) > _MOST_FILES:
+        if depth > DEEPEST or len(added) > MOST_FILES:
             raise ValueError("it imports too much")
         added.add(name)
         file = files.get(name) or _known(name)
@@ -77,12 +77,17 @@ class ProtobufSchema:
 
 
 def _files(
-    answer: Mapping[str, Any], name: str, get: Get, address: Callable[[Mapping[str, Any]], str], depth: int
+    answer: Mapping[str, Any],
+    name: str,
+    get: Get,
+    address: Callable[[Mapping[str, Any]], str],
+    depth: int,
+    read: set[tuple[str, str]],
 ) -> Iterator[tuple[str, Any]]:
-    """By the name it is imported by, the schema and all it refers to."""
+    """By the name it is imported by, the schema and all it refers to, each once; `read` has what was."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    if depth > _DEEPEST:
+    if depth > DEEPEST:
         raise ValueError("its references are too deep")
     file = FileDescriptorProto.FromString(base64.b64decode(answer["schema"], validate=True))
     file.name = name
@@ -92,10 +97,14 @@ def _files(
         del file.dependency[:], file.public_dependency[:], file.weak_dependency[:]
         file.dependency.extend(kept)
     yield name, file
-    for number, reference in enumerate(answer.get("references") or ()):
-        if number > _MOST_FILES:
+    for reference in answer.get("references") or ():
+        imported, path = reference["name"], address(reference)
+        if (imported, path) in read:
+            continue
+        read.add((imported, path))
+        if len(read) > MOST_FILES:
             raise ValueError("it has too many references")
-        yield from _files(get(address(reference)), reference["name"], get, address, depth + 1)
+        yield from _files(get(path), imported, get, address, depth + 1, read)
 
 
 def _known(name: str) -> Any:

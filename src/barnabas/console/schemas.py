@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.client.servers import Servers
+from barnabas.console.protobuf import DEEPEST, MOST_FILES, ProtobufSchema
 from barnabas.errors import BarnabasError
 from barnabas.text import without_userinfo
 
@@ -95,17 +96,8 @@ class Schemas:
             kind = answer.get("schemaType", "AVRO")
             parsed = answer["schema"]
             if kind == "AVRO":
-                import fastavro
-
-                named: dict[str, Any] = {}
-                for reference in answer.get("references", ()):
-                    subject = urllib.parse.quote(reference["subject"], safe="")
-                    other = self.get(f"/subjects/{subject}/versions/{reference['version']}")
-                    fastavro.parse_schema(json.loads(other["schema"]), named)
-                parsed = fastavro.parse_schema(json.loads(parsed), named)
+                parsed = self._avro(answer, {}, set(), 0)
             elif kind == "PROTOBUF":
-                from barnabas.console.protobuf import ProtobufSchema
-
                 serialized = self.get(f"/schemas/ids/{id_}?format=serialized")
                 parsed = ProtobufSchema(serialized, self.get, _serialized)
         except Exception:  # no registry, no such schema, or none that can be parsed
@@ -118,7 +110,36 @@ class Schemas:
             self._known[id_] = kind, parsed
         return kind, parsed
 
+    def _avro(self, answer: Mapping[str, Any], named: dict[str, Any], read: set[str], depth: int) -> Any:
+        """Return a parsed schema, once all that it refers to is in `named`.
+
+        Args:
+            answer: the registry's, with the schema's text and its references.
+            named: parsed types by their full names.
+            read: the addresses of references that are parsed.
+
+        Raises:
+            ValueError: it refers to too much.
+        """
+        import fastavro
+
+        if depth > DEEPEST:
+            raise ValueError("its references are too deep")
+        for reference in answer.get("references") or ():
+            path = _version(reference)
+            if path not in read:
+                read.add(path)
+                if len(read) > MOST_FILES:
+                    raise ValueError("it has too many references")
+                self._avro(self.get(path), named, read, depth + 1)
+        return fastavro.parse_schema(json.loads(answer["schema"]), named)
+
+
+def _version(reference: Mapping[str, Any]) -> str:
+    """The address of what a reference names."""
+    subject = urllib.parse.quote(reference["subject"], safe="")
+    return f"/subjects/{subject}/versions/{int(reference['version'])}"
+
 
 def _serialized(reference: Mapping[str, Any]) -> str:
-    subject = urllib.parse.quote(reference["subject"], safe="")
-    return f"/subjects/{subject}/versions/{int(reference['version'])}?format=serialized"
+    return f"{_version(reference)}?format=serialized"

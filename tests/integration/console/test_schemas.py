@@ -10,6 +10,7 @@ import fastavro
 import pytest
 
 from barnabas.client import Producer
+from barnabas.console.schemas import Schemas
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 
 
@@ -113,3 +114,67 @@ def test_bytes_that_are_not_what_they_say_are_shown_as_they_are(shown, register,
         schemaType="PROTOBUF",
     )
     assert "schema" not in shown(id_, payload)
+
+
+def record(name, **types):
+    fields = [{"name": field, "type": type_} for field, type_ in types.items()]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def reference(name):
+    return {"name": name, "subject": name, "version": 1}
+
+
+def test_avro_is_read_by_references_of_references(shown, register):
+    register("Currency", json.dumps(record("Currency", code="string")))
+    register("Money", json.dumps(record("Money", of="Currency")), references=[reference("Currency")])
+    # the order refers to one of them itself, and to the other by two ways
+    register(
+        "Line",
+        json.dumps(record("Line", price="Money", tax="Currency")),
+        references=[reference("Money"), reference("Currency")],
+    )
+    id_ = register(
+        "Order",
+        json.dumps(record("Order", first="Line", paid="Money")),
+        references=[reference("Line"), reference("Money")],
+    )
+    value = shown(id_, b"\x06EUR" + b"\x06USD" + b"\x06GBP")
+    assert (value["is"], value["schema"]) == ("avro", id_)
+    assert json.loads(value["text"]) == {
+        "first": {"price": {"of": {"code": "EUR"}}, "tax": {"code": "USD"}},
+        "paid": {"of": {"code": "GBP"}},
+    }
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF"])
+@pytest.mark.parametrize("width", [1, 3])
+def test_references_that_do_not_end_are_given_up(monkeypatch, kind, width):
+    asked = []
+
+    def get(schemas, path):
+        asked.append(path)
+        number = len(asked)
+        names = [f"R{number}x{each}" for each in range(width)]
+        text = "" if kind == "PROTOBUF" else json.dumps(record(f"S{number}", next=names[0]))
+        return {"schema": text, "schemaType": kind, "references": [reference(name) for name in names]}
+
+    monkeypatch.setattr(Schemas, "get", get)
+    assert Schemas("http://registry").decode(b"\0\0\0\0\x01x") is None
+    assert len(asked) < 300
+
+
+def test_a_schema_that_is_referred_to_by_many_ways_is_asked_for_once(monkeypatch):
+    asked = []
+
+    def get(schemas, path):
+        asked.append(path)
+        level = 0 if "/ids/" in path else int(path.split("/")[2].removeprefix("L"))
+        below = (
+            [{"name": f"L{level + 1}", "subject": f"L{level + 1}", "version": 1}] * 2 if level < 12 else []
+        )
+        return {"schema": "", "schemaType": "PROTOBUF", "references": below}
+
+    monkeypatch.setattr(Schemas, "get", get)
+    assert Schemas("http://registry").decode(b"\0\0\0\0\x01\0") is None  # it has no message
+    assert len(asked) == 14

@@ -1,0 +1,18 @@
+"""GetReplicaLogInfo: how far a broker's replicas reach."""
+
+from __future__ import annotations
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.get_replica_log_info import GetReplicaLogInfoRequest, TopicPartitions
+
+
+def test_a_replica_tells_its_end_and_epochs_and_one_that_is_not_there_an_error(wire, topic, barnabas_broker):
+    barnabas_broker.produce(topic.name, "a", "b", "c")
+    asked = [TopicPartitions(topic_id=topic.id, partitions=[0, 7])]
+    asked.append(TopicPartitions(topic_id=b"\x01" * 16, partitions=[0]))
+    response = wire(GetReplicaLogInfoRequest(broker_id=1, topic_partitions=asked))
+    [there, missing], [strange] = (each.partition_log_info for each in response.topic_partition_log_info_list)
+    assert (there.error_code, there.log_end_offset, there.last_written_leader_epoch) == (0, 3, 0)
+    assert there.current_leader_epoch == 0
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert strange.error_code == ErrorCode.UNKNOWN_TOPIC_ID
