@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -204,6 +205,11 @@ class Console:
             raise QueryError("the body is not JSON") from None
         if not isinstance(wanted, dict):
             raise QueryError("the body is not an object")
+        try:
+            json.dumps(wanted, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            lone = f"\\u{ord(error.object[error.start]):04x}"
+            raise QueryError(f"the body has {lone}, half of a surrogate pair") from None
         made = await self._run(change, self._view, wanted)
         told = {"command": made.command, "preview": made.preview, "done": False}
         if wanted.get("execute") is not True:

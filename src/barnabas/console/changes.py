@@ -18,6 +18,8 @@ from barnabas.types import TopicPartition
 #: the fields of one change, as a page sends them
 Wanted = Mapping[str, Any]
 _PRODUCE_S = 10.0
+#: the last moment that a date has (the year 9999), in milliseconds since 1970
+_LAST_MS = 253_402_300_799_999
 
 
 class Change:
@@ -150,7 +152,7 @@ def _redrive(view: ClusterView, wanted: Wanted) -> Change:
 def _reset_offsets(view: ClusterView, wanted: Wanted) -> Change:
     group, topic = _text(wanted, "group"), _text(wanted, "topic")
     to = _text(wanted, "to")
-    numbers = wanted.get("partitions")
+    numbers = _partitions(wanted)
     metadata = view.kafka.metadata([topic])
     led = {p: leader for p, leader in leaders(metadata).items() if numbers is None or p.partition in numbers}
     if not led:
@@ -183,8 +185,8 @@ def _targets(
         return starts, ["--to-earliest"]
     if to == "latest":
         return ends, ["--to-latest"]
-    at = wanted.get("at")
-    if not isinstance(at, int) or isinstance(at, bool):
+    at = _number(wanted, "at", *((0, _LAST_MS) if to == "time" else (-(2**63), 2**63 - 1)))
+    if at is None:
         raise QueryError("at: write a whole number")
     if to == "offset":
         return dict.fromkeys(led, at), ["--to-offset", str(at)]
@@ -198,6 +200,16 @@ def _targets(
         text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
         return {p: o if o >= 0 else ends[p] for p, o in found.items()}, ["--to-datetime", text]
     raise QueryError(f"to={to[:40]}: write earliest, latest, offset, shift or time")
+
+
+def _partitions(wanted: Wanted) -> list[int] | None:
+    """The partitions that a change is limited to; None for all."""
+    numbers = wanted.get("partitions")
+    if numbers is None:
+        return None
+    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+        raise QueryError("partitions: write a list of whole numbers")
+    return numbers
 
 
 def _text(wanted: Wanted, name: str) -> str:
