@@ -27,6 +27,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from barnabas.metadata.operations import SingleOperations
+from barnabas.metadata.patience import Patience
 from barnabas.metadata.session import CERTAIN_PART, FINAL, Session
 from barnabas.metadata.store import (
     Cancel,
@@ -117,12 +118,11 @@ class SimulatedEnsemble:
             StoreUnavailableError: it cannot reach the ensemble within the session timeout.
         """
         store = self._stores[name] = SimulatedStore(self, name)
-        try:
-            async with asyncio.timeout(self.conditions.session_timeout):
-                await store.connected()
-        except TimeoutError:
+        connecting = store.connecting
+        if not await Patience(self.conditions.session_timeout).wait(connecting):
             await store.close()
-            raise StoreUnavailableError("no server of the ensemble answers") from None
+            raise StoreUnavailableError("no server of the ensemble answers")
+        await connecting
         return store
 
     def store_of(self, name: str) -> SimulatedStore:
@@ -433,9 +433,10 @@ class SimulatedStore(SingleOperations):
         self._ping: asyncio.TimerHandle | None = None
         self._connecting = self._loop.create_task(self._connect(at_once=True))
 
-    async def connected(self) -> None:
-        """Return when a first session has begun."""
-        await asyncio.shield(self._connecting)
+    @property
+    def connecting(self) -> asyncio.Task[None]:
+        """Ends when a session has begun."""
+        return self._connecting
 
     @property
     def session_id(self) -> int:

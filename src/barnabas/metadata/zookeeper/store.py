@@ -14,6 +14,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from barnabas.metadata import znodes
 from barnabas.metadata.operations import SingleOperations
+from barnabas.metadata.patience import Patience
 from barnabas.metadata.session import CERTAIN_PART, FINAL, Session
 from barnabas.metadata.store import (
     BadVersionError,
@@ -175,8 +176,7 @@ class ZooKeeperStore(SingleOperations):
         cancel = store.on_state(on_state)
         store._connection.start()
         try:
-            done, _ = await asyncio.wait({begun}, timeout=timeout)
-            if not done:
+            if not await Patience(timeout).wait(begun):
                 trouble = f" ({store._connection.trouble})" if store._connection.trouble else ""
                 raise StoreUnavailableError(
                     f"no ZooKeeper answers at {address} within {timeout:g} s{trouble}: start it, or correct "

@@ -1,0 +1,34 @@
+"""Waiting for so long at most, without the time in which this process stood still."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+#: a wait has parts of so many seconds
+_PART = 0.5
+#: a part that ends later by so many seconds was one in which the process stood still
+_LATE = 0.1
+#: what counts of such a part: no process waits for ever
+_OF_A_STALL = 0.25
+
+
+class Patience:
+    """So many seconds of waiting.
+
+    A process that was stopped (SIGSTOP, a suspended machine) finds its timers overdue when it goes on. What
+    it waited for may come in the next moment, so it must not give up before it has looked.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+
+    async def wait(self, future: asyncio.Future[Any]) -> bool:
+        """Wait for a future, which is never cancelled here; False if no patience is left."""
+        loop = asyncio.get_running_loop()
+        while not future.done() and self._left > 0:
+            began, part = loop.time(), min(_PART, self._left)
+            await asyncio.wait({future}, timeout=part)
+            passed = loop.time() - began
+            self._left -= _OF_A_STALL * part if passed > part + _LATE else passed
+        return future.done()
