@@ -36,7 +36,7 @@ class AclControl:
 
         A rule that is there already is no error.
         """
-        async with self._election.deciding():
+        async with self._election.answering():
             acls = (await self._loader.settled()).acls
             wanted: dict[ResourcePattern, dict[AclEntry, None]] = {}
             for resource, entry in rules:
@@ -64,7 +64,7 @@ class AclControl:
 
         The loop is held for some hundred rules at a time.
         """
-        async with self._election.deciding():
+        async with self._election.answering():
             acls = (await self._loader.settled()).acls
             selected = [await _select(acls, each) for each in filters]
             gone: dict[ResourcePattern, set[AclEntry]] = {}

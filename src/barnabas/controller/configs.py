@@ -181,7 +181,7 @@ class ConfigControl:
     async def _change(
         self, changes: Mapping[ConfigResource, Change], validate_only: bool
     ) -> dict[ConfigResource, KafkaError]:
-        async with self._election.deciding():
+        async with self._election.answering():
             image = await self._loader.settled()
             errors: dict[ConfigResource, KafkaError] = {}
             writes: dict[ConfigResource, list[Operation]] = {}

@@ -61,6 +61,8 @@ class ControllerElection:
         self._clock = clock
         self._epoch_version: int | None = None
         self._lock = asyncio.Lock()
+        #: whether the store has been asked since `answering` began if this is still the controller
+        self._is_confirmed = False
         #: how many controllers there have been, this one included
         self.epoch = 0
 
@@ -85,6 +87,30 @@ class ControllerElection:
                 yield
             except StoreUnavailableError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """As `deciding`, for what somebody is told: it holds although nothing may be written.
+
+        A controller that was replaced without noticing knows an old image: by that a topic is there which was
+        deleted, or nothing is to be changed. So a decision without a write is told only if this broker is
+        still the controller.
+
+        Raises:
+            KafkaError: as `deciding`; NOT_CONTROLLER, this broker is not (any more) the controller.
+        """
+        async with self.deciding():
+            self._is_confirmed = self._store.session_timeout == 0  # nobody could have replaced it
+            try:
+                yield
+            except KafkaError:
+                await self._confirm()
+                raise
+            await self._confirm()
+
+    async def _confirm(self) -> None:
+        if not self._is_confirmed:
+            await self.write(())
 
     def resign(self) -> None:
         """Decide nothing more: the session is lost, or what became of a write is not known."""
@@ -150,6 +176,7 @@ class ControllerElection:
                 all the same, this broker has resigned.
             StoreError: an operation is not allowed.
         """
+        self._is_confirmed = True
         if self._epoch_version is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         guard = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)

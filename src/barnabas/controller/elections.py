@@ -71,7 +71,7 @@ class ElectionControl:
         told: Reaches = {}
         if kind is ElectionType.UNCLEAN:
             told = await reaches(self._ask, asked, _leaderless(asked, partitions))
-        async with self._election.deciding():
+        async with self._election.answering():
             self._election.require_won()
             image = await self._loader.settled()
             incomplete = incomplete_replicas(image)

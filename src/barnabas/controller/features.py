@@ -49,7 +49,7 @@ class FeatureControl:
         """
         if not updates or len({update.name for update in updates}) < len(updates):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
-        async with self._election.deciding():
+        async with self._election.answering():
             image = await self._loader.settled()
             for update in updates:
                 _check(update, image.features)

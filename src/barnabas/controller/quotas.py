@@ -46,7 +46,7 @@ class QuotaControl:
 
         The code is INVALID_REQUEST for what is not allowed. Entities of one user are changed together.
         """
-        async with self._election.deciding():
+        async with self._election.answering():
             image = await self._loader.settled()
             errors: dict[QuotaEntity, KafkaError] = {}
             changed: dict[QuotaEntity, dict[str, str]] = {}

@@ -78,7 +78,7 @@ class ReassignmentControl:
             KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         await self._caught_up()
-        async with self._election.deciding():
+        async with self._election.answering():
             self._election.require_won()
             image = await self._loader.settled()
             standing = standing_of(image)

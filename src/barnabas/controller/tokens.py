@@ -85,7 +85,7 @@ class TokenControl:
         for each in (owner, *renewers):
             if not (each.kind and each.name) or len(str(each).encode()) > _LONGEST_NAME:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"a principal has 1 to {_LONGEST_NAME} bytes")
-        async with self._election.deciding():
+        async with self._election.answering():
             if len((await self._loader.settled()).delegation_tokens) >= MOST_TOKENS:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION, f"there are {MOST_TOKENS} delegation tokens: expire some"
@@ -120,7 +120,7 @@ class TokenControl:
         """
         if period_ms < 0:
             period_ms = self._config().delegation_token_expiry_time_ms
-        async with self._election.deciding():
+        async with self._election.answering():
             return await self._expire_in(await self._find(principal, mac), period_ms)
 
     async def expire(self, principal: Principal, mac: bytes, period_ms: int) -> int:
@@ -128,7 +128,7 @@ class TokenControl:
 
         Returns and raises as `renew`.
         """
-        async with self._election.deciding():
+        async with self._election.answering():
             token = await self._find(principal, mac)
             if period_ms >= 0:
                 return await self._expire_in(token, period_ms)

@@ -92,7 +92,7 @@ class TopicControl:
             KafkaError: the request as a whole is refused.
         """
         await self._caught_up()
-        async with self._election.deciding():
+        async with self._election.answering():
             image = await self._loader.settled()
             defaults = self._configs.broker_config(image)
             results: dict[str, TopicImage | KafkaError] = {}
@@ -115,7 +115,7 @@ class TopicControl:
 
     async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
         """Delete topics; for each that was not deleted, why."""
-        async with self._election.deciding():
+        async with self._election.answering():
             image = await self._loader.settled()
             enabled = self._configs.broker_config(image).delete_topic_enable
             errors: dict[TopicId, KafkaError] = {}
@@ -142,7 +142,7 @@ class TopicControl:
             KafkaError: the request as a whole is refused.
         """
         await self._caught_up()
-        async with self._election.deciding():
+        async with self._election.answering():
             image = await self._loader.settled()
             errors: dict[str, KafkaError] = {}
             grown: dict[str, tuple[TopicImage, int]] = {}

@@ -57,7 +57,7 @@ class UserControl:
         by_user: dict[str, list[CredentialChange]] = {}
         for change in changes:
             by_user.setdefault(change.user, []).append(change)
-        async with self._election.deciding():
+        async with self._election.answering():
             image = await self._loader.settled()
             errors: dict[str, KafkaError] = {}
             changed: dict[str, dict[str, str]] = {}

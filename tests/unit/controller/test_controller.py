@@ -11,14 +11,15 @@ import pytest
 from tests.unit.controller.conftest import Member, Play, broker_image, join, until
 
 from barnabas.config import BrokerConfig
-from barnabas.controller import ConfigChange, ConfigResource, NewTopic
+from barnabas.controller import ConfigChange, ConfigResource, NewPartitions, NewTopic
 from barnabas.controller.configs import AlterOperation, ResourceType
 from barnabas.controller.controller_election import ControllerElection
+from barnabas.controller.elections import ElectionType
 from barnabas.controller.placement import place_replicas
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
-from barnabas.metadata.image import ALL_BROKERS
-from barnabas.metadata.memory import MemoryServer
+from barnabas.metadata.image import ALL_BROKERS, TopicImage
+from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.store import (
     Create,
     NodeExistsError,
@@ -27,6 +28,7 @@ from barnabas.metadata.store import (
     UnknownOutcomeError,
 )
 from barnabas.simulation.clocks import ManualClock
+from barnabas.types import TopicPartition
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 BROKER = ConfigResource(ResourceType.BROKER, "1")
@@ -78,6 +80,46 @@ def test_controller_that_was_replaced_without_noticing_changes_nothing() -> None
         assert result.code is ErrorCode.NOT_CONTROLLER
         assert not old.controller.active
         assert await new.store.children(znodes.TOPICS) == []
+
+    asyncio.run(scenario())
+
+
+def test_controller_that_was_replaced_without_noticing_tells_nothing_of_its_old_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 81533 of clusters: a topic that was deleted "already exists", and nobody made it again."""
+    monkeypatch.setattr(MemoryStore, "session_timeout", 6.0)
+
+    async def scenario() -> None:
+        server = MemoryServer()
+        old = await join(server, BrokerConfig(node_id=1))
+        topic = (await old.controller.topics.create([NewTopic("t")]))["t"]
+        assert isinstance(topic, TopicImage)
+        exists = (await old.controller.topics.create([NewTopic("t")]))["t"]
+        assert isinstance(exists, KafkaError)
+        assert exists.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        await old.loader.stop()  # it hears of nothing more
+        for cancel in old.controller._cancels:
+            cancel()
+        image = old.loader.image
+        monkeypatch.setattr(old.loader, "settled", lambda: asyncio.sleep(0, image))
+        operator = MemoryStore(server)
+        await operator.delete(znodes.CONTROLLER)
+        new = await join(server, BrokerConfig(node_id=2))
+        assert await new.controller.topics.delete([topic.id]) == {}
+        for ask in (
+            lambda: old.controller.topics.create([NewTopic("t")]),
+            lambda: old.controller.topics.create([NewTopic("u")], validate_only=True),
+            lambda: old.controller.topics.delete([b"?" * 16]),
+            lambda: old.controller.topics.create_partitions([NewPartitions("t", 1)]),
+            lambda: old.controller.configs.alter({ConfigResource(ResourceType.TOPIC, "no"): []}),
+            lambda: old.controller.elections.elect(ElectionType.PREFERRED, None),
+            lambda: old.controller.reassignments.alter({TopicPartition("t", 0): None}),
+        ):
+            old.controller._election._epoch_version = 1  # it has not noticed
+            with pytest.raises(KafkaError) as refused:
+                await ask()
+            assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
     asyncio.run(scenario())
 
