@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import hmac
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -35,6 +38,10 @@ from barnabas.environment.network import SocketNetwork
 from barnabas.errors import ConfigError, ErrorCode
 from barnabas.interbroker import Channel, NotConnectedError
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -449,6 +456,41 @@ def test_the_connections_of_a_deleted_user_are_closed_and_no_others(broker: Secu
                 await asyncio.to_thread(future.result, 60)
             assert await carols.reader.read() == b""
             assert (await alices.ask(MetadataRequest(), 5)).brokers
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("size", [1, 10, 33, 64, 1024])
+def test_a_password_may_be_salted_to_any_length(broker: SecureBroker, size: int) -> None:
+    """As Kafka allows: who salts in another way logs in by what comes of it."""
+    salted = bytes(range(256))[:size] * (4 if size == 1024 else 1)
+    user = f"salted-{size}"
+
+    async def scenario() -> None:
+        async with connect(broker, "PLAINTEXT") as admin:
+            change = ScramCredentialUpsertion(
+                name=user, mechanism=1, iterations=4096, salt=b"any salt", salted_password=salted
+            )
+            answer = await admin.ask(AlterUserScramCredentialsRequest(upsertions=[change]), 0)
+            assert answer.results[0].error_code == 0
+            for bad in (b"", bytes(1025)):
+                change = ScramCredentialUpsertion(
+                    name=user, mechanism=1, iterations=4096, salt=b"any salt", salted_password=bad
+                )
+                answer = await admin.ask(AlterUserScramCredentialsRequest(upsertions=[change]), 0)
+                assert answer.results[0].error_code == ErrorCode.UNACCEPTABLE_CREDENTIAL
+        async with connect(broker) as client:
+            await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+            bare = f"n={user},r=abc"
+            first = SaslAuthenticateRequest(auth_bytes=f"n,,{bare}".encode())
+            challenge = (await client.ask(first, 1)).auth_bytes.decode()
+            unsigned = f"c=biws,{challenge.split(',')[0]}"
+            client_key = hmac.digest(salted, b"Client Key", "sha256")
+            signed = ",".join((bare, challenge, unsigned)).encode()
+            signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+            proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True)))
+            final = SaslAuthenticateRequest(auth_bytes=f"{unsigned},p=".encode() + proof)
+            assert (await client.ask(final, 1)).error_code == 0
 
     run(scenario())
 

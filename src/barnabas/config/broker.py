@@ -17,6 +17,11 @@ from barnabas.config.setting import DOUBLE_MAX, INT_MAX, LONG_MAX, Setting, Type
 from barnabas.config.settings import Settings
 from barnabas.config.topic import COMPRESSION_TYPES
 
+_NO_TICKETS = (
+    "Has no effect: a broker with a keytab needs no tickets. Kafka's tools may set it; a broker that takes "
+    "tickets by GSSAPI says so in its log."
+)
+
 
 class BrokerConfig(Settings):
     """The settings of one broker."""
@@ -231,6 +236,18 @@ class BrokerConfig(Settings):
         ("DEFAULT",),
         doc="What makes users of Kerberos principals, the first that fits: DEFAULT, which takes the "
         "first part where the realm is the system's own, and RULE:..., as Hadoop has them.",
+    )
+    sasl_kerberos_kinit_cmd: str = setting(
+        Type.STRING, "/usr/bin/kinit", update=Update.PER_BROKER, doc=_NO_TICKETS
+    )
+    sasl_kerberos_min_time_before_relogin: int = setting(
+        Type.LONG, 60_000, update=Update.PER_BROKER, doc=_NO_TICKETS
+    )
+    sasl_kerberos_ticket_renew_jitter: float = setting(
+        Type.DOUBLE, 0.05, update=Update.PER_BROKER, doc=_NO_TICKETS
+    )
+    sasl_kerberos_ticket_renew_window_factor: float = setting(
+        Type.DOUBLE, 0.8, update=Update.PER_BROKER, doc=_NO_TICKETS
     )
     connections_max_reauth_ms: int = setting(
         Type.LONG,

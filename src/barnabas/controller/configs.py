@@ -192,6 +192,7 @@ class ConfigControl:
                     texts = change(found)
                     found.check_together(texts)
                     self._check_limits(found, texts, image)
+                    _check_min_isr(resource, found.texts, texts)
                     await self._check_keys(resource, found, texts)
                 except KafkaError as error:
                     errors[resource] = error
@@ -296,6 +297,31 @@ class ConfigControl:
                 GroupConfig.from_layers(layers, texts).check_limits(self._configs.broker_config(image))
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Refuse what would let the controller and a leader take two values of min.insync.replicas.
+
+    They must agree, since it decides which replicas may lead (KIP-966). As Kafka 4.1 does where it tracks
+    eligible leader replicas.
+
+    Raises:
+        KafkaError: INVALID_CONFIG.
+    """
+    if resource.type != ResourceType.BROKER or before.get(_MIN_ISR) == after.get(_MIN_ISR):
+        return
+    if resource.name and _MIN_ISR in after:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{_MIN_ISR} of a single broker is not allowed: it decides which replicas may lead; "
+            "set it for all brokers, or for a topic",
+        )
+    if not resource.name and _MIN_ISR not in after:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{_MIN_ISR} of all brokers cannot be removed: brokers may have started with different ones; set "
+            "another value",
+        )
 
 
 def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[str, str]) -> ClusterImage:

@@ -27,6 +27,8 @@ log = logger_of(__name__)
 #: the longest name and the largest salt that are taken, in bytes
 _LONGEST_NAME = 256
 _LARGEST_SALT = 1024
+#: bytes; SCRAM's own have 32 or 64
+_LONGEST_SALTED = 1024
 
 
 class CredentialChange(NamedTuple):
@@ -138,8 +140,9 @@ def _check(change: CredentialChange) -> Mechanism:
         )
     if not change.salt or len(change.salt) > _LARGEST_SALT:
         raise _refuse(f"a salt has 1 to {_LARGEST_SALT} bytes")
-    if len(change.salted_password) != mechanism.size:
-        raise _refuse(f"a salted password of {mechanism.text} has {mechanism.size} bytes")
+    # Kafka takes any length: a client (kafka-go) may salt a password in its own way, and log in so.
+    if not 1 <= len(change.salted_password) <= _LONGEST_SALTED:
+        raise _refuse(f"a salted password has 1 to {_LONGEST_SALTED} bytes")
     return mechanism
 
 

@@ -411,6 +411,45 @@ def test_append_for_all_brokers_does_not_take_over_what_one_broker_has(play: Pla
     play(scenario)
 
 
+MIN_ISR = "min.insync.replicas"
+
+
+def test_min_insync_replicas_is_one_value_of_the_cluster(play: Play) -> None:
+    """The controller and leaders decide by it which replicas have all that was committed (KIP-966)."""
+
+    async def scenario(member: Member) -> None:
+        set_two, remove = change(MIN_ISR, AlterOperation.SET, "2"), change(MIN_ISR, AlterOperation.DELETE)
+        replace = member.controller.configs.replace
+        assert await alter(member, BROKER, set_two) is ErrorCode.INVALID_CONFIG
+        assert (await replace({BROKER: {MIN_ISR: "2"}}))[BROKER].code is ErrorCode.INVALID_CONFIG
+        assert await alter(member, BROKER, remove) is ErrorCode.NONE
+        assert await alter(member, EVERY_BROKER, remove) is ErrorCode.NONE  # there is none
+        assert await alter(member, EVERY_BROKER, set_two) is ErrorCode.NONE
+        assert await alter(member, EVERY_BROKER, remove) is ErrorCode.INVALID_CONFIG
+        assert (await replace({EVERY_BROKER: {}}))[EVERY_BROKER].code is ErrorCode.INVALID_CONFIG
+        assert member.image.broker_config(ALL_BROKERS) == {MIN_ISR: "2"}
+        assert await alter(member, EVERY_BROKER, change(MIN_ISR, AlterOperation.SET, "1")) is ErrorCode.NONE
+        assert await alter(member, TOPIC, set_two) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await member.controller.topics.create([NewTopic("t")])
+        for step in (set_two, remove):
+            assert await alter(member, TOPIC, step) is ErrorCode.NONE
+
+    play(scenario)
+
+
+def test_kerberos_settings_of_a_broker_that_does_not_use_it_are_stored(play: Play) -> None:
+    """librdkafka's and Kafka's tools set them, whatever the broker's mechanisms are."""
+
+    async def scenario(member: Member) -> None:
+        name = "sasl.kerberos.min.time.before.relogin"
+        assert await alter(member, BROKER, change(name, AlterOperation.SET, "58000")) is ErrorCode.NONE
+        assert await member.controller.configs.replace({BROKER: {name: "59000"}}) == {}
+        assert member.image.broker_config("1") == {name: "59000"}
+        assert await alter(member, BROKER, change(name, AlterOperation.SET, "x")) is ErrorCode.INVALID_REQUEST
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("resource", "step", "expected"),
     [

@@ -20,6 +20,7 @@ from barnabas.protocol.framing import (
     parse_response,
 )
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -189,4 +190,14 @@ def test_librdkafkas_bytes_too_many_are_let_pass_where_it_sends_them() -> None:
     with pytest.raises(ProtocolError, match="ended at byte"):
         parse_request(sent + b"\0")
     slack = {key: request_class(key).slack for key in ApiKey if request_class(key).slack}
-    assert slack == {ApiKey.METADATA: 3, ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 1}
+    assert slack == {ApiKey.METADATA: 3, ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 1, ApiKey.DESCRIBE_ACLS: 1}
+
+
+def test_the_byte_that_kafka_go_leaves_behind_describe_acls_is_excused():
+    """Its filter is a struct of its own, with tagged fields; a second byte is not excused."""
+    request = DescribeAclsRequest(resource_type_filter=2, resource_name_filter=None, operation=1)
+    header = RequestHeader(ApiKey.DESCRIBE_ACLS, 3, 1, "kafka-go")
+    sent = b"".join(map(bytes, encode_request(header, request)))[4:]
+    assert parse_request(sent + b"\0") == parse_request(sent)
+    with pytest.raises(ProtocolError, match="ended at byte"):
+        parse_request(sent + b"\0\0")

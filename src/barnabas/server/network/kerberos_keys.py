@@ -38,6 +38,7 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
         ):
             continue
         own = config.for_listener(endpoint.name, "GSSAPI")
+        _warn_of_ticket_settings(own)
         gssapi = _package()
         options = _jaas_options(own)
         credentials = _credentials(gssapi, options, _service(own, options))
@@ -148,3 +149,15 @@ def _default_realm(gssapi: Any) -> str:
 
 def _reason(error: Any) -> str:
     return " ".join(str(error).split())
+
+
+def _warn_of_ticket_settings(config: BrokerConfig) -> None:
+    given = {
+        "sasl.kerberos.kinit.cmd": config.sasl_kerberos_kinit_cmd,
+        "sasl.kerberos.min.time.before.relogin": config.sasl_kerberos_min_time_before_relogin,
+        "sasl.kerberos.ticket.renew.jitter": config.sasl_kerberos_ticket_renew_jitter,
+        "sasl.kerberos.ticket.renew.window.factor": config.sasl_kerberos_ticket_renew_window_factor,
+    }
+    for name, value in given.items():
+        if value != config.declared[name].default:
+            log.warning("%s=%s has no effect: a broker with a keytab needs no tickets", name, value)
