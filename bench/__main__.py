@@ -27,7 +27,7 @@ def say(line: str) -> None:
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="about seven minutes, not up to forty-five")
+    parser.add_argument("--quick", action="store_true", help="about ten minutes, not up to an hour")
     parser.add_argument("--peers", default=",".join(PEERS), help="which brokers, with commas (%(default)s)")
     parser.add_argument("--only", default="", help="only workloads whose name contains this")
     parser.add_argument(

@@ -68,6 +68,8 @@ def pipelined(
     stored, expected = _stored(bootstrap, topic, topic_partitions), load.answered * partitions * records
     if stored != expected:
         raise RuntimeError(f"{expected} records were acknowledged, and the topic contains {stored}")
+    if not load.latencies:
+        raise RuntimeError(f"no request was answered in {seconds:g} s")
     return {
         "requests/s": len(load.latencies) / load.elapsed,
         **percentiles_ms(load.latencies),

@@ -39,6 +39,7 @@ from barnabas.protocol.schema import Request, Response
 from barnabas.records import Record, encode_batch
 from barnabas.security.certificates import Authority
 from bench.peers import Kafka, cpu_nanoseconds, free_port
+from bench.workloads import WARM_RECORDS, WARM_SECONDS
 
 VERSIONS = {0: 9, 1: 12, 19: 7, 30: 3}
 SECONDS = 120.0
@@ -227,8 +228,7 @@ def throughput(one: Broker, clients: dict[str, Client], megabytes: int, rounds: 
     total = requests * len(batch) / 1e9
     costs: dict[str, list[float]] = {f"{way} {name}": [] for way in ("in", "out") for name in clients}
     rates: dict[str, list[float]] = {case: [] for case in costs}
-    for client in clients.values():
-        _cost(one, client, [produce(batch)] * 20)  # the first ones find cold code
+    _warm_up(one, clients, batch, len(records))
     for _ in range(rounds):
         for name, client in clients.items():
             began = time.perf_counter()
@@ -248,6 +248,19 @@ def throughput(one: Broker, clients: dict[str, Client], megabytes: int, rounds: 
             f"{median(rates[f'{way} TLS']):.0f} MB/s",
             flush=True,
         )
+
+
+def _warm_up(one: Broker, clients: dict[str, Client], batch: bytes, records: int) -> None:
+    """Uncounted work of each kind, after which a JVM has compiled what is hot."""
+    ends = time.monotonic() + WARM_SECONDS
+    batches = -(-WARM_RECORDS // records)
+    for client in clients.values():  # these come first: `throughput` fetches whole batches from the beginning
+        _cost(one, client, [produce(batch)] * batches)
+    small = produce(encode_batch([Record(None, bytes(100), 1_700_000_000_000)]))
+    while time.monotonic() < ends:
+        for client in clients.values():
+            _cost(one, client, [fetch(number * records) for number in range(50)])
+            _synchronous(client, small)
 
 
 def _cost(one: Broker, client: Client, frames: list[bytes]) -> float:
