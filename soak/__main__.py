@@ -22,6 +22,7 @@ from soak.checker import check, sift
 from soak.clients import Client
 from soak.cluster import Cluster
 from soak.cluster_nemesis import KINDS, ClusterFaults, kinds_of
+from soak.copies import with_epochs
 from soak.disk import LimitedDisk, NoDiskError, unmount
 from soak.history import Recorder, read
 from soak.namespaces import NoNetworkError
@@ -268,7 +269,7 @@ def main() -> int:
         soak.run()
         crashes, faults = soak.crashes, soak.faults
     histories = directory / "histories"
-    findings, excused = sift(check(read(histories)))
+    findings, excused = sift(with_epochs(check(read(histories)), directory / "broker"))
     outputs = soak.outputs if soak is not None else sorted((directory / "broker").rglob("*.log"))
     said = report.complaints(outputs)
     report.write(findings, directory / "findings.jsonl")

@@ -48,6 +48,15 @@ EXCUSES = [
         "a new log begins with any sequence of a producer it does not know, as with Apache Kafka; when the "
         "batch after this one was the first to come, librdkafka takes this one for delivered, at no offset",
     ),
+    Excuse(
+        "duplicate",
+        "confluent",
+        lambda finding: (
+            -1 not in (epochs := finding.evidence.get("epochs", [-1])) and len({*epochs}) == len(epochs)
+        ),
+        "when records have timed out, librdkafka raises its epoch and also sends again what it has no answer "
+        "for: no broker can tell that these are the same",
+    ),
 ]
 
 

@@ -94,7 +94,7 @@ def _in_log(history: History, place: Place, log: Log) -> Iterator[Finding]:
             yield Finding(
                 "duplicate",
                 f"{identity} is in {named(place)} {len(offsets)} times",
-                {"offsets": offsets},
+                {"offsets": offsets, "partition": list(place)},
                 send.process.client,
             )
 

@@ -1,0 +1,36 @@
+"""A record that is in the log twice: by the broker, or by a client that raised its epoch."""
+
+from __future__ import annotations
+
+import pytest
+from soak.checker import sift
+from soak.checker.findings import Finding
+from soak.copies import with_epochs
+
+from barnabas.records import Record, encode_batch
+
+PLACE = ["events", 0]
+
+
+def batch(offset, epoch):
+    data = bytearray(
+        encode_batch([Record(b"k", b"v", 1)], producer_id=7, producer_epoch=epoch, base_sequence=0)
+    )
+    data[:8] = offset.to_bytes(8, "big")
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "is_excused"),
+    [((0, 1), True), ((0, 0), False), ((1,), False)],
+    ids=["raised", "same", "unknown"],
+)
+def test_only_copies_of_different_epochs_are_the_clients_own(tmp_path, epochs, is_excused):
+    folder = tmp_path / "broker-1/data/events-0"
+    folder.mkdir(parents=True)
+    (folder / "0.log").write_bytes(b"".join(batch(offset, epoch) for offset, epoch in enumerate(epochs)))
+    finding = Finding(
+        "duplicate", "r is in events-0 2 times", {"offsets": [0, 1], "partition": PLACE}, "confluent"
+    )
+    standing, excused = sift(with_epochs([finding], tmp_path))
+    assert (len(standing), len(excused)) == ((0, 1) if is_excused else (1, 0))
