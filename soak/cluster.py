@@ -34,6 +34,8 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
     "replica.lag.time.max.ms": "5000",
     "leader.imbalance.check.interval.seconds": "20",
+    # a replica that is away for longer keeps values whose tombstones are gone, as with Apache Kafka
+    "log.cleaner.delete.retention.ms": "120000",
 }
 _PORT, _ZOOKEEPER_PORT = 9092, 2181
 #: bytes of each broker's disk, and what each minute of the soak adds
