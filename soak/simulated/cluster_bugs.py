@@ -19,6 +19,7 @@ from barnabas.replication.partition.follower import Follower
 from barnabas.replication.partition.in_sync import InSyncReplicas
 from barnabas.replication.partition.leader import Leader
 from barnabas.replication.partition.progress import FollowerProgress
+from barnabas.server.broker import Broker
 from barnabas.server.fetching.fetch import Fetch
 from barnabas.server.fetching.read_index import ReadIndex
 from barnabas.types import BrokerId
@@ -127,7 +128,10 @@ def _divergence_not_told() -> Iterator[None]:
 
 @_bug("deposed-answers", "a broker that the ensemble has given up goes on answering from memory")
 def _deposed_answers() -> Iterator[None]:
-    with replaced((ReadIndex, "confirm", lambda self, partitions: None)):
+    with replaced(
+        (ReadIndex, "confirm", lambda self, partitions: None),
+        (Broker, "_note_stale_epoch", lambda self, epoch: None),
+    ):
         yield
 
 

@@ -263,3 +263,41 @@ def test_what_a_crash_has_left_is_committed_only_when_it_is_fsynced(lead, append
 def append_to(log, count):
     for _ in range(count):
         log.append_as_leader(encode_batch([Record(None, b"v", timestamp=1_700_000_000_000)]), 0)
+
+
+def test_a_proposed_smaller_isr_moves_nothing_before_the_controller_agrees(lead, append, fetch, brokers):
+    """The controller may refuse it, and elect whoever was to leave."""
+    partition = lead(led(), min_insync_replicas=2)
+    append(partition, count=2)
+    fetch(partition, 2, 2)
+    brokers.time += 31
+    fetch(partition, 2, 2)
+    proposal = partition.propose()
+    assert proposal.members == (1, 2)
+    partition.check_in_sync()
+    fetch(partition, 2, 2)
+    assert partition.log.high_watermark == 0
+    partition.settle_proposal(proposal, None)  # nobody knows what the controller did
+    fetch(partition, 2, 2)
+    assert partition.log.high_watermark == 0
+    partition.update(led(isr=(1, 2), partition_epoch=8))
+    assert partition.log.high_watermark == 2
+
+
+def test_a_proposed_member_does_not_count_for_min_isr_before_the_controller_agrees(lead, append, fetch):
+    """Alone in sync, the leader could lose what it had acknowledged (KIP-966)."""
+    partition = lead(led(isr=(1,)), min_insync_replicas=2)
+    append(partition, count=2)
+    fetch(partition, 2, 2)
+    proposal = partition.propose()
+    assert proposal.members == (1, 2)
+    for error in (None, ErrorCode.NOT_CONTROLLER):
+        fetch(partition, 2, 2)
+        assert partition.is_under_min_isr
+        assert partition.log.high_watermark == 0
+        refused(ErrorCode.NOT_ENOUGH_REPLICAS, lambda: append(partition, ACKS_ALL))
+        partition.settle_proposal(proposal, error)
+        proposal = partition.propose()
+    partition.update(led(isr=(1, 2), partition_epoch=8))
+    assert not partition.is_under_min_isr
+    assert partition.log.high_watermark == 2
