@@ -65,7 +65,7 @@ class SimulatedBroker:
         #: as fast as this disk is without faults
         self.usual_delay = self._blocking_seconds = self._chance.choice(_BLOCKING)
         #: changes of the disk until the broker is killed in the middle of one; whether the power goes, too
-        self._fuse: tuple[int, bool] | None = None
+        self._fuse: tuple[int, bool, str] | None = None
         #: it has begun with logs that it could not open, and opens them at its next start
         self.needs_restart = False
         #: an fsync has failed, so only a cut of power shows what the disk has
@@ -232,9 +232,13 @@ class SimulatedBroker:
         self._stage.trace.note(f"{self.name} killed {power}")
         self._end(power=power)
 
-    def light_fuse(self, changes: int, *, power: bool) -> None:
-        """Kill it in the middle of a change of its disk, so many changes from now."""
-        self._fuse = (changes, power)
+    def light_fuse(self, changes: int, *, power: bool, behind: str = "") -> None:
+        """Kill it in the middle of a change of its disk, so many changes from now.
+
+        Args:
+            behind: they are counted from the first change of a file whose name ends so.
+        """
+        self._fuse = (changes, power, behind)
 
     def slow_down(self, seconds: float) -> None:
         """How long a blocking call, like an fsync, waits on average before it is made, and after."""
@@ -293,9 +297,11 @@ class SimulatedBroker:
         if process is not None and not process.is_alive:
             raise Killed
         if self._fuse is not None and operation in _CHANGES:
-            changes, power = self._fuse
-            self._fuse = (changes - 1, power)
-            if changes <= 0:
+            changes, power, behind = self._fuse
+            if path.endswith(behind):
+                changes, behind = changes - 1, ""
+            self._fuse = (changes, power, behind)
+            if changes < 0:
                 self._fuse = None
                 power = power and self.may_lose_power()
                 self._stage.trace.note(f"{self.name} killed in {operation} of {path}, {power}")

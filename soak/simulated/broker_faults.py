@@ -34,6 +34,7 @@ class BrokerFaults:
             self._kill,
             self._kill,
             self._kill_in_change,
+            self._kill_at_roll,
             self._clean_restart,
             self._full,
             self._broken_folder,
@@ -68,6 +69,9 @@ class BrokerFaults:
 
     async def _kill_in_change(self, random: Random) -> None:
         await self._with_one(random, self._kill_one_in_change)
+
+    async def _kill_at_roll(self, random: Random) -> None:
+        await self._with_one(random, self._kill_one_at_roll)
 
     async def _clean_restart(self, random: Random) -> None:
         await self._with_one(random, self._restart_one)
@@ -117,6 +121,13 @@ class BrokerFaults:
         await asyncio.sleep(random.uniform(0.5, 3.0))
         if random.random() < 0.3:  # and once more while it recovers
             broker.light_fuse(random.randrange(10), power=self._loses_power(broker, random))
+        await self._come_back(broker, random)
+
+    async def _kill_one_at_roll(self, broker: SimulatedBroker, random: Random) -> None:
+        """When a segment is full: a snapshot of producers is written, and the segment waits for its fsync."""
+        power = self._loses_power(broker, random)
+        broker.light_fuse(random.randrange(8), power=power, behind=".snapshot")
+        await asyncio.sleep(random.uniform(1.0, 3.0))
         await self._come_back(broker, random)
 
     async def _restart_one(self, broker: SimulatedBroker, random: Random) -> None:

@@ -23,8 +23,9 @@ from barnabas.logs.directory import LogDirectory
 from barnabas.logs.offset_checkpoint import CheckpointWrite
 from barnabas.replication.partition.flushing import FlushSchedule
 from barnabas.server.transactions.markers import MarkerAppender
-from barnabas.storage import log_files, producers
+from barnabas.storage import log_files, producers, recovery
 from barnabas.storage.log import PartitionLog
+from barnabas.storage.log_files import LogFiles
 from barnabas.storage.offset_map import OffsetMap
 from barnabas.storage.open_files import LogFile
 from barnabas.storage.producer_snapshot import encode_snapshot
@@ -188,6 +189,24 @@ def _snapshot_cut_short() -> Iterator[None]:
         return encode(list(known)[::2])
 
     with replaced((log_files, "encode_snapshot", half)):
+        yield
+
+
+@_bug("stale-snapshots-kept", "snapshots of producers stay behind the end to which a log was recovered")
+def _stale_snapshots_kept() -> Iterator[None]:
+    recover = recovery._recover
+
+    def recovering(*arguments: Any, **more: Any) -> Any:
+        with replaced((LogFiles, "drop_snapshots_after", lambda self, offset: None)):
+            return recover(*arguments, **more)
+
+    with replaced((recovery, "_recover", recovering)):
+        yield
+
+
+@_bug("due-after-truncation", "what was due to be fsynced stays due after a truncation has taken it away")
+def _due_after_truncation() -> Iterator[None]:
+    with replaced((FlushSchedule, "truncated", FlushSchedule.flush_if_due)):
         yield
 
 

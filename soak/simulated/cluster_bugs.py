@@ -10,7 +10,7 @@ from typing import Any
 
 from barnabas.controller import partition_changes, partitions
 from barnabas.controller.controller_election import ControllerElection
-from barnabas.metadata.image import BrokerState, ClusterImage
+from barnabas.metadata.image import BrokerState, ClusterImage, PartitionState
 from barnabas.metadata.store import Operation
 from barnabas.replication.following.fetcher import Fetcher
 from barnabas.replication.following.session import Followed
@@ -45,8 +45,23 @@ def _watermark_of_leader() -> Iterator[None]:
 def _watermark_over_committed_isr() -> Iterator[None]:
     def count(self: InSyncReplicas) -> None:
         self.counted = tuple(f for broker, f in self._followers.items() if broker in self._state.isr)
+        self.electable = frozenset({*self._state.isr, *self._state.elr})
 
     with replaced((InSyncReplicas, "_count", count)):
+        yield
+
+
+@_bug(
+    "proposal-forgotten", "a proposal counts no more once a state comes, though of the same partition epoch"
+)
+def _proposal_forgotten() -> Iterator[None]:
+    take_state = InSyncReplicas.take_state
+
+    def taking(self: InSyncReplicas, state: PartitionState) -> None:
+        self._proposed, self._unsettled = None, frozenset()
+        take_state(self, state)
+
+    with replaced((InSyncReplicas, "take_state", taking)):
         yield
 
 

@@ -15,6 +15,7 @@ from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.ensemble_faults import EnsembleFaults
 from soak.simulated.plan import COPY, SESSION_TIMEOUT
 from soak.simulated.stage import Stage, host_of
+from soak.simulated.unsettled import UnsettledProposals
 
 Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
@@ -47,6 +48,8 @@ class Nemesis:
             of_ensemble = EnsembleFaults(self._stage, ensemble)
             kinds["ensemble"] = (4.0, of_ensemble.kinds)
             self._stage.hold_back = of_ensemble.hold_back
+            unsettled = UnsettledProposals(self._stage, self._cluster, ensemble)
+            kinds["unsettled"] = (6.0, [unsettled.unsettle])
             if COPY in self._cast.slots:
                 kinds["stranded"] = (2.0, [partial(self._strand, ensemble)])
         for name, (gap, of_kind) in kinds.items():

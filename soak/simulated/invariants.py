@@ -66,6 +66,8 @@ class _OfBroker:
         self._seen: Broker | None = None
         #: by topic, its id and partition
         self._bounds: dict[object, _Bounds] = {}
+        #: snapshots of producers that lie behind their log's end
+        self._stale: dict[int, None] = {}
         #: since when a member is in a group though its client is dead
         self._orphans: dict[tuple[str, str], float] = {}
 
@@ -88,6 +90,10 @@ class _OfBroker:
             name = f"{partition.topic_partition} of {self._broker.name}: {now}"
             if not now.start <= now.watermark <= now.end or now.stable > now.watermark:
                 self._stage.complain("bounds", name)
+            latest = max(log.files.snapshots, default=0)
+            if latest > now.end and latest not in self._stale:
+                self._stale[latest] = None
+                self._stage.complain("stale-snapshot", f"{name}, a snapshot of producers as of {latest}")
             before = self._bounds.get(partition)
             if before is not None and (
                 now.start < before.start

@@ -20,7 +20,7 @@ from soak.simulated.writers import Produce, Transact
 _SMALL = {"segment.bytes": "4096", "file.delete.delay.ms": "500"}
 TOPICS: dict[str, dict[str, str]] = {
     "events": _SMALL,
-    "ledger": _SMALL,
+    "ledger": _SMALL | {"flush.messages": "7"},
     "copies": _SMALL,
     "aged": _SMALL | {"segment.bytes": "2048", "retention.ms": "12000"},
     "pruned": _SMALL | {"segment.bytes": "2048"},

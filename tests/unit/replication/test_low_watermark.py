@@ -28,9 +28,27 @@ def test_it_is_the_least_log_start_of_the_replicas_whose_brokers_live(lead, appe
     assert partition.low_watermark == 0
     fetch(partition, 2, 3, log_start=2)
     assert (partition.low_watermark, woken.times) == (0, 0)
+    partition.update(led(isr=(1, 2), partition_epoch=8))
     del brokers.alive[3]
     partition.check_in_sync()
     assert (partition.low_watermark, woken.times) == (2, 1)
+
+
+def test_replica_that_is_away_counts_as_long_as_it_may_be_elected(lead, append, fetch, brokers):
+    """Seed 8: a replica of the ELR led again and had the deleted records, which had been told as gone."""
+    partition = lead(led(), min_insync_replicas=3)
+    append(partition, count=3)
+    for broker in (2, 3):
+        fetch(partition, broker, 3, log_start=0)
+    partition.log.advance_log_start(2)
+    fetch(partition, 2, 3, log_start=2)
+    del brokers.alive[3]
+    partition.check_in_sync()
+    assert partition.low_watermark == 0
+    partition.update(led(isr=(1, 2), elr=(3,), partition_epoch=8))
+    assert partition.low_watermark == 0
+    partition.update(led(isr=(1, 2), partition_epoch=9))
+    assert partition.low_watermark == 2
 
 
 def test_a_follower_that_has_not_said_where_its_log_starts_may_hold_everything(lead, append, fetch):

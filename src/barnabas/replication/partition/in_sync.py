@@ -62,6 +62,7 @@ class InSyncReplicas:
         "_state",
         "_unsettled",
         "counted",
+        "electable",
     )
 
     def __init__(
@@ -85,6 +86,8 @@ class InSyncReplicas:
         self._unsettled: frozenset[BrokerId] = frozenset()
         #: the followers of the maximal ISR
         self.counted: tuple[FollowerProgress, ...] = ()
+        #: the maximal ISR and the ELR: from these the controller elects
+        self.electable: frozenset[BrokerId] = frozenset()
         self._state = state
         self.take_state(state)
 
@@ -141,9 +144,16 @@ class InSyncReplicas:
         ]
 
     def least_log_start(self, own_start: Offset) -> Offset:
-        """Where the log starts on that replica which keeps most, of those whose brokers live (KIP-107)."""
-        alive = self._context.brokers()
-        starts = [f.log_start for f in self._followers.values() if f.broker_id in alive]
+        """Where the log starts on that replica which keeps most, of those whose brokers live (KIP-107).
+
+        Whoever may be elected counts, too: a leader that was away would bring deleted records back.
+        """
+        alive, electable = self._context.brokers(), self.electable
+        starts = [
+            follower.log_start
+            for broker, follower in self._followers.items()
+            if broker in alive or broker in electable
+        ]
         return min([own_start, *starts])
 
     def is_change_due(self) -> bool:
@@ -230,17 +240,12 @@ class InSyncReplicas:
         self._count()
         return True
 
-    @property
-    def members(self) -> set[BrokerId]:
-        """The maximal ISR."""
+    def _count(self) -> None:
         members = {*self._state.isr, *self._joining, *self._unsettled}
         if self._proposed is not None:
             members.update(self._proposed.members)
-        return members
-
-    def _count(self) -> None:
-        members = self.members
         self.counted = tuple(f for broker, f in self._followers.items() if broker in members)
+        self.electable = frozenset(members.union(self._state.elr))
 
     def _is_present(self, follower: FollowerProgress) -> bool:
         """Whether a follower has fetched since its latest restart that this broker knows of."""

@@ -135,7 +135,7 @@ class Leader:
         """
         if self._in_sync is None:
             return ()
-        return {*self._in_sync.members, *self.state.elr} - {self._node_id}
+        return self._in_sync.electable - {self._node_id}
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
         """As `InSyncReplicas.in_sync_with`."""
