@@ -148,7 +148,17 @@ class Replicas:
                 "two-leaders",
                 f"{partition.topic_partition}: {other} and {number} in epoch {partition.leader_epoch}",
             )
+        self._check_counted(number, partition)
         self._advanced(log)
+
+    def _check_counted(self, number: BrokerId, leader: Partition) -> None:
+        """A leader waits for all whom the controller has let into its ISR, known or not (KIP-497)."""
+        name, state = leader.topic_partition, self._decisions.states.get(leader.topic_partition)
+        if state is None or (state.leader, state.leader_epoch) != (number, leader.leader_epoch):
+            return
+        missing = {*state.isr} - {number} - {*leader.successors}
+        if missing:
+            self._complain("member-not-counted", f"{name} of broker {number}: {missing} of {state.isr}")
 
     def _check_quorum(self, leader: Partition) -> None:
         """A high watermark has moved: enough are in sync, and all who count have what lies below it."""
@@ -194,6 +204,11 @@ class Replicas:
             return
         name = partition.topic_partition
         where = f"{name} of broker {number}"
+        due = partition._flushes._due
+        if due > log.log_end_offset:
+            self._complain(
+                "due-behind-end", f"{where} is to be fsynced to {due}, ends at {log.log_end_offset}"
+            )
         if not partition.is_leader and log.high_watermark > oracle.watermark:
             self._complain(
                 "watermark-ahead", f"{where}: {log.high_watermark}, committed is {oracle.watermark}"

@@ -379,6 +379,21 @@ def test_whoever_is_in_the_isr_or_the_elr_or_proposed_may_have_been_elected(lead
     assert partition.successors == set()
 
 
+def test_a_state_of_the_same_partition_epoch_forgets_no_proposal(lead, append, fetch):
+    """Whatever else changes in the topic is told with the state that the leader knows already."""
+    partition = lead(led(isr=(1, 2)))
+    append(partition, count=2)
+    fetch(partition, 2, 2)
+    fetch(partition, 3, 2)
+    partition.settle_proposal(partition.propose(), None)  # nobody knows what the controller did
+    append(partition)
+    partition.update(led(isr=(1, 2)))
+    fetch(partition, 2, 3)
+    assert partition.log.high_watermark == 2
+    fetch(partition, 3, 3)
+    assert partition.log.high_watermark == 3
+
+
 def test_follower_names_no_successors(lead):
     partition = lead(led())
     partition.resign()
