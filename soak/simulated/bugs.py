@@ -204,12 +204,6 @@ def _stale_snapshots_kept() -> Iterator[None]:
         yield
 
 
-@_bug("due-after-truncation", "what was due to be fsynced stays due after a truncation has taken it away")
-def _due_after_truncation() -> Iterator[None]:
-    with replaced((FlushSchedule, "truncated", FlushSchedule.flush_if_due)):
-        yield
-
-
 @_bug("cleaner-drops-live", "compaction takes the last value of one key in sixteen")
 def _cleaner_drops_live() -> Iterator[None]:
     is_latest = OffsetMap.is_latest

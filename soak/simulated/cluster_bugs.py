@@ -15,6 +15,7 @@ from barnabas.metadata.store import Operation
 from barnabas.replication.following.fetcher import Fetcher
 from barnabas.replication.following.session import Followed
 from barnabas.replication.partition import Partition
+from barnabas.replication.partition.flushing import FlushSchedule
 from barnabas.replication.partition.follower import Follower
 from barnabas.replication.partition.in_sync import InSyncReplicas
 from barnabas.replication.partition.leader import Leader
@@ -225,6 +226,12 @@ def _watermark_before_truncation() -> Iterator[None]:
 @_bug("fetch-before-fsync", "with barnabas.acks.fsync a follower says that it has what is not fsynced")
 def _fetch_before_fsync() -> Iterator[None]:
     with replaced((Follower, "is_durable", property(lambda self: True))):
+        yield
+
+
+@_bug("due-after-truncation", "what was due to be fsynced stays due after a truncation has taken it away")
+def _due_after_truncation() -> Iterator[None]:
+    with replaced((FlushSchedule, "truncated", FlushSchedule.flush_if_due)):
         yield
 
 
