@@ -19,7 +19,7 @@ from soak.checker.model import (
     Session,
     Transaction,
 )
-from soak.checker.writes import may_be_gone, named
+from soak.checker.writes import may_be_gone, may_be_replaced, named
 
 
 def check(history: History) -> Iterator[Finding]:
@@ -56,6 +56,7 @@ def _content(history: History, session: Session) -> Iterator[Finding]:
             and not gone
             and read.offset >= committed.start
             and read.offset not in committed.records
+            and not _may_be_compacted_since(history, send, read.offset)
         ):
             yield Finding(
                 "aborted-read", f"{read.id} of {named(place)} was read and not committed", evidence, client
@@ -67,6 +68,16 @@ def _content(history: History, session: Session) -> Iterator[Finding]:
                 evidence | {"commit called at": send.transaction.committing},
                 client,
             )
+
+
+def _may_be_compacted_since(history: History, send: Send | None, offset: int) -> bool:
+    """Whether compaction may have taken a record between the two readings of its log at the end.
+
+    What was certainly aborted was never a reader's, whatever became of it.
+    """
+    if send is None or (send.transaction is not None and send.transaction.outcome is Outcome.FAILED):
+        return False
+    return may_be_replaced(history, send, offset)
 
 
 def _is_former(history: History, send: Send | None) -> bool:

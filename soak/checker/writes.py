@@ -64,7 +64,16 @@ def may_be_gone(history: History, send: Send, log: Log, offset: int) -> bool:
         return True
     if send.place[0] not in history.compacted:
         return False
-    if send.tombstone or (send.transaction is not None and send.transaction.outcome is not Outcome.OK):
+    if send.transaction is not None and send.transaction.outcome is not Outcome.OK:
+        return True
+    return may_be_replaced(history, send, offset)
+
+
+def may_be_replaced(history: History, send: Send, offset: int) -> bool:
+    """Whether compaction may take a record at `offset`: a tombstone, or not the last of its key."""
+    if send.place[0] not in history.compacted:
+        return False
+    if send.tombstone:
         return True
     committed = history.log(send.place, READ_COMMITTED)  # what was aborted stands for no key
     if committed is not None and committed.latest.get(send.key, -1) > offset:

@@ -165,6 +165,41 @@ def test_aborted_record_in_the_hands_of_a_reader_of_committed_ones():
     assert found(world) == ["aborted-read"]
 
 
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_compaction_between_the_two_readings_of_a_log_makes_no_aborted_read(in_transaction):
+    """The reading of committed records came later: 3,810 findings of one run."""
+    world = World(A, compacted=("a",))
+    consumer = world.consumer(isolation="read_committed")
+    consumer.assign(A)
+    producer = world.producer("t", transactional_id="t" if in_transaction else None)
+    if in_transaction:
+        producer.begin()
+    old, last = producer.send(A, "k"), producer.send(A, "k")
+    if in_transaction:
+        producer.end()
+    consumer.poll()
+    shown = world.survey().shown(A, "read_committed")
+    shown["records"] = [record for record in shown["records"] if record[1] != old]
+    assert found(world) == []
+    shown["records"] = [record for record in shown["records"] if record[1] != last]
+    assert "aborted-read" in found(world)
+
+
+def test_what_was_aborted_is_an_aborted_read_in_a_compacted_topic_too():
+    world = World(A, compacted=("a",))
+    consumer = world.consumer(isolation="read_uncommitted")
+    consumer.assign(A)
+    producer = world.producer("t", transactional_id="t")
+    producer.begin()
+    producer.send(A, "k")
+    producer.end(commit=False)
+    consumer.poll()
+    world.producer().send(A, "k")
+    world.survey()
+    world.histories["c"][0]["isolation"] = "read_committed"
+    assert found(world) == ["aborted-read"]
+
+
 def test_record_read_before_its_transaction_was_to_be_committed_is_a_dirty_read():
     world = World(A)
     consumer = world.consumer(isolation="read_uncommitted")
