@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from random import Random
+from typing import Any, cast
 
 from barnabas.config import BrokerConfig
+from barnabas.controller.elections import ElectionType
 from barnabas.environment.environment import Environment
+from barnabas.environment.filesystem import FileSystem
 from barnabas.errors import BarnabasError
+from barnabas.logs.discarding import discard_replica, find_replica
 from barnabas.server.broker import Broker, BrokerFailedError
 from barnabas.simulation.blocking import VirtualThreads
 from barnabas.simulation.clocks import START_MS, VirtualClock
@@ -18,12 +23,31 @@ from barnabas.simulation.ensemble import SimulatedEnsemble
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.network import Host
 from barnabas.simulation.virtual_time import Killed, VirtualProcess
-from soak.simulated.stage import SKEW_MS, Stage, host_of
+from barnabas.types import TopicPartition
+from soak.simulated.stage import FOLDERS, SKEW_MS, Stage, host_of
 
 _CHANGES = frozenset({"write", "truncate", "sync", "rename", "remove", "remove_tree", "sync_directory"})
 #: seconds
 _BLOCKING = (0.0005, 0.002, 0.02)
 _STOPPING = 30.0
+
+
+class _Removing:
+    """A disk on which what is moved to another folder is removed: the simulated one plays no such moves."""
+
+    def __init__(self, disk: FaultyDisk) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def rename(self, source: str, target: str) -> None:
+        if source.rpartition("/")[0] == target.rpartition("/")[0]:
+            self._disk.rename(source, target)
+        elif source.rpartition(".")[2].endswith("-future"):
+            self._disk.remove_tree(source)
+        else:
+            self._disk.remove(source)
 
 
 class SimulatedBroker:
@@ -212,6 +236,39 @@ class SimulatedBroker:
     def has_offline_log(self) -> bool:
         """Whether a full disk has left a log half truncated: the next start opens it."""
         return self.broker is not None and any(log.is_offline for log in self.broker.logs)
+
+    def lose_replica(self, name: TopicPartition, *, is_discarded: bool) -> bool:
+        """Have a replica gone while no process runs, or discarded; False if it is not here."""
+        folders = find_replica(self.disk, FOLDERS, name)
+        if not folders or self._process is not None or self.has_disk_fault:
+            return False
+        self._stage.trace.note(f"{self.name} loses {name} {is_discarded}")
+        if is_discarded:
+            disk = cast("FileSystem", _Removing(self.disk))
+            discard_replica(disk, folders, name, "damaged.1", self._stage.trace.note)
+            return True
+        for folder in folders:
+            if any(entry.name == str(name) for entry in self.disk.entries(folder)):
+                self.disk.remove_tree(f"{folder}/{name}")
+                self.disk.sync_directory(folder)
+        return True
+
+    async def elect_uncleanly(self, names: Collection[TopicPartition]) -> None:
+        """As an operator does it who knows that nothing is lost by it; this broker is the controller."""
+        broker, process = self.broker, self._process
+        if broker is None or process is None:
+            return
+        done = asyncio.get_running_loop().create_future()
+        elections = broker.controller.elections
+
+        async def run() -> None:
+            with suppress(BarnabasError):
+                await elections.elect(ElectionType.UNCLEAN, names)
+            if not done.done():
+                done.set_result(None)
+
+        process.run(run())
+        await asyncio.wait([done], timeout=_STOPPING)
 
     def pause(self) -> None:
         """As SIGSTOP: it does nothing until `resume`."""

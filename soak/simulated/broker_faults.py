@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from soak.simulated.broker import SimulatedBroker
 from soak.simulated.cluster import SimulatedCluster
-from soak.simulated.plan import FOLDERS, SESSION_TIMEOUT
-from soak.simulated.stage import Stage
+from soak.simulated.plan import SESSION_TIMEOUT
+from soak.simulated.stage import FOLDERS, Stage
 
 Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
@@ -42,6 +42,7 @@ class BrokerFaults:
         ]
         if len(self._cluster) > 1:
             found += [self._pause_broker, self._pause_broker, self._hang_disk, self._kill_controller]
+            found.append(self._lose_replica)
         return found
 
     @property
@@ -61,6 +62,7 @@ class BrokerFaults:
                 broker.kill(power=False)
         await asyncio.sleep(0.1)
         await self._cluster.up()
+        await self._cluster.accept_losses()
 
     # --- of one ---
 
@@ -93,6 +95,9 @@ class BrokerFaults:
 
     async def _kill_controller(self, random: Random) -> None:
         await self._with_one(random, self._kill_one, only_controller=True)
+
+    async def _lose_replica(self, random: Random) -> None:
+        await self._with_one(random, self._lose_replica_of_one)
 
     async def _with_one(
         self,
@@ -145,6 +150,21 @@ class BrokerFaults:
         if broker.needs_restart:
             broker.kill(power=False)
         await self._come_back(broker, random)
+
+    async def _lose_replica_of_one(self, broker: SimulatedBroker, random: Random) -> None:
+        """While it is stopped, or dead; sometimes it is killed again while it copies."""
+        if random.random() < 0.5:
+            await broker.stop()
+        else:
+            broker.kill(power=False)
+        names = self._cluster.replicas_to_lose(broker)
+        if names and broker.lose_replica(random.choice(names), is_discarded=random.random() < 0.5):
+            self._cluster.lost(broker)
+        await self._come_back(broker, random)
+        if random.random() < 0.3:
+            await asyncio.sleep(random.uniform(0.0, 1.0))
+            broker.kill(power=False)
+            await self._come_back(broker, random)
 
     async def _break_folder_of_one(self, broker: SimulatedBroker, random: Random) -> None:
         broker.bad_folder = random.choice(FOLDERS)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from barnabas.metadata import znodes
+from barnabas.metadata.image import PartitionState
 from barnabas.replication.partition import Partition
 from barnabas.server.broker import Broker
 from barnabas.simulation.ensemble import EnsembleConditions, SimulatedEnsemble
-from barnabas.types import GROUP_METADATA_TOPIC, TopicPartition
+from barnabas.types import GROUP_METADATA_TOPIC, NO_BROKER, TopicPartition
 from soak.simulated.broker import SimulatedBroker
 from soak.simulated.decisions import Decisions
 from soak.simulated.plan import SESSION_TIMEOUT, settings
@@ -80,6 +81,58 @@ class SimulatedCluster:
             return False
         self._damaged = {number: None for number in self._damaged if not self._is_whole(number)}
         return not any(number != broker.id for number in self._damaged)
+
+    def replicas_to_lose(self, broker: SimulatedBroker) -> list[TopicPartition]:
+        """Replicas that a broker may lose: others run that are sure to have all that was committed.
+
+        Until it has copied them again, no other machine may lose anything.
+        """
+        if self.ensemble is None or self._stage.replicas < REPLICAS:
+            return []
+        self._damaged = {number: None for number in self._damaged if not self._is_whole(number)}
+        if self._damaged:
+            return []
+        running = self.running
+        return [
+            name
+            for name, state in sorted(self.decisions.states.items())
+            if broker.id in state.replicas
+            and any(
+                number != broker.id and number in running and self.decisions.is_complete(number, name)
+                for number in state.isr
+            )
+        ]
+
+    def lost(self, broker: SimulatedBroker) -> None:
+        """A replica of a broker is gone."""
+        self._damaged[broker.id] = None
+        self.decisions.suspect(broker.id)
+
+    async def accept_losses(self) -> None:
+        """Where the controller waits for a replica that was lost, elect another one, as an operator does.
+
+        The others have everything together: no machine has lost what it had not fsynced meanwhile.
+        """
+        for _ in range(_STARTS):
+            waiting = [name for name, state in self.decisions.states.items() if self._waits_for_lost(state)]
+            if not waiting:
+                return
+            for each in self.brokers.values():
+                if each.broker is not None and each.broker.controller.active:
+                    await each.elect_uncleanly(waiting)
+            await asyncio.sleep(0.5)
+
+    def _waits_for_lost(self, state: PartitionState) -> bool:
+        return (
+            state.leader == NO_BROKER
+            and not state.isr
+            and not state.elr
+            and any(
+                broker_id in running.image.brokers and running.image.brokers[broker_id].incomplete_replicas
+                for running in self.running.values()
+                for broker_id in state.last_known_elr
+            )
+        )
 
     def _decided(self, topic: str, partition: int) -> Lead | None:
         state = self.decisions.states.get(TopicPartition(topic, partition))

@@ -14,7 +14,7 @@ from soak.simulated.client import Client
 from soak.simulated.movers import Move
 from soak.simulated.readers import Consume, Transform, Watch
 from soak.simulated.rude import Rude
-from soak.simulated.stage import RECYCLED, REPLICAS, Stage, rack_of
+from soak.simulated.stage import FOLDERS, RECYCLED, REPLICAS, Stage, rack_of
 from soak.simulated.writers import Produce, Transact
 
 _SMALL = {"segment.bytes": "4096", "file.delete.delay.ms": "500"}
@@ -29,8 +29,6 @@ TOPICS: dict[str, dict[str, str]] = {
     RECYCLED: _SMALL,
 }
 PARTITIONS = {"events": 3, "ledger": 2, "copies": 2, "aged": 1, "pruned": 1, "latest": 2, RECYCLED: 1}
-#: the folders of the broker's disk
-FOLDERS = ("/data1", "/data2")
 
 #: moves partitions while there are faults
 MOVER = "move"

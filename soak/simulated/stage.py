@@ -22,6 +22,8 @@ RECYCLED = "recycled"
 SHRINKING = frozenset({"aged", "pruned", "latest"})
 #: of a partition, where there are so many brokers
 REPLICAS = 3
+#: the folders of a broker's disk
+FOLDERS = ("/data1", "/data2")
 #: by how much the clock of a broker is wrong, at most, in milliseconds
 SKEW_MS = 200
 
