@@ -14,7 +14,7 @@ from barnabas.metadata import znodes
 from barnabas.metadata.image import BrokerImage, BrokerState
 from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.opening import prepare
-from barnabas.metadata.store import NodeExistsError, SessionState, StoreUnavailableError
+from barnabas.metadata.store import Node, NodeExistsError, SessionState, StoreUnavailableError
 from barnabas.simulation.clocks import ManualClock
 
 STARTING = broker_image(1)._replace(state=BrokerState.STARTING, features={"f": (0, 2)}, previous_epoch=7)
@@ -137,3 +137,14 @@ def test_registration_of_a_lost_session_that_was_given_up_is_left_to_the_store()
         assert registration.epoch > first
 
     asyncio.run(scenario())
+
+
+def test_incomplete_replicas_are_told_and_an_earlier_versions_node_has_none() -> None:
+    lacking = frozenset({(b"t" * 16, 3), (b"t" * 16, 0), (b"u" * 16, 1)})
+    broker = STARTING._replace(incomplete_replicas=lacking)
+    node = Node(znodes.encode_broker(broker, 0), 0, 1)
+    assert znodes.decode_broker(broker.id, node).incomplete_replicas == lacking
+    value = json.loads(node.data)
+    del value["incomplete_replicas"]
+    earlier = Node(json.dumps(value).encode(), 0, 1)
+    assert znodes.decode_broker(broker.id, earlier).incomplete_replicas == frozenset()
