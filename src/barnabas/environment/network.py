@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
@@ -106,6 +107,19 @@ class Network(Protocol):
     def machine_name(self) -> str:
         """The name or address by which other machines can reach this one."""
         ...
+
+
+def canonical_address(host: str) -> str:
+    """An IP address in the form in which it is compared and shown; what is none stays as it is.
+
+    A client of IPv4 that comes by a socket for both shows as ::ffff:192.0.2.7; it is 192.0.2.7.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def set_buffer_sizes(transport: asyncio.BaseTransport, *, send: int, receive: int) -> None:

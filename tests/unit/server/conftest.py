@@ -36,6 +36,7 @@ class Server:
         self.api_versions: Callable[[ApiVersionsRequest], Any] = lambda request: ApiVersionsResponse()
         self.cancel_on_disconnect = False
         self.order: Order = IN_TURN
+        self.host = "127.0.0.1"
         self.config = BrokerConfig(**settings)
         self.clients: list[Client] = []
         self.connections = Connections(lambda: self.config)
@@ -72,7 +73,7 @@ class Server:
         }
         served = {key: api.using(None) for key, api in apis.items()}
         dispatcher = Dispatcher(served, LongWork(Environment.of_system()))
-        self.listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), self.connections, SocketNetwork())
+        self.listener = Listener(Endpoint("PLAINTEXT", self.host, 0), self.connections, SocketNetwork())
         self.listener.bind()
         await self.listener.start(lambda: dispatcher.serve)
         try:
@@ -139,12 +140,14 @@ def run() -> Callable[[Callable[[Server], Awaitable[None]]], None]:
         *,
         cancel_on_disconnect: bool = False,
         order: Order = IN_TURN,
+        host: str = "127.0.0.1",
         **settings: Any,
     ) -> None:
         async def main() -> None:
             server = Server(**settings)
             server.cancel_on_disconnect = cancel_on_disconnect
             server.order = order
+            server.host = host
             async with server.running():
                 await asyncio.wait_for(scenario(server), 20)
 

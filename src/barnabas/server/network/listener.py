@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import INT_MAX
-from barnabas.environment.network import BindError, Network, ServerSocket
+from barnabas.environment.network import BindError, Network, ServerSocket, canonical_address
 from barnabas.errors import ConfigError
 from barnabas.security import ANONYMOUS, Principal
 from barnabas.security.principal import check_name
@@ -56,11 +56,11 @@ class Closings:
         return f"{key[1]} ({more} more like it since)" if more else key[1]
 
 
-def _most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
+def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
     """How many connections one address may have, and which setting says so."""
     for override in config.max_connections_per_ip_overrides:
         address, _, most = override.rpartition(":")
-        if address == host:
+        if canonical_address(address) == host:
             return int(most), "max.connections.per.ip.overrides"
     return config.max_connections_per_ip, "max.connections.per.ip"
 
@@ -139,7 +139,7 @@ class Connections:
                 limit_here,
             )
             return None
-        most, setting = _most_per_ip(config, host)
+        most, setting = most_per_ip(config, host)
         if self._per_ip[host] >= most:
             log.warning("refusing a connection from %s: %s=%d reached", host, setting, most)
             return None

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from barnabas.answers import LongPoll
 from barnabas.config import BrokerConfig
-from barnabas.environment.network import set_buffer_sizes
+from barnabas.environment.network import canonical_address, set_buffer_sizes
 from barnabas.errors import ProtocolError
 from barnabas.protocol.framing import FrameDecoder
 from barnabas.protocol.wire import Readable
@@ -153,7 +153,7 @@ class Session(asyncio.Protocol):
 
     def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
         """As `Secured.arriving`: what does not speak TLS yet is a connection that counts."""
-        self.client_host = host
+        self.client_host = canonical_address(host)
         self._give_up = give_up
         wait = self._host.admit(self)
         self._is_admitted = wait is not None

@@ -6,12 +6,13 @@ import struct
 
 import pytest
 
+from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.wire import uvarint
-from barnabas.server.network.listener import Closings
+from barnabas.server.network.listener import Closings, most_per_ip
 from barnabas.server.network.session import MAX_HELD_BYTES, MAX_UNANSWERED
 from barnabas.server.requests.order import Appending
 
@@ -298,6 +299,30 @@ def test_connections_of_one_address_are_limited(run, caplog):
 
     run(scenario, max_connections_per_ip=1)
     assert "max.connections.per.ip=1" in caplog.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::"])
+def test_an_address_of_ipv4_is_the_same_on_a_listener_for_both(run, caplog, host):
+    """On ``[::]`` the system shows 127.0.0.1 as ::ffff:127.0.0.1."""
+
+    async def scenario(server):
+        first = await server.connect()
+        first.send(first.heartbeat(1))
+        await first.answer(1)
+        (session,) = server.connections._open
+        assert session.client_host == "127.0.0.1"
+        assert await (await server.connect()).is_closed()
+
+    run(scenario, host=host, max_connections_per_ip_overrides=("127.0.0.1:1",))
+    assert "from 127.0.0.1: max.connections.per.ip.overrides=1 reached" in caplog.text
+
+
+@pytest.mark.parametrize("written", ["2001:db8::7", "2001:DB8:0:0:0:0:0:7", "::ffff:192.0.2.7", "192.0.2.7"])
+def test_an_address_may_be_written_in_any_of_its_forms(written):
+    host = "2001:db8::7" if "d" in written.lower() else "192.0.2.7"
+    config = BrokerConfig(max_connections_per_ip_overrides=(f"{written}:3", "10.0.0.1:4"))
+    assert most_per_ip(config, host) == (3, "max.connections.per.ip.overrides")
+    assert most_per_ip(config, "10.0.0.2") == (config.max_connections_per_ip, "max.connections.per.ip")
 
 
 def test_connections_of_one_address_make_room_one_by_one(run):
