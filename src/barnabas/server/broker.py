@@ -701,6 +701,8 @@ class Broker:
             max_lag=lambda: self.config.replica_lag_time_max_ms / 1000,
         )
         serving_time.start()
+        assigning = self._environment.blocking.pool("group assignments", 1)
+        self._undo.append(assigning.abandon)
         self.groups = GroupCoordinator(
             lambda: self.config,
             self.clock,
@@ -712,6 +714,7 @@ class Broker:
             image=lambda: self.image,
             unique=lambda: str(new_uuid(self._environment.random)),
             search=self.search,
+            assigning=assigning,
         )
         self._undo.append(self.groups.stop)
         self._markers = MarkerAppender(lambda: self.config, self.replicas, self.groups, self.clock)

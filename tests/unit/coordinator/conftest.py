@@ -15,6 +15,7 @@ import pytest
 from barnabas.config import BrokerConfig, GroupConfig
 from barnabas.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey
 from barnabas.coordinator.pattern_search import PatternSearch
+from barnabas.environment.blocking import Pool
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -146,6 +147,7 @@ class Groups:
         log: MemoryLog | None = None,
         config: BrokerConfig | None = None,
         image: ClusterImage = ClusterImage(),  # noqa: B008 - immutable
+        assigning: Pool | None = None,
         **settings: Any,
     ) -> None:
         self.log = log or MemoryLog()
@@ -161,6 +163,7 @@ class Groups:
             image=lambda: self.image,
             unique=lambda: str(next(_numbers)),
             search=PatternSearch(VirtualThreads(Random(0), mean_delay=1e-9)),
+            assigning=assigning or VirtualThreads(Random(0), mean_delay=0.001).pool("assigning", 1),
         )
         self.coordinator.elect(0, 0)
 

@@ -23,6 +23,7 @@ from barnabas.coordinator.groups.shard import Group, GroupShard
 from barnabas.coordinator.loading import InternalLog
 from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.coordinator.runtime import ShardContext
+from barnabas.environment.blocking import Pool
 from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import ImageDelta
@@ -64,17 +65,19 @@ class GroupCoordinator(Coordinator[GroupShard]):
         image: Callable[[], ClusterImage],
         unique: Callable[[], str],
         search: PatternSearch,
+        assigning: Pool,
     ) -> None:
         """`config` gives the broker's settings of the moment, `partitions` how many `__consumer_offsets` has
         (or will have), `settings` those of a group, `image` what the cluster is like, `unique` what makes a
-        member id unique, `search` finds topics by regular expressions."""
+        member id unique, `search` finds topics by regular expressions,
+        `assigning` is a thread that computes assignments."""
         self._config = config
         self._image = image
         self._unique = unique
         self._housekeeping: asyncio.Task[None] | None = None
 
         def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
-            return GroupShard(context, config, settings, image, unique, search)
+            return GroupShard(context, config, settings, image, unique, search, assigning)
 
         super().__init__(
             GROUP_METADATA_TOPIC,

@@ -25,6 +25,7 @@ from barnabas.coordinator.groups.consumer.coordination import ConsumerGroups
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.coordinator.runtime import Result, ShardContext
+from barnabas.environment.blocking import Pool
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -61,6 +62,7 @@ class GroupShard:
         image: Callable[[], ClusterImage],
         unique: Callable[[], str],
         search: PatternSearch,
+        assigning: Pool,
     ) -> None:
         self.groups: dict[str, Group] = {}
         self.commits = Commits(config, context.clock)
@@ -74,7 +76,7 @@ class GroupShard:
         self._rebalance = Rebalance(config, context.clock, context.timers, self._step, self._sessions)
         self._membership = ClassicMembership(config, self._sessions, self._rebalance, unique)
         self._consumers = ConsumerGroups(
-            context, self.groups.get, config, settings, image, unique, search, self._downgraded
+            context, self.groups.get, config, settings, image, unique, search, assigning, self._downgraded
         )
 
     # --- the runtime's side ---

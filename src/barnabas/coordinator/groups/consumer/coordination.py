@@ -11,6 +11,7 @@ from barnabas.coordinator.groups.classic.group import ClassicGroup
 from barnabas.coordinator.groups.codec import group_record
 from barnabas.coordinator.groups.consumer.classic_members import ClassicMembers
 from barnabas.coordinator.groups.consumer.conversion import upgrade
+from barnabas.coordinator.groups.consumer.delayed_rounds import Change, DelayedRounds, Stored
 from barnabas.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.member import (
@@ -27,6 +28,7 @@ from barnabas.coordinator.groups.consumer.timeouts import Late, Timeouts
 from barnabas.coordinator.groups.consumer.topics import Topics
 from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.coordinator.runtime import Result, ShardContext
+from barnabas.environment.blocking import Pool
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -48,6 +50,7 @@ class ConsumerGroups:
         image: Callable[[], ClusterImage],
         unique: Callable[[], str],
         search: PatternSearch,
+        assigning: Pool,
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
         """`find` gives the group of an id; see `ConsumerMembership` for `settings` and `downgraded`."""
@@ -56,7 +59,12 @@ class ConsumerGroups:
         self._config = config
         self._settings = settings
         self._topics = Topics(image)
-        self._rounds = Rounds(self._topics, lambda: config().group_consumer_assignors)
+        self._rounds = Rounds(
+            self._topics,
+            lambda: config().group_consumer_assignors,
+            lambda group_id: self._delayed.begin(group_id),
+        )
+        self._delayed = DelayedRounds(self._consumer_group, self._rounds.inputs, self._change, assigning)
         self._timeouts = Timeouts(context.timers, self._fence)
         self._regexes = RegexSubscriptions(
             config, context.clock, self._topics, self._rounds, search, self._store_regexes
@@ -97,6 +105,7 @@ class ConsumerGroups:
     def unload(self) -> None:
         """This broker no longer has the shard."""
         self._regexes.stop()
+        self._delayed.stop()
 
     def forget(self, group: ConsumerGroup) -> None:
         """The group was deleted."""
@@ -152,6 +161,28 @@ class ConsumerGroups:
             return finish(error)
 
         return Result(records=result.records, then=then)
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        group = self._find(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def _change(self, group_id: str, change: Change, stored: Stored) -> None:
+        def operation(_shard: Any) -> Result[None]:
+            group = self._consumer_group(group_id)
+            if group is None:
+                stored(None)
+                return Result()
+            draft = GroupDraft(group)
+            change(draft)
+
+            def then(error: KafkaError | None) -> None:
+                stored(error)
+                if error is not None:
+                    raise error
+
+            return Result(records=draft.records, then=then)
+
+        self._context.write(group_id, operation)
 
     def _fence(self, late: Late) -> None:
         def operation(_shard: Any) -> Result[None]:

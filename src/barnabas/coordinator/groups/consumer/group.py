@@ -6,10 +6,9 @@ target assignment is computed for a group epoch (the assignment epoch), and each
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Container, Iterator
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.coordinator.groups.codec import CommittedOffset, committed_ms
 from barnabas.coordinator.groups.consumer import records
@@ -18,6 +17,8 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.records import consumer_group as stored
 from barnabas.protocol.schema import Message
 from barnabas.types import TopicId
+
+T = TypeVar("T")
 
 
 class ConsumerGroupState(Enum):
@@ -53,6 +54,11 @@ class ConsumerGroup:
         self._static: dict[str, str] = {}
         #: who owns a partition, or may still own it
         self._owners: dict[tuple[TopicId, int], str] = {}
+        #: how many members subscribe by the same names, and by the same regular expression, and how many ask
+        #: for an assignor: members are many, and their subscriptions are few
+        self._names: dict[frozenset[str], int] = {}
+        self._patterns: dict[str, int] = {}
+        self._votes: dict[str, int] = {}
 
     def copy(self) -> ConsumerGroup:
         """A copy that can be changed independently."""
@@ -62,6 +68,8 @@ class ConsumerGroup:
         other.members, other.targets = dict(self.members), dict(self.targets)
         other.regexes = dict(self.regexes)
         other._static, other._owners = dict(self._static), dict(self._owners)
+        other._names, other._patterns = dict(self._names), dict(self._patterns)
+        other._votes = dict(self._votes)
         return other
 
     # --- questions ---
@@ -136,15 +144,20 @@ class ConsumerGroup:
 
     def subscribed_topics(self) -> frozenset[str]:
         """The topics that members subscribe to."""
-        return frozenset().union(*(self.subscription(member) for member in self.members.values()))
+        resolved = (self.regexes[regex].topics for regex in self._patterns if regex in self.regexes)
+        return frozenset().union(*self._names, *resolved)
 
     def subscribers(self, regex: str) -> int:
         """How many members subscribe by a regular expression."""
-        return sum(member.regex == regex for member in self.members.values())
+        return self._patterns.get(regex, 0)
+
+    def subscribed_regexes(self) -> frozenset[str]:
+        """The regular expressions that members subscribe by."""
+        return frozenset(self._patterns)
 
     def preferred_assignor(self) -> str | None:
         """The assignor that most members ask for; None when nobody does."""
-        votes = Counter(member.assignor for member in self.members.values() if member.assignor)
+        votes = self._votes
         return max(votes, key=lambda name: (votes[name], name), default=None)
 
     def classic_members(self) -> Iterator[ConsumerMember]:
@@ -260,8 +273,16 @@ class ConsumerGroup:
         else:
             self.regexes[key.regular_expression] = ResolvedRegex(frozenset(value.topics), value.timestamp)
 
+    def _count(self, member: ConsumerMember, change: int) -> None:
+        _add(self._names, member.topics, change)
+        if member.regex:
+            _add(self._patterns, member.regex, change)
+        if member.assignor:
+            _add(self._votes, member.assignor, change)
+
     def _put(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         if old is not None:
+            self._count(old, -1)
             for place in _places(old):
                 if self._owners.get(place) == old.member_id:
                     del self._owners[place]
@@ -270,10 +291,18 @@ class ConsumerGroup:
             if new is None:
                 del self.members[old.member_id]
         if new is not None:
+            self._count(new, 1)
             self.members[new.member_id] = new
             self._owners.update(dict.fromkeys(_places(new), new.member_id))
             if new.instance_id is not None:
                 self._static[new.instance_id] = new.member_id
+
+
+def _add(counts: dict[T, int], key: T, change: int) -> None:
+    """Change a count; what is counted no more is left out."""
+    counts[key] = counts.get(key, 0) + change
+    if not counts[key]:
+        del counts[key]
 
 
 def _check_epoch(member: ConsumerMember, epoch: int) -> None:

@@ -40,6 +40,9 @@ logger = logger_of(__name__, is_limited=True)
 
 T = TypeVar("T")
 
+#: when a member without partitions comes back whose group's next target is being computed
+_SOON_MS = 500
+
 
 class ConsumerMembership:
     """Adds and removes members of one shard's consumer groups."""
@@ -94,7 +97,7 @@ class ConsumerMembership:
         after = self._rounds.reconcile(
             draft, member.member_id, owned, subscription_changed=changed_names or regex.is_changed
         )
-        response = self._response(request, before, after)
+        response = self._response(request, draft.group, before, after)
         self._regexes.refresh(draft.group, caller.may_see)
 
         def then(error: KafkaError | None) -> ConsumerGroupHeartbeatResponse:
@@ -159,12 +162,17 @@ class ConsumerMembership:
         return member
 
     def _response(
-        self, request: ConsumerGroupHeartbeatRequest, before: ConsumerMember, after: ConsumerMember
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        group: ConsumerGroup,
+        before: ConsumerMember,
+        after: ConsumerMember,
     ) -> ConsumerGroupHeartbeatResponse:
+        interval_ms = self._settings(request.group_id).consumer_heartbeat_interval_ms
+        if group.epoch > group.assignment_epoch and not after.assigned:
+            interval_ms = min(interval_ms, _SOON_MS)
         response = ConsumerGroupHeartbeatResponse(
-            member_id=after.member_id,
-            member_epoch=after.epoch,
-            heartbeat_interval_ms=self._settings(request.group_id).consumer_heartbeat_interval_ms,
+            member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=interval_ms
         )
         is_full = (
             request.rebalance_timeout_ms != -1

@@ -7,7 +7,7 @@ group at once, so that one rebalance is enough.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from enum import Enum
 from functools import partial
 
@@ -90,7 +90,7 @@ class RegexSubscriptions:
         """Look the group's expressions up, if it is time to, among the topics that who asks `may_see`."""
         if group.group_id in self._under_way:
             return
-        wanted = {member.regex for member in group.members.values() if member.regex}
+        wanted = group.subscribed_regexes()
         if not wanted or not self._is_due(group, wanted):
             return
         resolved = group.regexes
@@ -104,7 +104,7 @@ class RegexSubscriptions:
     def store(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> GroupDraft:
         """What is to be stored of the topics that were found."""
         draft = GroupDraft(group)
-        subscribed = {member.regex for member in group.members.values()}
+        subscribed = group.subscribed_regexes()
         has_changed = False
         for regex, topics in found.items():
             if regex in subscribed:
@@ -133,7 +133,7 @@ class RegexSubscriptions:
         self._looked_through.pop(group_id, None)
         self._failed.pop(group_id, None)
 
-    def _is_due(self, group: ConsumerGroup, wanted: set[str]) -> bool:
+    def _is_due(self, group: ConsumerGroup, wanted: Set[str]) -> bool:
         if self._clock.now_ms() < self._failed.get(group.group_id, (0, 0))[1]:
             return False
         last_ms = max((resolved.resolved_ms for resolved in group.regexes.values()), default=None)

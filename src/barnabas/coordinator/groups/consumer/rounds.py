@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from barnabas.coordinator.groups.assignors import ASSIGNORS, MemberSpec
+from barnabas.coordinator.groups.assignors import ASSIGNORS, Assignor, MemberSpec
 from barnabas.coordinator.groups.consumer.draft import GroupDraft
-from barnabas.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.coordinator.groups.consumer.member import ConsumerMember, Partitions
+from barnabas.coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
+from barnabas.coordinator.groups.consumer.member import NOTHING, ConsumerMember, Partitions
 from barnabas.coordinator.groups.consumer.topics import Topics
 from barnabas.text import logger_of
 
 logger = logger_of(__name__, is_limited=True)
 
+#: Members and partitions, together, up to which a target is computed at once: it takes a millisecond or two.
+LARGE = 500
+
+
+class AssignmentInputs(NamedTuple):
+    """What a target is computed from; nothing of it changes, so that a thread may do it."""
+
+    assignor: Assignor
+    members: Mapping[str, ConsumerMember]
+    targets: Mapping[str, Partitions]
+    regexes: Mapping[str, ResolvedRegex]
+    topics: Topics
+
+    def assign(self) -> dict[str, Partitions]:
+        """The new target of each member whose target changes."""
+        names: frozenset[str] = frozenset()
+        specs = {}
+        for member in self.members.values():
+            resolved = self.regexes.get(member.regex)
+            subscription = member.topics if resolved is None else member.topics | resolved.topics
+            assigned = self.topics.named(self.targets.get(member.member_id, NOTHING))
+            specs[member.member_id] = MemberSpec(subscription, member.instance_id, member.rack_id, assigned)
+            if not subscription <= names:
+                names |= subscription
+        changed = {}
+        for member_id, assignment in self.assignor(specs, self.topics.specs(names)).items():
+            target = self.topics.identified(assignment)
+            if target != self.targets.get(member_id):
+                changed[member_id] = target
+        return changed
+
 
 class Rounds:
     """Advances the groups of one shard. Its decisions are written into drafts."""
 
-    def __init__(self, topics: Topics, assignors: Callable[[], Sequence[str]]) -> None:
-        """`assignors` are the names of those served, the one to take by default first."""
+    def __init__(
+        self, topics: Topics, assignors: Callable[[], Sequence[str]], put_off: Callable[[str], None]
+    ) -> None:
+        """`assignors` are the names of those served, the one to take by default first; `put_off` has the
+        target of a large group computed later, and stored."""
         self._topics = topics
         self._assignors = assignors
+        self._put_off = put_off
         #: by group: the topics of the cluster for which its metadata hash was found to hold
         self._verified: dict[str, tuple[int, object]] = {}
 
@@ -46,26 +82,35 @@ class Rounds:
         logger.info("group %s: epoch %d", draft.group_id, epoch)
 
     def assign(self, draft: GroupDraft) -> None:
-        """Compute the target of the group's epoch, if there is none yet."""
+        """Compute the target of the group's epoch, if there is none yet; of a large group, later."""
         group = draft.group
         if group.epoch <= group.assignment_epoch:
             return
-        name = group.preferred_assignor() or self._assignors()[0]
-        specs = {
-            member.member_id: MemberSpec(
-                group.subscription(member),
-                member.instance_id,
-                member.rack_id,
-                self._topics.named(group.target(member.member_id)),
-            )
-            for member in group.members.values()
-        }
-        assignments = ASSIGNORS[name](specs, self._topics.specs(group.subscribed_topics()))
-        for member_id, assignment in assignments.items():
-            target = self._topics.identified(assignment)
-            if target != group.targets.get(member_id):
-                draft.put_target(member_id, target)
+        if self._is_large(group):
+            if not group.assignment_epoch:
+                # Epoch 0 is no member's: the first members have nothing in epoch 1, and a target in 2.
+                draft.put_assignment_epoch(group.epoch)
+                self.raise_epoch(draft)
+            self._put_off(group.group_id)
+            return
+        for member_id, target in self.inputs(group).assign().items():
+            draft.put_target(member_id, target)
         draft.put_assignment_epoch(group.epoch)
+
+    def inputs(self, group: ConsumerGroup) -> AssignmentInputs:
+        """What the target of the group's epoch is computed from."""
+        return AssignmentInputs(
+            ASSIGNORS[group.preferred_assignor() or self._assignors()[0]],
+            dict(group.members),
+            dict(group.targets),
+            dict(group.regexes),
+            self._topics.snapshot(),
+        )
+
+    def _is_large(self, group: ConsumerGroup) -> bool:
+        """Whether to compute a target takes longer than a turn of the event loop may."""
+        size = len(group.members)
+        return size > LARGE or size + self._topics.partition_count(group.subscribed_topics()) > LARGE
 
     def reconcile(
         self, draft: GroupDraft, member_id: str, owned: Partitions | None, *, subscription_changed: bool

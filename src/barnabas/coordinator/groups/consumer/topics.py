@@ -36,6 +36,16 @@ class Topics:
         """All topics; another object whenever one comes, goes or changes."""
         return self._image().topics
 
+    def snapshot(self) -> Topics:
+        """The topics of now, whatever becomes of them."""
+        image = self._image()
+        return Topics(lambda: image)
+
+    def partition_count(self, names: Collection[str]) -> int:
+        """How many partitions those that exist have."""
+        topics = self._image().topics
+        return sum(len(topics[name].partitions) for name in names if name in topics)
+
     def ids(self, names: Collection[str]) -> frozenset[TopicId]:
         """The ids of those that exist."""
         topics = self._image().topics
