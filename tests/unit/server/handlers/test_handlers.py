@@ -79,3 +79,43 @@ def test_every_api_is_in_the_table_of_what_a_broker_serves():
     parts = dict.fromkeys(inspect.signature(served_apis).parameters, MagicMock())
     parts["forwarding"] = MagicMock(forwarded=lambda served: served, local={})
     assert list(served_apis(**parts)) == [api.key for api in APIS]
+
+
+#: what a broker in doubt answers all the same (ADR 15), and why
+ANSWERED_IN_DOUBT = {
+    "the in-sync replicas commit it": {"Produce", "WriteTxnMarkers", "DeleteRecords"},
+    "it promises a prefix of the log": {"Fetch"},
+    "it tells what this broker holds": {"DescribeLogDirs", "AlterReplicaLogDirs", "GetReplicaLogInfo"},
+    "it only informs": {"DescribeProducers", "ListGroups", "ListTransactions"},
+    "it is of the connection": {"ApiVersions", "SaslHandshake", "SaslAuthenticate"},
+    "it is of the client's own metrics": {"GetTelemetrySubscriptions", "PushTelemetry"},
+    "it tells what the image shows": {
+        *("Metadata", "FindCoordinator", "DescribeCluster", "DescribeTopicPartitions"),
+        *("ListPartitionReassignments", "ListConfigResources", "UnregisterBroker"),
+        *("DescribeAcls", "DescribeClientQuotas", "DescribeConfigs", "DescribeDelegationToken"),
+        "DescribeUserScramCredentials",
+    },
+    "the controller decides it": {
+        *("Envelope", "AllocateProducerIds", "AlterPartition", "AlterPartitionReassignments"),
+        *("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "UpdateFeatures"),
+        *("AlterConfigs", "IncrementalAlterConfigs", "AlterClientQuotas", "AlterUserScramCredentials"),
+        *("CreateAcls", "DeleteAcls"),
+        *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken"),
+    },
+}
+
+
+def test_every_api_waits_for_a_confirmation_or_has_a_reason_not_to(monkeypatch):
+    confirmed = set()
+
+    def noting(served, *_):
+        confirmed.add(served.api.name)
+        return served
+
+    monkeypatch.setattr("barnabas.server.serving.confirmed", noting)
+    parts = dict.fromkeys(inspect.signature(served_apis).parameters, MagicMock())
+    parts["forwarding"] = MagicMock(forwarded=lambda served: served, local={})
+    served_apis(**parts)
+    answered = set().union(*ANSWERED_IN_DOUBT.values())
+    assert not confirmed & answered
+    assert {api.name for api in APIS} - confirmed == answered
