@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -9,9 +10,11 @@ import pytest
 from confluent_kafka import Consumer
 from tests.integration.cluster.copying import Copy, committed_in
 from tests.integration.cluster.load import ConfluentLoad, await_progress, check, stored_in
+from tests.integration.registry.conftest import Registry, record
 
 from barnabas.client.admin import Admin
 from barnabas.client.moves import Moves
+from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.types import TopicPartition
 
 OLD, NEW = 1, (4, 5)
@@ -151,6 +154,28 @@ def test_a_topic_that_was_made_anew_is_not_mixed_with_the_log_of_a_broker_that_h
     moves.elect([partition])
     eventually(lambda: moves.holders(["t"])[partition].leader == OLD)
     assert [record.text for record in cluster.consume("t", 1)] == ["new"]
+
+
+def test_a_registry_keeps_its_schemas_and_gives_no_id_twice_while_its_cluster_grows_and_shrinks(cluster):
+    def started():
+        return RegistryServer(RegistrySettings(cluster.bootstrap_servers), claim("127.0.0.1:0"))
+
+    known = {}
+    with started() as server:
+        registry = Registry(server, "_schemas", None)
+        for number, step in enumerate((lambda _: None, grow, spread, shrink)):
+            step(cluster)
+            schema = json.dumps(record({"name": f"f{number}", "type": "int"}))
+            path = f"/subjects/s{number}/versions"
+            eventually(
+                lambda path=path, schema=schema: registry("POST", path, {"schema": schema}).status == 200
+            )
+            known[registry("GET", f"{path}/latest").body["id"]] = number
+    assert sorted(known.values()) == list(range(4))
+    with started() as server:  # reads everything anew
+        registry = Registry(server, "_schemas", None)
+        for schema_id, number in known.items():
+            assert registry("GET", f"/subjects/s{number}/versions/latest").body["id"] == schema_id
 
 
 def test_settings_of_the_cluster_hold_on_brokers_that_join_it(cluster):
