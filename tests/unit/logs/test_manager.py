@@ -22,6 +22,7 @@ from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.virtual_time import run_virtual
 from barnabas.storage import PartitionLog, checkpoints
+from barnabas.storage.incomplete import Mark, write_mark
 from barnabas.types import TopicPartition
 
 DELAY_MS = 60_000
@@ -672,6 +673,33 @@ def test_a_folder_that_does_not_say_whose_it_is_makes_way_for_the_topic_that_has
         assert (log.topic_id, log.log_end_offset) == (topic_id, 0)
         (stray,) = [name for name in again.folders("/a") if name.endswith("-stray")]
         assert [name for name in again.folders(f"/a/{stray}") if name.endswith(".log")]
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_the_start_of_what_a_replica_was_does_not_hide_what_it_copies_after_a_crash(play):
+    async def scenario(bench):
+        log = bench.create("t", records=6)
+        log.advance_log_start(4)
+        log.flush()
+        bench.logs.close()
+        write_mark(bench.disk, "/a/t-0", Mark("it was repaired"))
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        log = again.logs.get(TopicPartition("t", 0))
+        assert (log.log_start_offset, log.high_watermark) == (4, 4), "nobody is to read what has holes"
+        await again.logs.prepare_truncation(log, 0)
+        log.truncate_fully_and_start_at(0)
+        await again.logs.begun_anew(log)
+        for _ in range(6):
+            log.append_as_leader(encode_batch([Record(None, b"1", 0)]), 0)
+        log.flush()
+        bench.disk.process_ended()
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        log = again.logs.get(TopicPartition("t", 0))
+        assert (log.log_start_offset, log.log_end_offset) == (0, 6)
         again.logs.close()
 
     play(scenario, "/a")

@@ -16,7 +16,7 @@ P0 = TopicPartition("t", 0)
 
 def with_holes(node, *offsets):
     """What a repair has left of a follower's log: batches of the leader's at these offsets alone."""
-    log = node.directory.create(P0, bytes(range(16)), node._topic_config)
+    log = node.directory.logs.get(P0) or node.directory.create(P0, bytes(range(16)), node._topic_config)
     for offset in offsets:
         batch = encode_batch([Record(None, b"old", timestamp=0)])
         log.append_as_follower(b"".join(map(bytes, placed(parse_header(batch), batch, offset, 0))), 0)
@@ -106,6 +106,26 @@ def test_an_incomplete_replica_that_was_emptied_goes_on_with_what_it_has_copied(
         cluster.elect(1, 0, only=[follower], isr=(1,))
         await cluster.settle()
         assert told(cluster.fetches(follower))[0] == 3
+        assert follower.content() == [(offset, 0) for offset in range(6)]
+
+    scenario(story)
+
+
+def test_a_log_that_lost_its_beginning_is_copied_from_the_leaders_start_and_not_from_its_own(scenario):
+    """If it led, the others would move their log starts to it."""
+
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0, only=[leader], isr=(1,))
+        for number in range(6):
+            leader.produce(b"%d" % number)
+        log = follower.directory.create(P0, bytes(range(16)), follower._topic_config)
+        log.truncate_fully_and_start_at(4)
+        with_holes(follower, 4, 5)
+        assert log.log_start_offset == 4
+        cluster.elect(1, 0, only=[follower], isr=(1,))
+        await cluster.settle()
+        assert follower.log.log_start_offset == 0
         assert follower.content() == [(offset, 0) for offset in range(6)]
 
     scenario(story)
