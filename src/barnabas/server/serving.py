@@ -10,6 +10,7 @@ from barnabas.config import BrokerConfig
 from barnabas.controller import AutoCreation, Controller
 from barnabas.controller.standing import known_brokers, standing_of
 from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoordinator
+from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode
@@ -154,29 +155,26 @@ def served_apis(
             served, read_index, partial(_named_partitions, partition), ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
 
-    def of_group(served: Served, *fields: str) -> Served:
-        """What only the coordinator of the groups that a request names may answer."""
+    def of_coordinator(
+        served: Served, topic: str, coordinator: Coordinator[Any], fields: tuple[str, ...]
+    ) -> Served:
+        """What only the coordinator of the keys in these fields may answer."""
         return confirmed(
             served,
             read_index,
             lambda request: [
-                TopicPartition(GROUP_METADATA_TOPIC, groups.partition_for(name))
-                for name in _names(request, *(fields or ("group_id",)))
+                TopicPartition(topic, coordinator.partition_for(key)) for key in _names(request, *fields)
             ],
             ErrorCode.NOT_COORDINATOR,
         )
 
+    def of_group(served: Served, *fields: str) -> Served:
+        """What only the coordinator of the groups that a request names may answer."""
+        return of_coordinator(served, GROUP_METADATA_TOPIC, groups, fields or ("group_id",))
+
     def of_transaction(served: Served, *fields: str) -> Served:
         """What only the coordinator of the transactional ids that a request names may answer."""
-        return confirmed(
-            served,
-            read_index,
-            lambda request: [
-                TopicPartition(TRANSACTION_STATE_TOPIC, transactions.partition_for(name))
-                for name in _names(request, *(fields or ("transactional_id",)))
-            ],
-            ErrorCode.NOT_COORDINATOR,
-        )
+        return of_coordinator(served, TRANSACTION_STATE_TOPIC, transactions, fields or ("transactional_id",))
 
     denials = Denials(trail)
     new_groups = NewNames(
