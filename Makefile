@@ -7,12 +7,13 @@ STAMP := $(VENV)/.installed-dev
 PORTABLE := tests/unit/system tests/unit/storage tests/unit/logs tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup demo test test-portable check check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
+.PHONY: help setup lock demo test test-portable check check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
 	@echo "make test    the tests"
 	@echo "make test-portable  tests of the broker without what other systems than Linux lack"
+	@echo "make lock    the hashes of all packages, once constraints.txt has changed (needs uv)"
 	@echo "make check   lint, types, layers, generated docs"
 	@echo "make check-types  the types in the console's pages, by tsc (needs npm, and its registry the first time)"
 	@echo "make docs    write the generated reference pages again"
@@ -30,10 +31,18 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# Every file that is installed has one of the hashes in requirements/. pip checks none of an editable install, nor of
+# what packages are built with: so those come first, and Barnabas itself without a look at the package index.
+INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check
+HASHED = $(INSTALL) --require-hashes --no-deps --no-build-isolation
+OURS = $(INSTALL) --no-index --no-build-isolation -c constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt $(wildcard requirements/*.lock)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing Barnabas and what it is tested with (once) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[spark,dev]'
+	@$(HASHED) -r requirements/build.lock
+	@$(HASHED) -r requirements/dev.lock
+	@$(OURS) -e '.[spark,dev]'
 	@$(BIN)/python -m compileall -q src  # an editable install has no bytecode: start-up would compile each time
 	@touch $@
 
@@ -57,6 +66,10 @@ check: setup
 check-types:
 	npm exec --yes --prefer-offline --package=typescript@5.9.3 -- tsc -p tools
 
+# after constraints.txt or the dependencies of pyproject.toml have changed; needs uv
+lock:
+	$(PYTHON) tools/lock.py
+
 docs: setup
 	$(BIN)/python -m barnabas.docs
 	$(BIN)/python tools/seams.py
@@ -73,7 +86,8 @@ demo: setup
 	$(BIN)/python -m barnabas.demo $(if $(BROKERS),--brokers $(BROKERS)) $(FILES)
 
 compat: setup
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@$(HASHED) -r requirements/browser.lock
+	@$(OURS) -e '.[browser]'
 	$(BIN)/python -m pytest -q -m compat tests/compat
 
 hostile: setup

@@ -1,0 +1,82 @@
+"""Write requirements/*.lock: the versions of constraints.txt with the hashes of all their files.
+
+    make lock
+
+It needs uv (`pip install uv`), which reads the hashes from the package index; no address goes into the files.
+Run it whenever constraints.txt or the dependencies in pyproject.toml change: `make setup` installs nothing
+else.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LOCKS = ROOT / "requirements"
+#: the least Python whose packages all have the pinned versions
+PYTHON = "3.11.5"
+#: names of `make setup`, and what `make compat` installs beside them
+SETUP, BROWSER = ("spark", "dev"), ("browser",)
+
+_PIN = re.compile(r"^(?=[A-Za-z0-9])", re.MULTILINE)
+
+
+def pins(text: str) -> dict[str, str]:
+    """The entries of a lock file by the package's canonical name."""
+    entries = (entry for entry in _PIN.split(text) if entry.strip())
+    return {canonical(re.split(r"[=\s]", entry, maxsplit=1)[0]): entry for entry in entries}
+
+
+def canonical(name: str) -> str:
+    """A package's name as all tools compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def locked(source: Path, extras: Sequence[str]) -> dict[str, str]:
+    """The entries for the requirements in a file."""
+    command = [
+        "uv",
+        "pip",
+        "compile",
+        "--quiet",
+        "--universal",
+        "--generate-hashes",
+        "--python-version",
+        PYTHON,
+    ]
+    command += ["--no-header", "--no-annotate", "--no-emit-find-links", "--no-emit-index-url"]
+    command += ["--constraints", str(ROOT / "constraints.txt"), str(source)]
+    for extra in extras:
+        command += ["--extra", extra]
+    return pins(subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
+
+
+def locks() -> Iterator[tuple[str, dict[str, str]]]:
+    """Each lock file's name and entries."""
+    with tempfile.TemporaryDirectory() as folder:
+        build = Path(folder) / "build.in"
+        build.write_text("setuptools>=77\n")  # as [build-system] of pyproject.toml
+        yield "build", locked(build, ())
+    project = ROOT / "pyproject.toml"
+    setup = locked(project, SETUP)
+    yield "dev", setup
+    browser = locked(project, (*SETUP, *BROWSER))
+    yield "browser", {name: entry for name, entry in browser.items() if name not in setup}
+
+
+def main() -> None:
+    if shutil.which("uv") is None:
+        sys.exit("uv is not there: install it with `pip install uv`, and run this again")
+    LOCKS.mkdir(exist_ok=True)
+    for name, entries in locks():
+        (LOCKS / f"{name}.lock").write_text("".join(entries[each] for each in sorted(entries)))
+
+
+if __name__ == "__main__":
+    main()
