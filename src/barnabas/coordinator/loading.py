@@ -31,6 +31,13 @@ class InternalLog(Protocol):
                 and nothing more is appended in this epoch.
         """
 
+    def most_bytes(self, partition: int) -> int:
+        """The size of the largest batch that is appended.
+
+        Raises:
+            KafkaError: the partition cannot be opened.
+        """
+
     def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
         """Where the log starts and ends now.
 

@@ -103,6 +103,8 @@ class ShardContext(Generic[S]):
     timers: Timers
     #: the leader epoch in which this broker coordinates the partition
     epoch: Callable[[], LeaderEpoch]
+    #: the size of the largest batch that is appended
+    most_bytes: Callable[[], int]
     #: runs an internal operation of the shard under the lock of its key
     write: Callable[[str, Operation[S, Any]], None]
 
@@ -312,7 +314,10 @@ class CoordinatorRuntime(Generic[S]):
             if self._slots.get(partition) is slot:  # else the operation is about a shard that was given up
                 self.write_unattended(partition, key, operation)
 
-        return self._make_shard(ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, write))
+        most_bytes = partial(self._log.most_bytes, partition)
+        return self._make_shard(
+            ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, most_bytes, write)
+        )
 
     def _active(self, partition: int) -> _Slot[S]:
         slot = self._slots.get(partition)

@@ -29,6 +29,9 @@ class ReplicatedLog:
         info = replica.append(batch, ACKS_ALL, Origin.COORDINATOR)
         return _committed(replica, info.last_offset + 1, epoch)
 
+    def most_bytes(self, partition: int) -> int:
+        return self._replicas.find(self._topic, partition).log.config.max_message_bytes
+
     def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
         replica = self._replicas.find(self._topic, partition)
         replica.check_leader(epoch)

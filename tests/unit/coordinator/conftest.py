@@ -87,6 +87,9 @@ class MemoryLog:
     def fail_next(self, error: KafkaError) -> None:
         self.held.pop(0)[0].set_exception(error)
 
+    def most_bytes(self, partition: int) -> int:
+        return 1 << 20
+
     def bounds(self, partition: int, epoch: int) -> tuple[int, int]:
         if self.not_led is not None:
             raise self.not_led

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 
 import pytest
 
@@ -215,5 +216,27 @@ def test_leader_learns_its_assignment_before_its_followers(coordinate, how, firs
             await asyncio.sleep(0.1)
         assert order[0] == (leader, leader.encode())
         assert sorted(order) == sorted((member, member.encode()) for member in (leader, *followers))
+
+    coordinate(scenario)
+
+
+def test_an_assignment_that_no_log_takes_is_refused_before_it_is_encoded(coordinate):
+    """One of 90 MB held the loop for 0.7 s, and took 1.1 GB."""
+
+    async def scenario(groups):
+        (leader, follower), generation = await joined(groups)
+        waiting = groups.sync(follower, generation)
+        await asyncio.sleep(0)
+        attempts, assignment = groups.log.attempts, bytes(90 << 20)
+        tracemalloc.start()
+        try:
+            refused = await groups.error(groups.sync(leader, generation, {leader: assignment}))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert refused == await groups.error(waiting) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert groups.log.attempts == attempts
+        assert peak < 4 << 20
+        assert groups.state() == "PreparingRebalance"
 
     coordinate(scenario)

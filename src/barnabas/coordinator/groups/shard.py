@@ -73,7 +73,9 @@ class GroupShard:
         self._sessions = Sessions(
             context.timers, self._step, lambda group, member: self._membership.expire(group, member)
         )
-        self._rebalance = Rebalance(config, context.clock, context.timers, self._step, self._sessions)
+        self._rebalance = Rebalance(
+            config, context.clock, context.timers, context.most_bytes, self._step, self._sessions
+        )
         self._membership = ClassicMembership(config, self._sessions, self._rebalance, unique)
         self._consumers = ConsumerGroups(
             context, self.groups.get, config, settings, image, unique, search, assigning, self._downgraded

@@ -40,6 +40,9 @@ logger = logger_of(__name__, is_limited=True)
 _LEAST_WAIT_MS = 500
 
 
+_TOO_LARGE = "the assignment is larger than max.message.bytes of __consumer_offsets allows"
+
+
 class Rebalance:
     """Runs the rebalances of one shard's groups.
 
@@ -51,12 +54,14 @@ class Rebalance:
         config: Callable[[], BrokerConfig],
         clock: Clock,
         timers: Timers,
+        most_bytes: Callable[[], int],
         write: Step,
         sessions: Sessions,
     ) -> None:
         self._config = config
         self._clock = clock
         self._timers = timers
+        self._most_bytes = most_bytes
         self._write = write
         self._sessions = sessions
 
@@ -204,9 +209,6 @@ class Rebalance:
         if not group.is_leader(member):
             member.sync = asyncio.get_running_loop().create_future()
             return Result(member.sync)
-        assignments = {entry.member_id: entry.assignment for entry in request.assignments}
-        value = group.to_record(assignments, list(group.members))
-
         failures = group.store_failures
         waiting: list[tuple[ClassicMember, asyncio.Future[SyncGroupResponse]]] = []
 
@@ -230,6 +232,11 @@ class Rebalance:
                 if not parked.done():
                     parked.set_result(_assigned(group, other))
 
+        if sum(len(entry.assignment) for entry in request.assignments) > self._most_bytes():
+            # The log would refuse it, after it has been encoded several times.
+            return Result(then=lambda _: then(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _TOO_LARGE)))
+        assignments = {entry.member_id: entry.assignment for entry in request.assignments}
+        value = group.to_record(assignments, list(group.members))
         return Result(records=[group_record(group.group_id, value)], then=then, afterwards=announce)
 
     def _synced(self, group: ClassicGroup, member: ClassicMember) -> None:
