@@ -181,8 +181,8 @@ def test_preferred_leaders_lead_again_after_a_restart(barnabas_cluster):
     cluster.stop(1)
     assert cluster.leader_of("t") in (2, 3)
     under = run(cluster, "topics", "describe", "--under-replicated-partitions")
-    assert "Replicas: 1,2,3" in under
-    assert "State: under-replicated" in under
+    assert "1,2,3" in under
+    assert "under-replicated" in under
     cluster.restart(1)
     cluster.wait_in_sync("t")
     assert cluster.leader_of("t") != 1
