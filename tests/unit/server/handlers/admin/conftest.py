@@ -108,6 +108,7 @@ class AdminBroker:
             trail=AuditTrail(config, Environment.of_system()),
             telemetry=absent,
             read_index=absent,
+            search=absent,
             token_keys=self.token_keys,
         )
 
