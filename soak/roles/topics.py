@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from contextlib import closing, suppress
+from operator import itemgetter
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from barnabas.client.connection import Connection
+from barnabas.client.errors import ClientError
 from barnabas.client.settings import KEEP_BROKERS
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from soak.roles.common import SECONDS, Place, Stop, Task, identity
 
 REQUEST_SECONDS = 2.0
@@ -84,11 +89,24 @@ class Recycler:
             return True
 
     def _topic_id(self) -> str | None:
-        asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_SECONDS)
+        """The topic's id as most brokers know it: one that is cut off may not have heard of a deletion."""
+        servers = self._task.bootstrap.split(",")
+        told = Counter(filter(None, map(self._topic_id_at, servers)))
+        found, count = max(told.items(), key=itemgetter(1), default=(None, 0))
+        return found if count > len(servers) / 2 else None
+
+    def _topic_id_at(self, server: str) -> str | None:
+        """The topic's id as one broker knows it; None when it does not answer, or knows no such topic."""
+        host, _, port = server.rpartition(":")
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False
+        )
         try:
-            return str(asked[self._topic].result(2 * REQUEST_SECONDS).topic_id)
-        except KafkaException:
+            with Connection(host, int(port), REQUEST_SECONDS) as connection:
+                (topic,) = connection.ask(request).topics
+        except ClientError:
             return None
+        return None if topic.error_code else topic.topic_id.hex()
 
     def _remove(self) -> bool:
         """Whether the topic is gone, by this call or an earlier one; False when nobody knows."""
