@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -175,7 +176,8 @@ class ProcessNode:
 
     def _close(self) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):  # a command that the process did not live to read
+                self._process.stdin.close()
 
 
 # -- inside the process
