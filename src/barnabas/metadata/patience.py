@@ -30,5 +30,7 @@ class Patience:
             began, part = loop.time(), min(_PART, self._left)
             await asyncio.wait({future}, timeout=part)
             passed = loop.time() - began
+            if not future.done():  # a part too short for the clock would never pass
+                passed = max(passed, part)
             self._left -= _OF_A_STALL * part if passed > part + _LATE else passed
         return future.done()

@@ -64,3 +64,26 @@ def test_start_gives_up_on_an_ensemble_that_stays_away() -> None:
         assert asyncio.get_running_loop().time() - began == pytest.approx(3.0, abs=0.2)
 
     run_virtual(scenario())
+
+
+def test_rest_too_short_for_the_clock_is_over() -> None:
+    """Seed 913: what rounding had left of three seconds never passed in virtual time."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(8)
+        never = loop.create_future()
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            if turns < 1000:
+                loop.call_soon(turn)
+            elif not never.done():
+                never.set_result(None)  # it waits for ever
+
+        turn()
+        assert not await Patience(1e-17).wait(never)
+
+    run_virtual(scenario())
