@@ -21,6 +21,7 @@ from bench.scale import TOPICS_A_REQUEST, create_topics
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.console import RunningConsole
+from tests.integration.acl_broker import AclBroker
 from tests.integration.conftest import Wire
 from tests.integration.test_telemetry import INTRODUCTION, pushing
 from tests.prefix import PrefixProxy
@@ -496,6 +497,50 @@ def test_records_a_second_are_drawn_over_time(tab, served):
         expect(chart).to_have_attribute("aria-label", re.compile(r"Records a second from .* to .*, at most "))
         expect(chart.locator("path")).to_have_attribute("d", re.compile(r"^M[\d.]+ [\d.]+(L|M)"))
     tab.check()
+
+
+def test_a_user_gets_a_password_and_rules(new_context, tmp_path):
+    with (
+        AclBroker(tmp_path) as broker,
+        RunningConsole(ConsoleSettings(broker.open_address, "127.0.0.1:0", allow_writes=True)) as console,
+    ):
+        tab, expect = Tab(new_context(console), console.url), playwright.expect
+        page, main = tab.page, tab.show("access", "Access")
+        dialog = page.get_by_role("dialog")
+        main.get_by_role("button", name="Add a user").click()
+        dialog.get_by_label("name").fill("alice")
+        dialog.get_by_label("password", exact=True).fill("sesame")
+        dialog.get_by_label("password again").fill("sesame!")
+        dialog.get_by_role("button", name="Continue").click()
+        expect(page.get_by_role("alert")).to_have_text("The two passwords differ.")
+        dialog.get_by_label("password again").fill("sesame")
+        dialog.get_by_role("button", name="Continue").click()
+        expect(dialog.locator("pre")).to_contain_text("barnabas users add alice")
+        dialog.get_by_role("button", name="Add", exact=True).click()
+        users = page.get_by_role("table", name="Users with a password")
+        expect(users).to_contain_text("alice")
+        main.get_by_role("button", name="Add a rule").click()
+        dialog.get_by_label("principal").fill("alice")
+        dialog.locator("[name=resource]").select_option("GROUP")
+        dialog.locator("[name=operation]").select_option("READ")
+        dialog.get_by_label("name (* for all)").fill("billing-")
+        dialog.locator("[name=pattern]").select_option("PREFIXED")
+        assert axe.Axe().run(page).violations_count == 0
+        dialog.get_by_role("button", name="Continue").click()
+        expect(dialog.locator("pre")).to_contain_text(
+            "barnabas acls grant alice read --group billing- --prefixed"
+        )
+        dialog.get_by_role("button", name="Add", exact=True).click()
+        rules = page.get_by_role("table", name="Rules")
+        expect(rules).to_contain_text("billing-…")
+        main.get_by_role("button", name="Delete the rule of User:alice to READ billing-").click()
+        dialog.get_by_role("button", name="Delete", exact=True).click()
+        expect(rules).not_to_contain_text("billing-…")
+        main.get_by_role("button", name="Delete alice", exact=True).click()
+        dialog.get_by_role("textbox").fill("alice")
+        dialog.get_by_role("button", name="Delete", exact=True).click()
+        expect(users).not_to_contain_text("alice")
+        tab.check()
 
 
 def test_no_group_is_drawn_in_red(tab):

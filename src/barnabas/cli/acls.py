@@ -154,6 +154,7 @@ def _add(
         """
         barnabas acls revoke alice write --topic orders
         barnabas acls revoke alice
+        barnabas acls revoke bob delete --topic orders --permission deny
         """,
         "Without operations or a resource all rules of the user are taken away, those that deny too.",
     )
@@ -162,11 +163,19 @@ def _add(
 @click.argument("operations", type=NAME, required=False)
 @_resource_options
 @_prefixed_option
+@click.option("--host", type=NAME, metavar="ADDRESS", help="Only rules for this IP address; * for every one.")
+@click.option(
+    "--permission",
+    type=click.Choice(["allow", "deny"]),
+    help="Only rules that allow, or only those that deny.",
+)
 @bootstrap_option
 def revoke(
     principal: str,
     operations: str | None,
     prefixed: bool,
+    host: str | None,
+    permission: str | None,
     bootstrap_server: str,
     **named: str | bool | None,
 ) -> None:
@@ -183,6 +192,8 @@ def revoke(
             for each in filters
             for operation in _operations(operations, each.type)
         ]
+    kind = Permission[permission.upper()] if permission is not None else Permission.ANY
+    filters = [each._replace(host=host, permission=kind) for each in filters]
     require_broker(bootstrap_server)
     gone = delete_acls(bootstrap_server, _TIMEOUT, filters)
     for rule in gone:

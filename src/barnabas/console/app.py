@@ -211,16 +211,17 @@ class Console:
             lone = f"\\u{ord(error.object[error.start]):04x}"
             raise QueryError(f"the body has {lone}, half of a surrogate pair") from None
         made = await self._run(change, self._view, wanted)
-        told = {"command": made.command, "preview": made.preview, "done": False}
+        command = made.command(self._view.kafka.servers)
+        told = {"command": command, "preview": made.preview, "done": False}
         if wanted.get("execute") is not True:
             return web.json_response(told)
         if not self._allow_writes:
             return web.json_response(
                 {**told, "error": "this console only reads: start it with --allow-writes"}, status=403
             )
-        log.info("a change by the console: %s", shown(made.command))
+        log.info("a change by the console: %s", shown(command))
         result = await self._run(made.carry_out)
-        self._view.events.add(self._view.clock.now_ms(), made.command)
+        self._view.events.add(self._view.clock.now_ms(), command)
         return web.json_response({**told, "done": True, "result": result})
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:

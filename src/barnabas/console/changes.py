@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from barnabas.client import Producer
+from barnabas.console.access_changes import create_rule, delete_rule, delete_user, set_password
+from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of
 from barnabas.console.dead_letters import origin, without_errors
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, leaders, offsets_at
 from barnabas.console.pages.query import QueryError
@@ -15,24 +16,9 @@ from barnabas.console.pages.topic import described
 from barnabas.console.view import ClusterView
 from barnabas.types import TopicPartition
 
-#: the fields of one change, as a page sends them
-Wanted = Mapping[str, Any]
 _PRODUCE_S = 10.0
 #: the last moment that a date has (the year 9999), in milliseconds since 1970
 _LAST_MS = 253_402_300_799_999
-
-
-class Change:
-    """A requested change: the equal command, its effect in words, and the function that makes it."""
-
-    def __init__(
-        self, command: list[str], carry_out: Callable[[], Any], preview: Any = None, *then: list[str]
-    ) -> None:
-        #: the `barnabas` commands, as they are typed in a shell, where each reads what the one before writes
-        self.commands = [shlex.join(["barnabas", *each]) for each in (command, *then)]
-        self.command = ""
-        self.preview = preview
-        self.carry_out = carry_out
 
 
 def change(view: ClusterView, wanted: Wanted) -> Change:
@@ -42,20 +28,17 @@ def change(view: ClusterView, wanted: Wanted) -> Change:
         QueryError: a field is missing or wrong.
         KafkaError, ClientError: the cluster does not tell what the change needs to know.
     """
-    do = _text(wanted, "do")
+    do = text_of(wanted, "do")
     make = _CHANGES.get(do)
     if make is None:
         raise QueryError(f"do={do[:40]}: write one of {', '.join(_CHANGES)}")
-    made = make(view, wanted)
-    servers = view.kafka.servers
-    made.command = " | ".join(f"{each} --bootstrap-server {shlex.quote(servers)}" for each in made.commands)
-    return made
+    return make(view, wanted)
 
 
 def _create_topic(view: ClusterView, wanted: Wanted) -> Change:
-    name = _text(wanted, "topic")
-    partitions = _number(wanted, "partitions", 1, 100_000)
-    replicas = _number(wanted, "replicas", 1, 2**15 - 1)
+    name = text_of(wanted, "topic")
+    partitions = number_of(wanted, "partitions", 1, 100_000)
+    replicas = number_of(wanted, "replicas", 1, 2**15 - 1)
     configs = wanted.get("configs") or {}
     if not isinstance(configs, dict) or not all(isinstance(v, str) for v in configs.values()):
         raise QueryError("configs: write an object of texts")
@@ -73,14 +56,13 @@ def _create_topic(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def _delete_topic(view: ClusterView, wanted: Wanted) -> Change:
-    name = _text(wanted, "topic")
-    if wanted.get("confirm") != name:
-        raise QueryError("confirm: type the topic's name; its records are deleted with it")
+    name = text_of(wanted, "topic")
+    must_confirm(wanted, name, "its records are deleted with the topic")
     return Change(["topics", "delete", name], lambda: view.admin.delete_topic(name))
 
 
 def _add_partitions(view: ClusterView, wanted: Wanted) -> Change:
-    name, total = _text(wanted, "topic"), _number(wanted, "partitions", 1, 100_000)
+    name, total = text_of(wanted, "topic"), number_of(wanted, "partitions", 1, 100_000)
     if total is None:
         raise QueryError("partitions: how many the topic is to have")
     return Change(
@@ -90,7 +72,7 @@ def _add_partitions(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def _set_config(view: ClusterView, wanted: Wanted) -> Change:
-    name, setting, value = _text(wanted, "topic"), _text(wanted, "setting"), wanted.get("value")
+    name, setting, value = text_of(wanted, "topic"), text_of(wanted, "setting"), wanted.get("value")
     if value is None:
         return Change(
             ["topics", "alter", name, "--delete-config", setting],
@@ -103,11 +85,11 @@ def _set_config(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def _produce(view: ClusterView, wanted: Wanted) -> Change:
-    name = _text(wanted, "topic")
+    name = text_of(wanted, "topic")
     value, key = wanted.get("value"), wanted.get("key")
     if not isinstance(value, str | None) or not isinstance(key, str | None):
         raise QueryError("key and value: write text, or null")
-    partition = _number(wanted, "partition", 0, 2**31 - 1)
+    partition = number_of(wanted, "partition", 0, 2**31 - 1)
     headers = wanted.get("headers") or []
     if not isinstance(headers, list) or not all(
         isinstance(h, list) and len(h) == 2 and all(isinstance(part, str) for part in h) for h in headers
@@ -130,9 +112,9 @@ def _send(view: ClusterView, topic: str, value: str | bytes | None, **more: Any)
 
 def _redrive(view: ClusterView, wanted: Wanted) -> Change:
     """Send a dead letter to the topic it came from: key, value and its own headers, byte by byte."""
-    name = _text(wanted, "topic")
-    partition = _number(wanted, "partition", 0, 2**31 - 1)
-    offset = _number(wanted, "offset", 0, 2**63 - 1)
+    name = text_of(wanted, "topic")
+    partition = number_of(wanted, "partition", 0, 2**31 - 1)
+    offset = number_of(wanted, "offset", 0, 2**63 - 1)
     if partition is None or offset is None:
         raise QueryError("partition and offset: name the record")
     record = record_at(view, name, partition, offset)
@@ -150,8 +132,8 @@ def _redrive(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def _reset_offsets(view: ClusterView, wanted: Wanted) -> Change:
-    group, topic = _text(wanted, "group"), _text(wanted, "topic")
-    to = _text(wanted, "to")
+    group, topic = text_of(wanted, "group"), text_of(wanted, "topic")
+    to = text_of(wanted, "to")
     numbers = _partitions(wanted)
     metadata = view.kafka.metadata([topic])
     led = {p: leader for p, leader in leaders(metadata).items() if numbers is None or p.partition in numbers}
@@ -185,7 +167,7 @@ def _targets(
         return starts, ["--to-earliest"]
     if to == "latest":
         return ends, ["--to-latest"]
-    at = _number(wanted, "at", *((0, _LAST_MS) if to == "time" else (-(2**63), 2**63 - 1)))
+    at = number_of(wanted, "at", *((0, _LAST_MS) if to == "time" else (-(2**63), 2**63 - 1)))
     if at is None:
         raise QueryError("at: write a whole number")
     if to == "offset":
@@ -212,22 +194,6 @@ def _partitions(wanted: Wanted) -> list[int] | None:
     return numbers
 
 
-def _text(wanted: Wanted, name: str) -> str:
-    value = wanted.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise QueryError(f"{name} is missing")
-    return value
-
-
-def _number(wanted: Wanted, name: str, least: int, most: int) -> int | None:
-    value = wanted.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise QueryError(f"{name}: write a whole number from {least} to {most}")
-    return value
-
-
 _CHANGES: dict[str, Callable[[ClusterView, Wanted], Change]] = {
     "create-topic": _create_topic,
     "delete-topic": _delete_topic,
@@ -236,4 +202,8 @@ _CHANGES: dict[str, Callable[[ClusterView, Wanted], Change]] = {
     "produce": _produce,
     "redrive": _redrive,
     "reset-offsets": _reset_offsets,
+    "set-password": set_password,
+    "delete-user": delete_user,
+    "create-rule": create_rule,
+    "delete-rule": delete_rule,
 }

@@ -75,3 +75,16 @@ def test_deny_is_a_command_of_its_own(run):
     assert "DENY User:alice READ on LITERAL TOPIC 'orders' from 10.0.0.1" in told
     run("check", "alice", "delete", "--topic", "orders", "--host", "10.0.0.1", code=1)
     run("check", "alice", "delete", "--topic", "orders")
+
+
+def test_of_rules_about_one_resource_only_those_that_deny_are_taken_away(run):
+    run("grant", "dan", "read", "--topic", "orders")
+    run("deny", "dan", "read", "--topic", "orders")
+    run("deny", "dan", "read", "--topic", "orders", "--host", "10.0.0.7")
+    run("revoke", "dan", "read", "--topic", "orders", "--permission", "deny", "--host", "10.0.0.7")
+    left = json.loads(run("list", "--of-user", "dan", "--json").stdout)
+    assert sorted((rule["permission"], rule["host"]) for rule in left) == [("ALLOW", "*"), ("DENY", "*")]
+    run("revoke", "dan", "--permission", "deny")
+    (left,) = json.loads(run("list", "--of-user", "dan", "--json").stdout)
+    assert left["permission"] == "ALLOW"
+    run("revoke", "dan")

@@ -10,6 +10,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.quotas import describe_quotas
 from barnabas.console.kafka import said
 from barnabas.console.pages.query import Query
+from barnabas.console.rule_words import OPERATIONS
 from barnabas.console.view import ClusterView
 from barnabas.errors import KafkaError
 from barnabas.security.acls import AclFilter, PatternType, ResourceType
@@ -23,8 +24,9 @@ def access(view: ClusterView, query: Query) -> dict[str, Any]:
     """The access page. Query: ``topic`` for the rules that are about one topic, and these only."""
     topic = query.get("topic", "")
     if topic:
-        return {"rules": _part(lambda: _rules(view, topic))}
+        return {"rules": _part(lambda: _rules(view, topic)), "operations": OPERATIONS}
     return {
+        "operations": OPERATIONS,
         "users": _part(lambda: _users(view)),
         "rules": _part(lambda: _rules(view)),
         "quotas": _part(lambda: _quotas(view)),

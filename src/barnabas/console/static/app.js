@@ -1,13 +1,14 @@
 // Which page is shown: the address behind the # says it, so that the console works below any path.
 import { leave as leaveDialogs, problem } from "./dialogs.js";
 import { get, h } from "./dom.js";
+import { access } from "./access.js";
 import * as pages from "./pages.js";
 import { topic } from "./topic.js";
 
 const routes = {
   "": pages.overview, topics: pages.topics, topic, groups: pages.groups, group: pages.group,
   brokers: pages.brokers, broker: pages.broker, transactions: pages.transactions, schemas: pages.schemas,
-  pipelines: pages.pipelines, access: pages.access, clients: pages.clients,
+  pipelines: pages.pipelines, access, clients: pages.clients,
 };
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 /** What ends the page that is shown: timers and streams. */

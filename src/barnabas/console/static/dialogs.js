@@ -43,25 +43,43 @@ function dialogue(title, submit, fill) {
 const cancel = (end) => h("button", { type: "button", onclick: () => end(null) }, "Cancel");
 
 /**
- * Ask for texts: `fields` are [name, label, value, placeholder]. Resolves to the texts by name, or null.
+ * Ask for texts: `fields` are [name, label, value, placeholder, type]. Resolves to the texts by name, or null.
+ * @param {string} title @param {any[]} fields @param {(texts: Record<string, string>) => string} [check] says what is wrong
  * @returns {Promise<Record<string, string> | null>}
  */
-export function enter(title, fields) {
-  return dialogue(title, (form, end) => end(Object.fromEntries(/** @type {any} */ (new FormData(form)))), (end) => [
-    h("h1.whole", {}, title), fields.map(field), h("div.whole.tools", {}, h("button.main", {}, "Continue"), cancel(end))]);
+export function enter(title, fields, check = () => "") {
+  return choose(title, fields.map(field), check);
 }
 
-function field([name, label, value = "", placeholder = ""]) {
-  return h("label", {}, label, h("input", { name, value, placeholder, autocomplete: "off" }));
+function field([name, label, value = "", placeholder = "", type = "text"]) {
+  return h("label", {}, label, h("input", { name, value, placeholder, type, autocomplete: type === "password" ? "new-password" : "off" }));
+}
+
+/**
+ * Ask by controls of one's own; resolves to their values by name, or null.
+ * @param {string} title @param {any[]} controls
+ * @param {(values: Record<string, string>) => string} [check] says what is wrong with the values
+ * @returns {Promise<Record<string, string> | null>}
+ */
+export function choose(title, controls, check = () => "") {
+  const submit = (form, end) => {
+    const values = Object.fromEntries(/** @type {any} */ (new FormData(form)));
+    const wrong = check(values);
+    if (wrong) problem(wrong);
+    else end(values);
+  };
+  return dialogue(title, submit, (end) => [
+    h("h1.whole", {}, title), controls, h("div.whole.tools", {}, h("button.main", {}, "Continue"), cancel(end))]);
 }
 
 /**
  * A question before a change: the command that does the same, a preview, and for deleting the name to type.
  * Resolves to what the change has answered, or null.
  * @param {string} title @param {string} verb of the button that makes the change
- * @param {Record<string, any>} wanted @param {{typed?: string}} [options]
+ * @param {Record<string, any>} wanted @param {{typed?: string, what?: string}} [options]
+ *   the name to type, and what is deleted
  */
-export async function ask(title, verb, wanted, { typed } = {}) {
+export async function ask(title, verb, wanted, { typed, what = "it with all its records" } = {}) {
   const asked = page;
   const sent = typed ? { ...wanted, confirm: typed } : wanted;
   let told;
@@ -88,6 +106,6 @@ export async function ask(title, verb, wanted, { typed } = {}) {
   return dialogue(title, carryOut, (end) => [
     h("div.whole", {}, h("h1", {}, title), h("p.quiet", {}, "The same on the command line:"),
       h("pre.box", {}, told.command), preview || ""),
-    typed && h("label.whole", {}, `Type ${typed} to delete it with all its records`, name),
+    typed && h("label.whole", {}, `Type ${typed} to delete ${what}`, name),
     h("div.whole.tools", {}, h("button.main", {}, verb), cancel(end))]);
 }

@@ -38,7 +38,7 @@ export function update(element, ...children) {
   patchChildren(element, fresh);
 }
 
-const HANDLERS = ["onclick", "onsubmit"];
+const HANDLERS = ["onclick", "onsubmit", "onchange"];
 
 function patchChildren(old, fresh) {
   const after = [...fresh.childNodes];

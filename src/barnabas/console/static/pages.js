@@ -294,31 +294,6 @@ export async function pipelines({ main, every, isShown }) {
   });
 }
 
-const RULES = [
-  ["principal", (r) => r.principal], ["permission", (r) => (r.permission === "DENY" ? h("span.bad", {}, "DENY") : r.permission)], ["operation", (r) => r.operation],
-  ["on", (r) => r.resource], ["name", (r) => (r.pattern === "PREFIXED" ? `${r.name}…` : r.name)], ["from", (r) => r.host],
-];
-const part = (title, columns, told) => [
-  h("h2", {}, told.problem ? title : `${title} (${count(told.count)})`),
-  told.problem ? h("p.warn", {}, told.problem) : table(title, columns, told.rows),
-];
-
-/** ACLs, as api/access tells them. */
-export const rules = (told) => part("Rules", RULES, told);
-
-export async function access({ main, every, isShown }) {
-  await every(10_000, async function () {
-    const told = await get("access");
-    if (!isShown()) return;
-    const anybody = (of) => Object.entries(of).map(([kind, name]) => (name === null ? `any ${kind}` : `${kind} ${name}`)).join(", ");
-    update(main, h("h1", {}, "Access"),
-      h("p.explain", {}, "Changed on the command line: ", h("code", {}, "barnabas users"), ", ", h("code", {}, "barnabas acls"), ", ", h("code", {}, "barnabas quotas"), "."),
-      part("Users with a password", [["user", (u) => u.name], ["mechanisms", (u) => u.mechanisms.join(", ")]], told.users),
-      rules(told.rules),
-      part("Quotas", [["of", (q) => anybody(q.of)], ["quota", (q) => q.name], ["value", (q) => count(q.value), true]], told.quotas));
-  });
-}
-
 export async function clients({ main, every, isShown, query, name }) {
   await every(15_000, async function () {
     const told = await get("clients", name ? { ...query, id: name } : query);

@@ -3,7 +3,8 @@ import { chart } from "./chart.js";
 import { ask, enter } from "./dialogs.js";
 import { bytes, count, get, h, link, table, update } from "./dom.js";
 import { records } from "./records.js";
-import { replica, rules, settings } from "./pages.js";
+import { rules } from "./access.js";
+import { replica, settings } from "./pages.js";
 import { HISTORY, Picture, colour } from "./picture.js";
 
 const TABS = [["", "Live"], ["records", "Records"], ["settings", "Partitions and settings"]];
@@ -117,7 +118,10 @@ async function live({ body, name, onLeave, isShown, fail }) {
 // --- partitions and settings ---
 
 async function described({ body, name, every, isShown, about }) {
-  const ruled = (await get("access", { topic: name })).rules;
+  const readRules = async () => { ruled = await get("access", { topic: name }); };
+  /** @type {any} */
+  let ruled;
+  await readRules();
   const grow = async (now) => {
     const n = Number((await enter(`Add partitions to ${name}`, [["n", "partitions in all", now + 1]]))?.n);
     if (n) ask(`Add partitions to ${name}`, "Add", { do: "add-partitions", topic: name, partitions: n });
@@ -139,7 +143,7 @@ async function described({ body, name, every, isShown, about }) {
       ], t.partitions),
       h("h2", {}, "Groups"),
       table("Groups", [["group", (g) => link("group", g.group)], ["records behind", (g) => count(g.lag), true]], t.groups),
-      rules(ruled),
+      rules(ruled.rules, about.allow_writes ? ruled.operations : null, readRules, { resource: "TOPIC", name }),
       h("h2", {}, "Settings"),
       t.settings_problem ? h("p.warn", {}, t.settings_problem) : settings(t.settings, about.allow_writes ? [["change", (s) => h("button", { "aria-label": `Change ${s.name}`,
         onclick: async () => { const texts = await enter(`Change ${s.name}`, [["value", "value (empty: back to the default)", s.value ?? ""]]); if (texts) alter(s.name, texts.value === "" ? null : texts.value); } }, "Change")]] : []));

@@ -1,0 +1,94 @@
+"""Changes of users and rules (ACLs)."""
+
+from __future__ import annotations
+
+from barnabas.client.acls import create_acls, delete_acls
+from barnabas.console.change import Change, Wanted, must_confirm, text_of, word_of
+from barnabas.console.pages.query import QueryError
+from barnabas.console.rule_words import OPERATIONS, OPTIONS
+from barnabas.console.view import ClusterView
+from barnabas.security.acls import (
+    ANY_HOST,
+    CLUSTER_NAME,
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+
+_TIMEOUT_S = 10.0
+_LONGEST_PASSWORD = 1000
+
+
+def set_password(view: ClusterView, wanted: Wanted) -> Change:
+    """Add a user, or change the password. The password stands neither in the command nor in the log."""
+    user, password = text_of(wanted, "user"), text_of(wanted, "password")
+    if len(password.encode()) > _LONGEST_PASSWORD:
+        raise QueryError(f"password: at most {_LONGEST_PASSWORD} bytes")
+    return Change(["users", "add", user], lambda: view.admin.set_password(user, password))
+
+
+def delete_user(view: ClusterView, wanted: Wanted) -> Change:
+    """Delete a user's passwords."""
+    user = text_of(wanted, "user")
+    must_confirm(wanted, user, "the user cannot log in any more")
+    return Change(["users", "delete", user], lambda: view.admin.delete_user(user))
+
+
+def create_rule(view: ClusterView, wanted: Wanted) -> Change:
+    """Add a rule; one that is there already stays."""
+    rule = _rule(wanted)
+    command = ["acls", "deny" if rule.entry.permission is Permission.DENY else "grant", *_words(rule)]
+    if rule.entry.host != ANY_HOST:
+        command += ["--host", rule.entry.host]
+    return Change(command, lambda: create_acls(view.kafka.servers, _TIMEOUT_S, [rule]))
+
+
+def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
+    """Take one rule away, and no other."""
+    rule = _rule(wanted)
+    resource, entry = rule
+    exactly = AclFilter(
+        resource.type,
+        resource.name,
+        resource.pattern,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission,
+    )
+
+    def carry_out() -> int:
+        gone = delete_acls(view.kafka.servers, _TIMEOUT_S, [exactly])
+        if not gone:
+            raise QueryError("there is no such rule any more")
+        return len(gone)
+
+    only = ["--host", entry.host, "--permission", entry.permission.name.lower()]
+    return Change(["acls", "revoke", *_words(rule), *only], carry_out)
+
+
+def _rule(wanted: Wanted) -> AclBinding:
+    """Raises QueryError."""
+    kind = ResourceType[word_of(wanted, "resource", OPERATIONS)]
+    operation = Operation[word_of(wanted, "operation", OPERATIONS[kind.name])]
+    permission = Permission[word_of(wanted, "permission", ("ALLOW", "DENY"))]
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else text_of(wanted, "name").strip()
+    pattern = PatternType[word_of(wanted, "pattern", ("LITERAL", "PREFIXED"))]
+    if pattern is PatternType.PREFIXED and kind is ResourceType.CLUSTER:
+        raise QueryError("pattern: there is one cluster")
+    principal, host = text_of(wanted, "principal").strip(), str(wanted.get("host") or ANY_HOST).strip()
+    principal = principal if ":" in principal else f"User:{principal}"
+    return AclBinding(ResourcePattern(kind, name, pattern), AclEntry(principal, permission, operation, host))
+
+
+def _words(rule: AclBinding) -> list[str]:
+    resource, entry = rule
+    words = [entry.principal.removeprefix("User:"), entry.operation.name.lower()]
+    option = OPTIONS[resource.type]
+    words += [option] if resource.type is ResourceType.CLUSTER else [option, resource.name]
+    return [*words, "--prefixed"] if resource.pattern is PatternType.PREFIXED else words
