@@ -16,6 +16,7 @@ from rich.text import Text
 from barnabas.cli.output import print_table
 from barnabas.cli.progress import human_bytes
 from barnabas.pipelines.status import PipelineStatus, QueryStatus
+from barnabas.pipelines.stuck_alert import words_of
 
 _COLOURS = {
     "starting": "yellow",
@@ -25,6 +26,9 @@ _COLOURS = {
     "failed": "red",
     "killed": "red",
 }
+
+#: From how many seconds on the age of a batch is shown.
+_BUSY_SHOWN_S = 30
 
 #: Partitions of a query that are shown one by one; those with the most lag.
 _PARTITIONS_SHOWN = 8
@@ -119,6 +123,10 @@ def _row(query: QueryStatus) -> tuple[str, ...]:
 
 def _details(query: QueryStatus) -> list[Text]:
     lines = []
+    if query.busy_s is not None and query.busy_s >= _BUSY_SHOWN_S:
+        batch = 0 if query.batch is None else query.batch + 1
+        since = f", the one before ended at {query.progress_at}" if query.progress_at else ""
+        lines.append(Text(f"  {query.query} has been at batch {batch} for {words_of(query.busy_s)}{since}"))
     behind = sorted((each for each in query.partitions if each.lag), key=lambda each: -each.lag)
     for each in behind[:_PARTITIONS_SHOWN]:
         place = f"{each.topic}-{each.partition}"

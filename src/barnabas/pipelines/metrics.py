@@ -43,6 +43,14 @@ OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
         lambda q: None if q.batch_ms is None else q.batch_ms / 1000,
     ),
     (
+        _gauge("batch_running_seconds", "How long the query has been at its present batch; 0: it waits."),
+        lambda q: q.busy_s or 0,
+    ),
+    (
+        _gauge("progress_seconds", "When the last finished batch ended, in seconds since 1970."),
+        lambda q: datetime.fromisoformat(q.progress_at).timestamp() if q.progress_at else None,
+    ),
+    (
         _gauge("input_rows_per_second", "The rate at which rows arrived for the last batch."),
         lambda q: q.input_rows_per_second,
     ),
@@ -76,7 +84,7 @@ OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
 )
 STATE = _gauge("query_state", "1 for the state that the query is in, 0 for the others.", (*_QUERY, "state"))
 PARTITION_LAG = _gauge("partition_lag", "How many records the query is behind in a partition.", _PARTITION)
-ALERTS = _gauge("alerts", "How many alerts stand (alert_lag).", ("pipeline",))
+ALERTS = _gauge("alerts", "How many alerts stand (alert_lag, alert_stuck).", ("pipeline",))
 UPDATED = _gauge("updated_seconds", "When the status was read last, in seconds since 1970.", ("pipeline",))
 
 METRICS = (*(metric for metric, _ in OF_QUERIES), STATE, PARTITION_LAG, ALERTS, UPDATED)

@@ -110,11 +110,20 @@ class PipelineOptions(Options):
         "Raise an alert when a query is more than so many records behind for `alert_after`; 0: never.", 0
     )
     alert_after: str = option("How long a query may be that far behind: `1 minute`.", "1 minute")
+    alert_stuck: str = option(
+        "Raise an alert when a query has been at one batch for so long: `10 minutes`; `0 seconds`: never.",
+        "10 minutes",
+    )
 
     @property
     def alert_after_s(self) -> float:
         """`alert_after` in seconds."""
         return _seconds(self.alert_after)
+
+    @property
+    def alert_stuck_s(self) -> float:
+        """`alert_stuck` in seconds."""
+        return _seconds(self.alert_stuck)
 
     def check(self) -> None:
         if self.name and not NAME.fullmatch(self.name):
@@ -126,10 +135,10 @@ class PipelineOptions(Options):
             raise refuse("restarts", self.restarts, "write 0 or more")
         if self.alert_lag < 0:
             raise refuse("alert_lag", self.alert_lag, "write 0 or more")
-        if not _DURATION.fullmatch(self.alert_after.strip()):
-            raise refuse(
-                "alert_after", self.alert_after, "write a number and a unit: `30 seconds`, `1 minute`"
-            )
+        for name in ("alert_after", "alert_stuck"):
+            if not _DURATION.fullmatch(getattr(self, name).strip()):
+                cure = "write a number and a unit: `30 seconds`, `1 minute`"
+                raise refuse(name, getattr(self, name), cure)
         if self.status_topic and not _TOPIC.fullmatch(self.status_topic):
             raise refuse("status_topic", self.status_topic, "write letters, digits, ., _ and -, at most 249")
 

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.session import SPARK_FAILS, answers, start_session
 from barnabas.pipelines.status import PipelineStatus
 from barnabas.pipelines.status_topic import StatusTopic
+from barnabas.pipelines.stuck_alert import StuckAlert
 from barnabas.pipelines.supervisor import Supervisor
 from barnabas.spark.session import check_java
 
@@ -159,19 +160,19 @@ class _Outlets:
         self,
         folder: Folder,
         observer: Observer,
-        alert: LagAlert,
+        alerts: Sequence[LagAlert | StuckAlert],
         topic: StatusTopic | None,
         server: MetricsServer | None,
     ) -> None:
         self._folder = folder
         self._observer = observer
-        self._alert = alert
+        self._alerts = alerts
         self._topic = topic
         self._server = server
 
     def publish(self, status: PipelineStatus) -> None:
         status.updated = _now()
-        status.alerts = self._alert.look(status.queries)
+        status.alerts = [words for alert in self._alerts for words in alert.look(status.queries)]
         status.write(self._folder.status)
         self._observer.show(status)
         if self._topic is not None:
@@ -183,7 +184,10 @@ class _Outlets:
 @contextmanager
 def _outlets(pipeline: Pipeline, choices: Choices, folder: Folder, observer: Observer) -> Iterator[_Outlets]:
     options = pipeline.options
-    alert = LagAlert(options.alert_lag, options.alert_after_s, time.monotonic, observer.say)
+    alerts = (
+        LagAlert(options.alert_lag, options.alert_after_s, time.monotonic, observer.say),
+        StuckAlert(options.alert_stuck_s, observer.say),
+    )
     with ExitStack() as open_:
         topic = server = None
         if choices.metrics:
@@ -194,7 +198,7 @@ def _outlets(pipeline: Pipeline, choices: Choices, folder: Folder, observer: Obs
             client = client_settings(pipeline, run_of(pipeline, folder, choices))
             topic = StatusTopic(options.status_topic, client, observer.say)
             open_.callback(topic.close)
-        yield _Outlets(folder, observer, alert, topic, server)
+        yield _Outlets(folder, observer, alerts, topic, server)
 
 
 def _now() -> str:

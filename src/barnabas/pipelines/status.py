@@ -44,6 +44,8 @@ class QueryStatus:
     rows_written: int = 0  # rows given to the sink since the pipeline started
     batch: int | None = None
     batch_ms: int | None = None
+    progress_at: str | None = None  # when the last finished batch ended
+    busy_s: int | None = None  # for how long it has been at the present batch; None while it waits for rows
     input_rows_per_second: float | None = None
     processed_rows_per_second: float | None = None
     watermark: str | None = None

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from barnabas.errors import ConfigError
+from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.build import Query
 from barnabas.pipelines.errors import PipelineError, explain
 from barnabas.pipelines.status import QueryStatus
@@ -51,6 +52,7 @@ class _Watched:
     counted: int = 0  # those of them that count towards the limit of restarts
     retry_at: float = 0.0
     seen: str = ""
+    busy_since: float | None = None
 
 
 class Supervisor:
@@ -116,6 +118,7 @@ class Supervisor:
         # asked before its progress: what ends in between is then seen whole at the next look
         active = each.handle.isActive
         self._take_progress(each)
+        self._measure(each, active)
         if not active:
             error = each.handle.exception()
             if error is None:
@@ -128,6 +131,15 @@ class Supervisor:
             each.status.state = STOPPED
         elif _has_started(each.handle) or self._clock() - each.started_at >= LONGEST_START_S:
             each.status.state = RUNNING
+
+    def _measure(self, each: _Watched, active: bool) -> None:
+        """Note for how long the query has been at one batch, which a static one is from start to end."""
+        if not active or isinstance(each.handle, BatchRun) or not _is_busy(each.handle):
+            each.busy_since = each.status.busy_s = None
+            return
+        if each.busy_since is None:
+            each.busy_since = self._clock()
+        each.status.busy_s = int(self._clock() - each.busy_since)
 
     def _take_progress(self, each: _Watched) -> None:
         """Take over what is reported since the last look; Spark's recent reports only when one was missed."""
@@ -144,6 +156,8 @@ class Supervisor:
         each.seen = found["timestamp"]
         each.status.take(found)
         each.failures = each.counted = 0
+        each.busy_since = None  # what it is at now is another batch
+        each.status.progress_at = _now()
         if each.status.last_error is not None and each.status.recovered_at is None:
             each.status.recovered_at = _now()
 
@@ -185,6 +199,13 @@ def _has_started(handle: Any) -> bool:
     status = handle.status
     waits = str(status.get("message", "")).startswith("Waiting")
     return bool(handle.lastProgress is not None or status["isDataAvailable"] or waits)
+
+
+def _is_busy(handle: Any) -> bool:
+    """Whether the query writes a batch, or plans one; between two batches it says that it waits."""
+    status = handle.status
+    waits = str(status.get("message", "")).startswith("Waiting")
+    return bool(status["isDataAvailable"] or (status["isTriggerActive"] and not waits))
 
 
 def _in_batch(handle: Any) -> bool:

@@ -325,3 +325,23 @@ def test_an_error_is_cured_by_the_first_batch_after_it(scene: Scene) -> None:
     scene.handle.fail()
     scene.look()
     assert scene.status.recovered_at is None
+
+
+def test_the_age_of_a_batch_grows_until_the_next_one_ends(scene: Scene) -> None:
+    """In the middle of a batch Spark says nothing: neither the state nor the lag shows that it is stuck."""
+    scene.look(after=100)
+    assert scene.status.busy_s is None  # it waits for rows
+    scene.handle.status = {"isTriggerActive": True, "isDataAvailable": True, "message": "Processing new data"}
+    scene.look()
+    scene.look(after=3600)
+    assert (scene.status.state, scene.status.busy_s) == ("running", 3600)
+    scene.handle.batch(0, 1)
+    scene.look(after=10)
+    assert scene.status.busy_s == 0
+    assert scene.status.progress_at is not None
+    scene.handle.status = {"isTriggerActive": True, "isDataAvailable": False, "message": "Getting offsets"}
+    scene.look(after=60)
+    assert scene.status.busy_s == 60  # brokers that do not answer hold it up, too
+    scene.handle.status = WAITS
+    scene.look(after=1)
+    assert scene.status.busy_s is None
