@@ -180,3 +180,87 @@ def table(people):
     assert found == [(b"1", ann), (b"2", bob), (b"1", {"id": 1, "name": "Anna"}), (b"2", None)]
     letters = [dict(each.headers())["__barnabas.errors.message"] for each in records(bad, 2)]
     assert letters == [b"no row can say a change of op t", b"field id is missing"]
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_a_decimal_with_more_places_than_its_column_is_an_error_and_not_another_number(
+    spark: SparkSession, format: str
+) -> None:
+    prices = ["1.99", "1.999", "2.000", "-0.005", "123456789.5", "12345678.25", None]
+    texts = {
+        "json": [
+            json.dumps({"id": n}) if p is None else f'{{"id": {n}, "price": {p}}}'
+            for n, p in enumerate(prices)
+        ],
+        "csv": [f"{n},{p or ''}" for n, p in enumerate(prices)],
+    }[format]
+    rows = spark.createDataFrame([(text,) for text in texts], "value STRING").coalesce(1)
+    found = decode(rows, format, schema="id INT, price DECIMAL(10,2)")
+    assert found.schema["record"].dataType["price"].dataType.simpleString() == "decimal(10,2)"
+    told = [(None if p is None else str(p), e) for p, e in found.select("record.price", "error").collect()]
+    too_long = "field price is not decimal(10,2)" if format == "json" else "it is not CSV of"
+    assert [p for p, _ in told] == ["1.99", None, "2.00", None, None, "12345678.25", None]
+    assert told[1][1] == "field price does not fit decimal(10,2): 1.999"
+    assert told[3][1] == "field price does not fit decimal(10,2): -0.005"
+    assert (told[4][1] or "").startswith(too_long)
+    assert [e for _, e in (told[0], told[2], told[5], told[6])] == [None] * 4
+
+
+TIMES = "id INT, at TIMESTAMP, day DATE, price DECIMAL(10,2)"
+
+
+def with_schema(names: dict[str, str], row: dict[str, Any]) -> dict[str, Any]:
+    """An event with the schema that Kafka Connect's JSON converter puts beside it."""
+    fields = [{"field": field, "name": name, "type": "int64"} for field, name in names.items()]
+    sides = [{"field": side, "type": "struct", "fields": fields} for side in ("before", "after")]
+    return {"schema": {"type": "struct", "fields": sides}, "payload": event("c", None, row)}
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("io.debezium.time.Timestamp", 1_767_323_045_678),
+        ("io.debezium.time.MicroTimestamp", 1_767_323_045_678_000),
+        ("io.debezium.time.NanoTimestamp", 1_767_323_045_678_000_999),
+        ("org.apache.kafka.connect.data.Timestamp", 1_767_323_045_678),
+    ],
+)
+def test_debeziums_times_have_the_unit_that_their_schema_names(
+    spark: SparkSession, name: str, number: int
+) -> None:
+    change = with_schema(
+        {"at": name, "day": "io.debezium.time.Date"}, {"id": 1, "at": number, "day": 20_455, "price": 1.5}
+    )
+    rows = spark.createDataFrame([(json.dumps(change),)], "value STRING")
+    decoded = decode(rows, "json", schema=TIMES, envelope="debezium", time_unit="ns")
+    told = decoded.selectExpr("unix_millis(record.at)", "string(record.day)", "string(record.price)", "error")
+    assert [tuple(row) for row in told.collect()] == [(1_767_323_045_678, "2026-01-02", "1.50", None)]
+
+
+def test_debeziums_times_without_a_schema_need_a_unit_and_texts_do_not(spark: SparkSession) -> None:
+    changes = [
+        event("c", None, {"id": 1, "at": 253_402_300_799_000}),  # the end of time, as many tables have it
+        event("c", None, {"id": 2, "at": "2026-01-02T03:04:05.678Z", "day": "2026-01-02"}),
+        event("c", None, {"id": 3, "at": -1}),
+        event("d", {"id": 4, "at": None}, None),
+        event("c", None, {"id": 5, "at": "soon"}),
+        event("c", None, {"id": 6, "price": 1.999}),
+    ]
+    rows = spark.createDataFrame([(json.dumps(each),) for each in changes], "value STRING").coalesce(1)
+    told = "record.id", "unix_millis(record.at)", "error"
+    no_unit = "field at is a number, and no schema in the event names its unit: set time_unit to ms, us or ns"
+    by_default = decode(rows, "json", schema=TIMES, envelope="debezium").selectExpr(*told).collect()
+    last = [
+        (4, None, None),
+        (None, None, "field at is not timestamp"),
+        (None, None, "field price does not fit decimal(10,2): 1.999"),
+    ]
+    second = (2, 1_767_323_045_678, None)
+    assert [tuple(row) for row in by_default] == [(None, None, no_unit), second, (None, None, no_unit), *last]
+    named = decode(rows, "json", schema=TIMES, envelope="debezium", time_unit="ms").selectExpr(*told)
+    assert [tuple(row) for row in named.collect()] == [
+        (1, 253_402_300_799_000, None),
+        second,
+        (3, -1, None),
+        *last,
+    ]

@@ -50,6 +50,33 @@ def test_what_spark_would_refuse_at_the_start_is_refused_without_a_job(
         query.check()
 
 
+OPTIONS = {
+    "of a source": (
+        '@source(topic="t", options={"maxOffsetPerTrigger": "5"})\ndef a(rows):\n    return rows\n'
+        "@sink(console=True)\ndef z(a):\n    return a\n",
+        r"shop\.py:\d+: source a: option maxoffsetpertrigger=5 is not allowed: did you mean maxOffsetsPer",
+    ),
+    "of a sink": (
+        SOURCE.format(topic="t")
+        + '@sink(topic="out", options={"topik": "x"})\ndef b(orders):\n    return orders\n',
+        r"shop\.py:\d+: b: option topik=x is not allowed: did you mean topic\?",
+    ),
+    "of SQL that is none": (
+        SOURCE.format(topic="t")
+        + '@sink(topic="out")\ndef c(orders):\n    return orders.selectExpr("id id id")\n',
+        r"shop\.py:\d+: sink c: Syntax error at or near 'id'.* \(line 1, pos \d+\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_a_slip_in_an_option_is_told_before_a_query_starts(pipeline: PipelineRunner, case: str) -> None:
+    text, words = OPTIONS[case]
+    with pytest.raises(PipelineError, match=words):
+        for query in pipeline.queries(text).values():
+            query.check()
+
+
 def test_what_spark_takes_passes(pipeline: PipelineRunner) -> None:
     sinks = (
         '@sink(topic="out", mode="complete")\ndef a(orders):\n    return orders.groupBy("id").count()\n'

@@ -296,7 +296,7 @@ class _Builder:
             writer_to(rows, options, self._client, self._registry)
             check_streaming(rows, options.mode)
         else:
-            static_writer(rows, options, self._client, self._registry, "")
+            static_writer(rows, options, self._client, self._registry, "checked")
 
     def _static(self, rows: DataFrame, options: SinkOptions) -> Callable[[], BatchRun]:
         run = str(uuid4())  # what is tried again is still the same write

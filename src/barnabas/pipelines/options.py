@@ -20,6 +20,10 @@ Texts = dict[str, str]
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _DURATION = re.compile(r"(\d+)\s+(second|minute|hour)s?")
+#: As Spark takes it: months have no fixed length.
+_INTERVAL = re.compile(
+    r"(?i)(?:interval\s+)?(?:\d+\s+(?:week|day|hour|minute|second|millisecond|microsecond)s?\s*)+"
+)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 _ICEBERG_PARTITION = re.compile(r"(?:(?:year|month|day|hour|truncate\[[1-9]\d{0,8}\])\([^()]+\)|[^()\[\]]+)")
 _WATERMARK = re.compile(r"(\S+)\s+(\d+\s+\w+)")
@@ -180,6 +184,11 @@ class SourceOptions(Options):
         "table's (`schema`, of json), and `_deleted`, by which sinks with a key delete rows.",
         "",
     )
+    time_unit: str = option(
+        "Of `debezium` as json: ms, us or ns, the unit of numbers that are to be TIMESTAMPs. It is not "
+        "needed where events have their schema (the converter's schemas.enable), which names it.",
+        "",
+    )
     dead_letter: str = option(
         "The topic for records that do not parse. Without it such a record stops the pipeline.", ""
     )
@@ -237,6 +246,10 @@ class SourceOptions(Options):
             self.choose("envelope", ("debezium",))
             if self.kind != "topic" or self.format not in ("json", *REGISTERED):
                 raise refuse("envelope", self.envelope, "it goes with topics of json or a registered format")
+        if self.time_unit:
+            self.choose("time_unit", ("ms", "us", "ns"))
+            if not self.envelope or self.format != "json":
+                raise refuse("time_unit", self.time_unit, "it goes with envelope=debezium and format=json")
         if self.format in REGISTERED and not self.subject:
             self.subject = f"{self.topic}-value"
         if self.dead_letter and self.format not in (*_DECLARED, "text", *REGISTERED):
@@ -386,6 +399,10 @@ class SinkOptions(Options):
             if self.kind not in kinds:
                 self.refuse_set(names, f"it goes with {' or '.join(kinds)}, not with {self.kind}")
         self.choose("mode", _MODES[self.kind])
+        if self.trigger and not _INTERVAL.fullmatch(self.trigger.strip()):
+            raise refuse(
+                "trigger", self.trigger, "write numbers and units: `10 seconds`, `1 minute 30 seconds`"
+            )
         if self.kind in ("postgres", "jdbc"):
             self._check_table()
         if self.kind == "postgres":

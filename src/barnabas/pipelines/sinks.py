@@ -18,6 +18,7 @@ from barnabas.pipelines.sources import ORIGIN
 from barnabas.spark.debezium import DELETED
 from barnabas.spark.formats import encode
 from barnabas.spark.option_values import refuse
+from barnabas.spark.options import WriteOptions
 from barnabas.spark.registry_client import Reference
 
 
@@ -62,6 +63,7 @@ def static_writer(
     rows = rows.drop(ORIGIN)
     if options.kind == "topic":
         given = {**_topic_options(options, client), **_numbered(options, name, number)}
+        WriteOptions.parse(given, streaming=False)  # what is wrong is told now, and not by a job
         writer = _records(rows, options, registry).write.format("barnabas").options(**given)
         return partial(writer.mode("append").save)
     if options.kind == "console":
@@ -130,6 +132,7 @@ def _only_to(topics: list[str], rows: DataFrame) -> DataFrame:
 
 def _to_topic(records: DataFrame, options: SinkOptions, client: dict[str, str]) -> DataStreamWriter:
     given = _topic_options(options, client)
+    WriteOptions.parse(given, streaming=True)  # what is wrong is told now, and not by a job
     if options.mode != "update":
         return records.writeStream.format("barnabas").options(**given).outputMode(options.mode)
 

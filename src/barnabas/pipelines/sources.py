@@ -12,7 +12,9 @@ from barnabas.pipelines.model import Source
 from barnabas.pipelines.stateless import mark
 from barnabas.spark.dead_letters import letters
 from barnabas.spark.formats import decode_columns
+from barnabas.spark.options import ReadOptions
 from barnabas.spark.session import let_streams_start_together
+from barnabas.spark.streaming_api import require_limits
 from barnabas.spark.text_formats import parse_schema
 
 #: The column with where a row comes from: of a topic its key, topic, partition, offset and timestamp.
@@ -75,6 +77,7 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
         subject=options.subject,
         message=options.message,
         envelope=options.envelope,
+        time_unit=options.time_unit,
         options=_format_options(source),
     )
     columns = [column.alias(name) for name, column in decoded.columns.items()]
@@ -114,7 +117,9 @@ def _read_topic(spark: SparkSession, source: Source, client: dict[str, str]) -> 
     given |= {name: value for name, value in cluster.items() if name not in named}
     if options.dead_letter:
         given["includeHeaders"] = "true"  # they go along with a dead letter
+    ReadOptions.parse(given, streaming=not options.static)  # what is wrong is told now, and not by a job
     if not options.static:
+        require_limits(given)
         let_streams_start_together(spark)
     reader = spark.read if options.static else spark.readStream
     return reader.format("barnabas").options(**given).load()

@@ -11,26 +11,46 @@ from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DecimalType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from barnabas.errors import ConfigError
+from barnabas.spark.exact_fields import UNIT_OF_TYPE, epoch_time, exact_decimal, parsed_type
 from barnabas.spark.text_formats import Decoded, decode_text, parse_schema
+
+#: Of the schema that Kafka Connect's JSON has beside the payload: the columns' semantic types.
+_FIELD = StructType([StructField("field", StringType()), StructField("name", StringType())])
+_SIDE = StructType([StructField("field", StringType()), StructField("fields", ArrayType(_FIELD))])
+_SCHEMA = StructField("schema", StructType([StructField("fields", ArrayType(_SIDE))]))
 
 #: The column that says that a row is gone: sinks with a key delete it.
 DELETED = "_deleted"
 
 
-def decode_debezium_json(rows: DataFrame, schema: str, options: dict[str, str]) -> tuple[DataFrame, Decoded]:
+def decode_debezium_json(
+    rows: DataFrame, schema: str, options: dict[str, str], time_unit: str = ""
+) -> tuple[DataFrame, Decoded]:
     """`rows` with the changes in their column value, which is JSON; `schema` are the columns of the table.
+
+    Args:
+        time_unit: of numbers that are to be TIMESTAMPs, where an event has no schema that names it.
 
     Raises:
         ConfigError: the schema cannot be read.
     """
     table = parse_schema(schema)
-    row = StructType([StructField(each.name, each.dataType) for each in table.fields])
+    row = StructType([StructField(each.name, _parsed_type(each.dataType)) for each in table.fields])
     event = [StructField("before", row), StructField("after", row), StructField("op", StringType())]
     rows, decoded = decode_text(
-        rows, "json", StructType([*event, StructField("payload", StructType(event))]), options
+        rows, "json", StructType([*event, _SCHEMA, StructField("payload", StructType(event))]), options
     )
     payload = decoded.columns["payload"]
     before, after, op = (
@@ -39,11 +59,34 @@ def decode_debezium_json(rows: DataFrame, schema: str, options: dict[str, str]) 
     )
     made = _changes(decoded.reason, before, after, op, table.fieldNames())
     reason = made.reason
+    columns = dict(made.columns)
     for each in table.fields:
+        misfit = None
+        if isinstance(each.dataType, DecimalType):
+            columns[each.name], misfit = exact_decimal(columns[each.name], each.name, each.dataType)
+        elif isinstance(each.dataType, DateType | TimestampType):
+            unit = F.coalesce(_unit(decoded.columns["schema"], each.name), F.lit(time_unit or None))
+            columns[each.name], misfit = epoch_time(columns[each.name], each.name, each.dataType, unit)
+        if misfit is not None:
+            reason = reason.when(misfit.isNotNull(), misfit)
         if not each.nullable:  # of a row that is gone, a database may give the key only
             lacking = (op != "d") & after[each.name].isNull()
             reason = reason.when(lacking, F.lit(f"field {each.name} is missing"))
-    return rows, replace(made, reason=reason)
+    return rows, replace(made, columns=columns, reason=reason)
+
+
+def _parsed_type(declared: DataType) -> DataType:
+    """Times are parsed as text: numbers have a unit of their own."""
+    return StringType() if isinstance(declared, DateType | TimestampType) else parsed_type(declared)
+
+
+def _unit(schema: Column, name: str) -> Column:
+    """The unit of a column's numbers by the event's own schema; NULL where there is none."""
+    rows = F.filter(schema["fields"], lambda side: side["field"].isin("before", "after"))
+    fields = F.flatten(F.transform(rows, lambda side: side["fields"]))
+    kind = F.get(F.filter(fields, lambda field: field["field"] == name), F.lit(0))["name"]
+    units = [F.lit(text) for pair in UNIT_OF_TYPE.items() for text in pair]
+    return F.try_element_at(F.create_map(*units), kind)
 
 
 def unwrap(decoded: Decoded, record: StructType) -> Decoded:

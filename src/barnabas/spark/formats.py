@@ -73,6 +73,7 @@ def decode_columns(
     subject: str = "",
     message: str = "",
     envelope: str = "",
+    time_unit: str = "",
     options: dict[str, str] | None = None,
 ) -> tuple[DataFrame, Decoded]:
     """`rows`, with columns for use, and what their column value says.
@@ -84,6 +85,8 @@ def decode_columns(
         message: of protobuf, the message's name; by default the first of the schema.
         envelope: `debezium` for its change events: the columns are the table's, and `_deleted`. Records
             without a value, which follow deletions, are left out.
+        time_unit: of debezium as json: ms, us or ns, the unit of times that are numbers, where an event has
+            no schema that names it.
         options: Spark's for json and csv.
 
     Raises:
@@ -104,7 +107,7 @@ def decode_columns(
     if format != "text" and not schema:
         raise ConfigError(f"option schema is missing: {format} needs one, as `id BIGINT, at TIMESTAMP`")
     if envelope:
-        return decode_debezium_json(rows, schema, options or {})
+        return decode_debezium_json(rows, schema, options or {}, time_unit)
     return decode_text(rows, format, schema, options or {})
 
 

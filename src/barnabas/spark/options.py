@@ -14,6 +14,7 @@ from typing import Any
 from barnabas.errors import ConfigError
 from barnabas.spark.columns import column_names
 from barnabas.spark.fetch_settings import reading_settings
+from barnabas.spark.java_settings import IGNORED_OPTIONS, from_java, note
 from barnabas.spark.option_values import (
     EARLIEST,
     LATEST,
@@ -108,8 +109,6 @@ REFUSED_SETTINGS = {
     "value.serializer": "values are sent as they are; encode them with Spark's functions",
     "interceptor.classes": "interceptors are Java classes, which do not run here",
     "transactional.id": "the data source names its own; use barnabas.delivery=exactly-once",
-    "sasl.jaas.config": "it would show in plans: put it into a file and name that by barnabas.config, or use "
-    "kafka.sasl.username and kafka.sasl.password",
 }
 
 
@@ -165,7 +164,7 @@ class ReadOptions:
             ConfigError: an option is unknown, missing or not allowed; the text names it and the cure.
         """
         given = _Given(options, READ_OPTIONS)
-        client = reading_settings(given.client_settings())
+        client = reading_settings(given.client_settings(writing=False))
         commit_offsets = given.take("commitOffsets", boolean, default=False)
         if commit_offsets and "group.id" not in client:
             raise refuse("commitOffsets", "true", "set kafka.group.id to the group to commit to")
@@ -230,7 +229,7 @@ class WriteOptions:
             if name in given and other not in given:
                 raise refuse(name, given[name], f"set {other} too")
         return cls(
-            client=given.client_settings(),
+            client=given.client_settings(writing=True),
             topic=given.take("topic", topic_name, default=None),
             exactly_once=exactly_once,
             sink=given.take("barnabas.sinkId", sink_name, default=None),
@@ -246,6 +245,10 @@ class _Given:
     def __init__(self, options: Mapping[str, str], declared: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
         by_lower = {name.lower(): name for name in declared}
+        for name in IGNORED_OPTIONS if declared is READ_OPTIONS else ():
+            if name.lower() in self._values:
+                note(name, IGNORED_OPTIONS[name])
+                del self._values[name.lower()]
         for name, value in self._values.items():
             if name not in by_lower and name not in _SPARKS_OWN and not name.startswith("kafka."):
                 raise refuse(name, value, _advice(name, by_lower))
@@ -265,19 +268,19 @@ class _Given:
     def take(self, name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
         return parse(name, self[name]) if name in self else default
 
-    def client_settings(self) -> dict[str, str]:
+    def client_settings(self, *, writing: bool) -> dict[str, str]:
         """The settings given as ``kafka.NAME``, checked as far as they are ours to check."""
         given = {
             name.removeprefix("kafka."): value
             for name, value in self._values.items()
             if name.startswith("kafka.")
         }
-        settings = {**self.take(_CONFIG, config_file, default={}), **given}
-        if not settings.get("bootstrap.servers", "").strip():
-            raise ConfigError(f"option {_SERVERS} is missing: set it to your broker, such as 127.0.0.1:9092")
         for name, cure in REFUSED_SETTINGS.items():
             if name in given:
                 raise refuse(f"kafka.{name}", given[name], cure)
+        settings = {**self.take(_CONFIG, config_file, default={}), **from_java(given, writing=writing)}
+        if not settings.get("bootstrap.servers", "").strip():
+            raise ConfigError(f"option {_SERVERS} is missing: set it to your broker, such as 127.0.0.1:9092")
         return settings
 
 

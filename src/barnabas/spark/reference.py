@@ -8,6 +8,7 @@ from barnabas.client.security_settings import ONLY_LIBRDKAFKA
 from barnabas.spark.clients import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, TRANSACTION_DEFAULTS, Settings
 from barnabas.spark.columns import read_schema
 from barnabas.spark.fetch_settings import HEEDED
+from barnabas.spark.java_settings import IGNORED_IN_READING, IGNORED_IN_WRITING, IGNORED_OPTIONS
 from barnabas.spark.options import READ_OPTIONS, REFUSED_SETTINGS, WRITE_OPTIONS
 
 _HEAD = """\
@@ -111,6 +112,14 @@ Every other `kafka.NAME` is a setting `NAME` of librdkafka, which writes and com
 
 """
 
+_JAVA = """
+Settings of Java's clients go on working. `max.request.size`, `receive.buffer.bytes`, `send.buffer.bytes`,
+`buffer.memory` and `partitioner.class` (Java's own) become librdkafka's, and so do `sasl.jaas.config` and
+the stores of TLS, as in a `client.properties`. These tune nothing here, and are ignored with a line in the
+log:
+
+"""
+
 _READING = """
 Barnabas has a client of its own that looks up partitions and offsets, reads records into Arrow columns, and
 asks how far an exactly-once sink has come. It uses these of librdkafka's settings: `bootstrap.servers`,
@@ -147,8 +156,7 @@ _LIMITS = """
 - A batch write needs `mode("append")`: Spark requires it of Python data sources.
 - Spark refuses output mode `update` for Python data sources. Use `complete`, or `foreachBatch` with a
   batch write: `rows.write.format("barnabas").options(...).mode("append").save()`.
-- An option that is not in the tables above is refused, not ignored. `fetchOffset.*` of Spark's connector does
-  not exist, since it is not needed.
+- An option that this page does not name is refused, not ignored.
 - Small partitions share a Spark task, down to `parallelism` tasks. Its default is the number of the driver's
   cores, since a Python data source cannot see the cluster's; a pipeline sets it. `minPartitions` keeps
   partitions apart.
@@ -161,8 +169,8 @@ _LIMITS = """
   then every task fails with "Task not serializable" or "Illegal size 5 of collection, expected 6" until
   Spark is started again. `barnabas.spark.session.let_streams_start_together(spark)`, called before, prevents
   this; pipelines call it.
-- Reading checks the batches' checksums (`kafka.check.crcs=false` spares it), reads from leaders only
-  (`kafka.client.rack` has no effect), and takes messages of format 2 only, which brokers write since 0.11.
+- Reading checks the batches' checksums (`kafka.check.crcs=false` spares it), reads from leaders only, and
+  takes messages of format 2 only, which brokers write since 0.11.
 - Spark starts its workers with `PYSPARK_PYTHON`, else with the PATH's `python3`: it must be the one that
   Barnabas is installed in.
 """
@@ -184,6 +192,8 @@ def spark_reference() -> str:
         + _EXACTLY_ONCE
         + _CLIENT
         + refused
+        + _JAVA
+        + _ignored()
         + _READING
         + _heeded()
         + _ONLY_WHEN_WRITING
@@ -195,6 +205,14 @@ def spark_reference() -> str:
         + _IDEMPOTENCE
         + _LIMITS
     )
+
+
+def _ignored() -> str:
+    uses = {
+        "reading": [*IGNORED_OPTIONS, *(f"kafka.{name}" for name in IGNORED_IN_READING)],
+        "writing": [f"kafka.{name}" for name in IGNORED_IN_WRITING],
+    }
+    return "".join(f"- {use}: {', '.join(f'`{name}`' for name in names)}\n" for use, names in uses.items())
 
 
 def _options(options: Mapping[str, str]) -> str:

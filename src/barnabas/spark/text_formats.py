@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DecimalType, StringType, StructField, StructType
 
+from barnabas.spark.exact_fields import exact_decimal, parsed_type
 from barnabas.spark.option_values import refuse
 
 #: what `barnabas ship` writes of every line, beside fields that only some lines have
@@ -38,15 +39,17 @@ def decode_text(
     if format == "text":
         return rows, Decoded({"value": text}, not_text)
     declared = parse_schema(schema) if isinstance(schema, str) else schema
+    wide = [StructField(each.name, parsed_type(each.dataType)) for each in declared.fields]
+    columns = [*wide, StructField(_CORRUPT, StringType())]
     options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = F.col(_PARSED)
     if format == "json":
-        made = F.from_json(text, StructType([*declared.fields, StructField(_CORRUPT, StringType())]), options)
+        made = F.from_json(text, StructType(columns), options)
         misfit = F.when(F.try_parse_json(text).isNull(), F.lit("it is not JSON")).otherwise(
             _misfit_fields(text, parsed, declared)
         )
     else:
-        made = F.from_csv(text, f"{schema}, {_CORRUPT} STRING", options)
+        made = F.from_csv(text, StructType(columns).toDDL(), options)
         misfit = F.lit(f"it is not CSV of {schema}")
     reason = (
         F.when(value.isNull(), F.lit("the value is NULL"))
@@ -56,10 +59,15 @@ def decode_text(
     )
     if format == "json":
         reason = reason.when(~_is_alone(text, options), F.lit("something follows the JSON object"))
+    found = {}
     for field in declared.fields:
+        found[field.name] = parsed[field.name]
+        if isinstance(field.dataType, DecimalType):
+            found[field.name], misfit = exact_decimal(parsed[field.name], field.name, field.dataType)
+            reason = reason.when(misfit.isNotNull(), misfit)
         if not field.nullable:
             reason = reason.when(parsed[field.name].isNull(), F.lit(f"field {field.name} is missing"))
-    return _parse_once(rows, made), Decoded({name: parsed[name] for name in declared.fieldNames()}, reason)
+    return _parse_once(rows, made), Decoded(found, reason)
 
 
 def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:

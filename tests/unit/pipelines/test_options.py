@@ -148,3 +148,18 @@ def test_secrets_are_not_repeated() -> None:
         with pytest.raises(ConfigError, match=r"option kafka\.") as caught:
             PipelineOptions.parse({"kafka": {"sasl.password": "hunter2", **beside}})
         assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "trigger", ["10 seconds", "1 minute 30 seconds", "interval 5 minutes", "500 Milliseconds", "0 seconds"]
+)
+def test_a_trigger_is_what_spark_takes_for_one(trigger: str) -> None:
+    assert SinkOptions.parse({"topic": "t", "trigger": trigger}).trigger == trigger
+
+
+@pytest.mark.parametrize("trigger", ["10 sekunden", "10", "ten seconds", "1 month", "10s"])
+def test_any_other_trigger_is_refused_before_a_query_starts(trigger: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"option trigger={trigger} is not allowed: write numbers and units"
+    ):
+        SinkOptions.parse({"topic": "t", "trigger": trigger})

@@ -1,0 +1,78 @@
+"""Numbers of JSON and CSV that become decimals and times without a silent change.
+
+Spark rounds ``1.999`` into DECIMAL(10,2), and takes each number that becomes a TIMESTAMP for seconds. So
+decimals are parsed with all the decimal places there is room for, and looked at before they are cut.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DateType, DecimalType, TimestampType
+
+_MOST_DIGITS = 38
+
+#: Units of epoch times, by the short names of option `time_unit`.
+TIME_UNITS = ("ms", "us", "ns")
+
+#: The unit of a field by its semantic type, of Debezium and of Kafka Connect. Source: Debezium's
+#: documentation of its connectors, "Temporal types".
+UNIT_OF_TYPE = {
+    "io.debezium.time.Timestamp": "ms",
+    "io.debezium.time.MicroTimestamp": "us",
+    "io.debezium.time.NanoTimestamp": "ns",
+    "org.apache.kafka.connect.data.Timestamp": "ms",
+    "io.debezium.time.Date": "d",
+    "org.apache.kafka.connect.data.Date": "d",
+}
+
+
+def parsed_type(declared: DataType) -> DataType:
+    """The type to parse a field as, from which `exact_decimal` makes the declared one."""
+    if isinstance(declared, DecimalType):
+        return DecimalType(_MOST_DIGITS, _MOST_DIGITS - (declared.precision - declared.scale))
+    return declared
+
+
+def exact_decimal(parsed: Column, name: str, declared: DecimalType) -> tuple[Column, Column]:
+    """A field of `parsed_type` as declared, and the reason where it has more decimal places than that."""
+    made = parsed.try_cast(declared)
+    words = F.lit(f"field {name} does not fit {declared.simpleString()}: ")
+    reason = F.when(~made.eqNullSafe(parsed), F.concat(words, _plain(parsed)))
+    return made, reason
+
+
+def _plain(number: Column) -> Column:
+    """A decimal as text, without the zeros at its end."""
+    return F.regexp_replace(number.cast("string"), r"\.?0+$", "")
+
+
+def epoch_time(text: Column, name: str, declared: DataType, unit: Column) -> tuple[Column, Column]:
+    """A time from a number since 1970 or from ISO 8601, and the reason where it is neither.
+
+    Args:
+        text: the field as text.
+        declared: TIMESTAMP or DATE.
+        unit: one of `TIME_UNITS`, `d` for days, or NULL where it is not known.
+    """
+    number = F.when(text.rlike(r"^-?\d+$"), text.try_cast("bigint"))
+    of_days = F.date_add(F.lit("1970-01-01").cast("date"), number.try_cast("int"))
+    written = text.try_cast(declared)
+    if isinstance(declared, DateType):
+        made = F.when(number.isNotNull(), of_days).otherwise(written)
+        unknown = F.lit(False)
+    else:
+        assert isinstance(declared, TimestampType)
+        by_unit = (
+            F.when(unit == "ms", F.timestamp_millis(number))
+            .when(unit == "us", F.timestamp_micros(number))
+            .when(unit == "ns", F.timestamp_micros(F.floor(number / 1000).cast("bigint")))
+            .when(unit == "d", of_days.cast("timestamp"))
+        )
+        made = F.when(number.isNotNull(), by_unit).otherwise(written)
+        unknown = number.isNotNull() & unit.isNull()
+    no_unit = F.lit(
+        f"field {name} is a number, and no schema in the event names its unit: set time_unit to ms, us or ns"
+    )
+    no_time = F.lit(f"field {name} is not {declared.simpleString()}")
+    return made, F.when(unknown, no_unit).when(text.isNotNull() & made.isNull(), no_time)

@@ -1,0 +1,148 @@
+"""Settings of Java's clients, which jobs of Spark's own connector have: taken over, translated or ignored.
+
+A setting is ignored, with a line in the log, if it tunes what this data source does not have. One that asks
+for something that it cannot do is refused elsewhere (`options.REFUSED_SETTINGS`).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping
+
+from barnabas.client.errors import SettingError
+from barnabas.client.properties import translate
+from barnabas.errors import ConfigError
+from barnabas.spark.option_values import positive, refuse
+
+_logger = logging.getLogger(__name__)
+
+#: The options of Spark's own connector that have nothing to tune here.
+IGNORED_OPTIONS = {
+    "fetchOffset.numRetries": "offsets are asked for again for 30 seconds",
+    "fetchOffset.retryIntervalMs": "the pause between two questions grows from 0.1 to 0.5 seconds",
+}
+
+_NO_GROUP = "reading joins no group"
+_OF_METRICS = "there are no Java metrics here"
+_LATE = "kafka.delivery.timeout.ms bounds how long a record may take"
+
+#: What is ignored when reading, and why.
+IGNORED_IN_READING = {
+    "auto.commit.interval.ms": "Spark's checkpoint holds the offsets",
+    "auto.include.jmx.reporter": _OF_METRICS,
+    "client.rack": "records are read from leaders",
+    "default.api.timeout.ms": "kafka.socket.timeout.ms bounds each request",
+    "exclude.internal.topics": "internal topics are read only by name",
+    "group.instance.id": _NO_GROUP,
+    "group.protocol": _NO_GROUP,
+    "group.remote.assignor": _NO_GROUP,
+    "heartbeat.interval.ms": _NO_GROUP,
+    "max.poll.interval.ms": _NO_GROUP,
+    "max.poll.records": "a task reads by bytes, kafka.max.partition.fetch.bytes at a time",
+    "metric.reporters": _OF_METRICS,
+    "metrics.num.samples": _OF_METRICS,
+    "metrics.recording.level": _OF_METRICS,
+    "metrics.sample.window.ms": _OF_METRICS,
+    "partition.assignment.strategy": _NO_GROUP,
+    "session.timeout.ms": _NO_GROUP,
+}
+
+#: What is ignored when writing, and why.
+IGNORED_IN_WRITING = {
+    "auto.include.jmx.reporter": _OF_METRICS,
+    "client.rack": "records are written to leaders",
+    "max.block.ms": _LATE,
+    "metadata.max.idle.ms": "librdkafka has a time of its own for it",
+    "metric.reporters": _OF_METRICS,
+    "metrics.num.samples": _OF_METRICS,
+    "metrics.recording.level": _OF_METRICS,
+    "metrics.sample.window.ms": _OF_METRICS,
+    "partitioner.adaptive.partitioning.enable": "rows without keys go to a partition by turns",
+    "partitioner.availability.timeout.ms": "rows without keys go to a partition by turns",
+}
+
+#: The same settings under librdkafka's names.
+RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+}
+
+#: Java's own partitioners, by the name of the class, as librdkafka has them.
+_PARTITIONERS = {
+    "DefaultPartitioner": "murmur2_random",
+    "UniformStickyPartitioner": "random",
+    "RoundRobinPartitioner": "random",
+}
+
+#: Settings of TLS and SASL that only Java has.
+_OF_SECURITY = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+_SECURITY = ("sasl.", "security.", "ssl.")
+
+
+def from_java(given: Mapping[str, str], *, writing: bool) -> dict[str, str]:
+    """`given` (without ``kafka.``) under librdkafka's names, without what is ignored.
+
+    Raises:
+        ConfigError: a value cannot be translated; the text names the setting and the cure.
+    """
+    ignored = IGNORED_IN_WRITING if writing else IGNORED_IN_READING
+    settings = {}
+    for name, value in given.items():
+        if name in ignored:
+            note(f"kafka.{name}", ignored[name])
+        elif name == "buffer.memory" and writing:
+            size = positive(f"kafka.{name}", value)
+            settings["queue.buffering.max.kbytes"] = str(max(1, size // 1024))
+        elif name == "partitioner.class" and writing:
+            settings["partitioner"] = _partitioner(value)
+        else:
+            settings[RENAMED.get(name, name)] = value
+    return _security(settings)
+
+
+@functools.cache
+def note(option: str, why: str) -> None:
+    """Log once in this process that an option is ignored: options are read for each micro-batch."""
+    _logger.warning("option %s is ignored: %s", option, why)
+
+
+def _partitioner(value: str) -> str:
+    name = value.strip().rpartition(".")[2]
+    if name not in _PARTITIONERS:
+        cure = "Java classes do not run here; give each row its partition in the column partition"
+        raise refuse("kafka.partitioner.class", value, cure)
+    return _PARTITIONERS[name]
+
+
+def _security(settings: dict[str, str]) -> dict[str, str]:
+    """Java's logins and stores, as in a client.properties."""
+    if not any(name in settings for name in _OF_SECURITY):
+        return settings
+    if "sasl.jaas.config" in settings:
+        _warn_of_plans()
+    ours = {name: value for name, value in settings.items() if name.startswith(_SECURITY)}
+    try:
+        translated = translate(ours).settings
+    except SettingError as error:
+        raise ConfigError(f"option kafka.{error}") from None
+    return {name: value for name, value in settings.items() if name not in ours} | translated
+
+
+@functools.cache
+def _warn_of_plans() -> None:
+    _logger.warning(
+        "option kafka.sasl.jaas.config holds a password, which may show in Spark's plans and logs: put it "
+        "into a file, and name that by barnabas.config"
+    )
