@@ -31,7 +31,7 @@ from barnabas.console.pages.schemas import schemas
 from barnabas.console.pages.topic import topic
 from barnabas.console.pages.topics import topics
 from barnabas.console.pages.transactions import transactions
-from barnabas.console.schemas import RegistryError, Schemas
+from barnabas.console.schemas import RegistryError, RegistryRefused, Schemas
 from barnabas.console.view import ClusterView
 from barnabas.errors import BarnabasError, KafkaError
 from barnabas.text import logger_of, shown
@@ -210,7 +210,7 @@ class Console:
         except UnicodeEncodeError as error:
             lone = f"\\u{ord(error.object[error.start]):04x}"
             raise QueryError(f"the body has {lone}, half of a surrogate pair") from None
-        made = await self._run(change, self._view, wanted)
+        made = await self._run(change, self._view, self._registry, wanted)
         command = made.command(self._view.kafka.servers)
         told = {"command": command, "preview": made.preview, "done": False}
         if wanted.get("execute") is not True:
@@ -221,7 +221,7 @@ class Console:
             )
         log.info("a change by the console: %s", shown(command))
         result = await self._run(made.carry_out)
-        self._view.events.add(self._view.clock.now_ms(), command)
+        self._view.events.add(self._view.clock.now_ms(), shown(command))
         return web.json_response({**told, "done": True, "result": result})
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
@@ -249,6 +249,8 @@ def _told(error: BarnabasError) -> dict[str, Any]:
 def _status(error: BarnabasError) -> int:
     if isinstance(error, QueryError | FilterError):
         return 400
+    if isinstance(error, RegistryRefused):
+        return 404 if error.is_missing else 409
     if isinstance(error, AuthenticationError):
         return 502
     if isinstance(error, KafkaError):

@@ -13,6 +13,8 @@ from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, leader
 from barnabas.console.pages.query import QueryError
 from barnabas.console.pages.records import record_at
 from barnabas.console.pages.topic import described
+from barnabas.console.schema_changes import delete_schema, register_schema, set_compatibility
+from barnabas.console.schemas import Schemas
 from barnabas.console.view import ClusterView
 from barnabas.types import TopicPartition
 
@@ -21,17 +23,22 @@ _PRODUCE_S = 10.0
 _LAST_MS = 253_402_300_799_999
 
 
-def change(view: ClusterView, wanted: Wanted) -> Change:
+def change(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
     """The change that a page asks for.
 
     Raises:
         QueryError: a field is missing or wrong.
-        KafkaError, ClientError: the cluster does not tell what the change needs to know.
+        KafkaError, ClientError, RegistryError: the cluster or the registry does not tell what the change
+            needs to know.
     """
     do = text_of(wanted, "do")
+    if do in _OF_SCHEMAS:
+        if registry is None:
+            raise QueryError("no schema registry: name one with --registry URL")
+        return _OF_SCHEMAS[do](registry, wanted)
     make = _CHANGES.get(do)
     if make is None:
-        raise QueryError(f"do={do[:40]}: write one of {', '.join(_CHANGES)}")
+        raise QueryError(f"do={do[:40]}: write one of {', '.join([*_CHANGES, *_OF_SCHEMAS])}")
     return make(view, wanted)
 
 
@@ -206,4 +213,9 @@ _CHANGES: dict[str, Callable[[ClusterView, Wanted], Change]] = {
     "delete-user": delete_user,
     "create-rule": create_rule,
     "delete-rule": delete_rule,
+}
+_OF_SCHEMAS: dict[str, Callable[[Schemas, Wanted], Change]] = {
+    "register-schema": register_schema,
+    "set-compatibility": set_compatibility,
+    "delete-schema": delete_schema,
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+import subprocess
 import urllib.request
 
 import fastavro
 import pytest
 
 from barnabas.client import Producer
+from barnabas.client.servers import servers_of
 from barnabas.console.schemas import Schemas
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 
@@ -178,3 +181,115 @@ def test_a_schema_that_is_referred_to_by_many_ways_is_asked_for_once(monkeypatch
     monkeypatch.setattr(Schemas, "get", get)
     assert Schemas("http://registry").decode(b"\0\0\0\0\x01\0") is None  # it has no message
     assert len(asked) == 14
+
+
+OLD = json.dumps(record("R", n="int"))
+NEEDS_MORE = json.dumps(record("R", n="int", m="int"))
+
+
+@pytest.fixture
+def writing(start_console, registry):
+    return start_console(registry=registry.url, allow_writes=True)
+
+
+def registering(subject, schema, **more):
+    return {"do": "register-schema", "subject": subject, "schema": schema, **more}
+
+
+def runs(command):
+    """Run the curl line that the console shows."""
+    done = subprocess.run(shlex.split(command), capture_output=True, timeout=60, check=True)
+    assert b"error_code" not in done.stdout, done.stdout
+    return done.stdout
+
+
+def test_a_version_is_registered_after_its_compatibility_was_checked(writing, registry):
+    asked = registering("p/ü-value", OLD)
+    told = writing.change(**asked).body
+    assert not told["done"] and told["preview"]["possible"]
+    assert writing.get("schemas")["subjects"] == []
+    assert writing.change(**asked, execute=True).body["result"]["version"] == 1
+    refused = writing.change(**registering("p/ü-value", NEEDS_MORE)).body["preview"]
+    assert not refused["possible"] and "BACKWARD" in refused["says"][0]
+    assert any("READER_FIELD_MISSING_DEFAULT_VALUE" in reason for reason in refused["says"])
+    answer = writing.change(**registering("p/ü-value", NEEDS_MORE), execute=True)
+    assert answer.status == 409 and "incompatible" in answer.body["error"]
+    level = {"do": "set-compatibility", "subject": "p/ü-value", "level": "NONE"}
+    assert writing.change(**level, execute=True).body["done"]
+    runs(writing.change(**registering("p/ü-value", NEEDS_MORE)).body["command"])
+    assert writing.get("schemas", subject="p/ü-value")["versions"] == [1, 2]
+    assert "register-schema" not in str(told) and any(
+        "/subjects/" in event["text"] for event in writing.get("overview")["events"]
+    )
+
+
+def test_a_subjects_level_is_set_and_taken_back(writing, register):
+    register("s", OLD)
+    asked = {"do": "set-compatibility", "subject": "s"}
+    told = writing.change(**asked, level="FULL", execute=True).body
+    assert told["preview"]["says"] == ["BACKWARD now, FULL then."]
+    shown = writing.get("schemas", subject="s")
+    assert (shown["compatibility"], shown["own_level"]) == ("FULL", "FULL")
+    runs(writing.change(**asked, level="").body["command"])
+    assert writing.get("schemas", subject="s")["own_level"] is None
+    assert writing.change(**asked, level="SIDEWAYS", execute=True).status == 400
+
+
+def test_a_subject_is_deleted_softly_and_then_for_good_once_its_name_is_typed(writing, register):
+    register("s", OLD)
+    asked = {"do": "delete-schema", "subject": "s"}
+    assert writing.change(**asked, confirm="other", execute=True).status == 400
+    answer = writing.change(**asked, confirm="s", permanent=True, execute=True)
+    assert answer.status in (404, 409) and "not deleted first" in answer.body["error"]
+    assert writing.change(**asked, confirm="s", execute=True).body["done"]
+    listed = writing.get("schemas")
+    assert (listed["subjects"], listed["deleted"]) == ([], ["s"])
+    shown = writing.get("schemas", subject="s")
+    assert (shown["versions"], shown["deleted"]) == ([], [1])
+    runs(writing.change(**asked, confirm="s", permanent=True).body["command"])
+    assert writing.get("schemas")["deleted"] == []
+    assert writing.ask("schemas", subject="s").status == 404
+
+
+def test_one_version_is_deleted_softly_and_then_for_good(writing, register):
+    register("s", OLD)
+    register("s", json.dumps({**record("R", n="int"), "doc": "again"}))
+    asked = {"do": "delete-schema", "subject": "s", "version": 1, "confirm": "s", "execute": True}
+    assert writing.change(**asked).body["done"]
+    shown = writing.get("schemas", subject="s")
+    assert (shown["versions"], shown["deleted"], shown["version"]) == ([2], [1], 2)
+    assert writing.get("schemas", subject="s", version=1)["text"]
+    assert writing.change(**asked, permanent=True).body["done"]
+    assert writing.get("schemas", subject="s")["deleted"] == []
+
+
+def test_what_the_registry_refuses_is_told_in_its_words(writing):
+    answer = writing.change(**registering("s", "no schema"), execute=True)
+    assert answer.status == 409 and "Invalid schema" in answer.body["error"]
+    for wrong in ({"type": "XML"}, {"references": [1]}, {"subject": ".."}, {"schema": 5}):
+        assert writing.change(**{**registering("s", OLD), **wrong}, execute=True).status == 400
+
+
+def test_a_console_that_only_reads_changes_no_schema(start_console, registry, register):
+    register("s", OLD)
+    console = start_console(registry=registry.url)
+    for wanted in (
+        registering("s", OLD),
+        {"do": "set-compatibility", "subject": "s", "level": "NONE"},
+        {"do": "delete-schema", "subject": "s", "confirm": "s"},
+    ):
+        assert console.change(**wanted, execute=True).status == 403
+    shown = console.get("schemas", subject="s")
+    assert (shown["versions"], shown["own_level"]) == ([1], None)
+
+
+def test_without_a_registry_no_schema_is_changed(console):
+    answer = console.change(**registering("s", OLD), execute=True)
+    assert answer.status == 400 and "--registry" in answer.body["error"]
+
+
+def test_a_password_of_the_registry_is_in_no_command():
+    login = servers_of("127.0.0.1:9", {"sasl.username": "alice", "sasl.password": "sesame"})
+    line = Schemas("http://127.0.0.1:9", login).curl("DELETE", "/subjects/s")
+    assert line[-3:] == ["--user", "alice", "http://127.0.0.1:9/subjects/s"]
+    assert "sesame" not in str(line)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 from typing import Any
-from urllib.parse import quote
 
+from barnabas.console.levels import LEVELS
 from barnabas.console.pages.query import Query, QueryError, whole
-from barnabas.console.schemas import Schemas
+from barnabas.console.schemas import RegistryRefused, Schemas, level_of, subject_path
 
 _MOST = 500
 
@@ -20,37 +20,53 @@ def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
     subject = query.get("subject", "")
     if not subject:
         search = query.get("search", "").lower()
-        subjects = [name for name in registry.get("/subjects") if search in name.lower()]
-        return {"problem": None, "subjects": sorted(subjects)[:_MOST], "count": len(subjects)}
-    address = f"/subjects/{quote(subject, safe='')}/versions"
-    versions = registry.get(address)
-    if not versions:
+        known = set(registry.get("/subjects"))
+        subjects = [name for name in known if search in name.lower()]
+        deleted = [name for name in registry.get("/subjects?deleted=true") if name not in known]
+        return {
+            "problem": None,
+            "subjects": sorted(subjects)[:_MOST],
+            "count": len(subjects),
+            "deleted": sorted(name for name in deleted if search in name.lower())[:_MOST],
+        }
+    address = f"/subjects/{subject_path(subject)}/versions"
+    every = registry.get(f"{address}?deleted=true")
+    versions = _live(registry, address)
+    if not every:
         raise QueryError(f"subject={subject[:40]}: there is no such subject")
-    version = whole(query, "version", versions[-1], 1)
-    if version not in versions:
-        raise QueryError(f"version={version}: {subject[:40]} has {', '.join(map(str, versions[-20:]))}")
-    shown = registry.get(f"{address}/{version}")
-    before = [older for older in versions if older < version]
+    version = whole(query, "version", (versions or every)[-1], 1)
+    if version not in every:
+        raise QueryError(f"version={version}: {subject[:40]} has {', '.join(map(str, every[-20:]))}")
+    shown = registry.get(f"{address}/{version}?deleted=true")
+    before = [older for older in every if older < version]
     text = _lines(shown)
-    older = _lines(registry.get(f"{address}/{before[-1]}")) if before else []
+    older = _lines(registry.get(f"{address}/{before[-1]}?deleted=true")) if before else []
     return {
         "problem": None,
         "subject": subject,
         "versions": versions,
+        "deleted": [number for number in every if number not in versions],
         "version": version,
         "id": shown["id"],
         "type": shown.get("schemaType", "AVRO"),
         "references": shown.get("references", []),
-        "compatibility": _level(registry, subject),
+        "compatibility": level_of(registry, subject, "?defaultToGlobal=true"),
+        "own_level": level_of(registry, subject),
+        "levels": LEVELS,
         "text": "\n".join(text),
         "changes": list(difflib.unified_diff(older, text, lineterm="", n=2))[2:] if before else [],
     }
 
 
-def _level(registry: Schemas, subject: str) -> str | None:
-    answer = registry.get(f"/config/{quote(subject, safe='')}?defaultToGlobal=true")
-    level = answer.get("compatibilityLevel")
-    return level if isinstance(level, str) else None
+def _live(registry: Schemas, address: str) -> list[int]:
+    """The versions that are not deleted; none where the whole subject is."""
+    try:
+        versions: list[int] = registry.get(address)
+    except RegistryRefused as error:
+        if error.is_missing:
+            return []
+        raise
+    return versions
 
 
 def _lines(schema: dict[str, Any]) -> list[str]:

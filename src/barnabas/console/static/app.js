@@ -3,11 +3,12 @@ import { leave as leaveDialogs, problem } from "./dialogs.js";
 import { get, h } from "./dom.js";
 import { access } from "./access.js";
 import * as pages from "./pages.js";
+import { schemas } from "./schemas.js";
 import { topic } from "./topic.js";
 
 const routes = {
   "": pages.overview, topics: pages.topics, topic, groups: pages.groups, group: pages.group,
-  brokers: pages.brokers, broker: pages.broker, transactions: pages.transactions, schemas: pages.schemas,
+  brokers: pages.brokers, broker: pages.broker, transactions: pages.transactions, schemas,
   pipelines: pages.pipelines, access, clients: pages.clients,
 };
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));

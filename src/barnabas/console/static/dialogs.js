@@ -95,6 +95,7 @@ export async function ask(title, verb, wanted, { typed, what = "it with all its 
     ["topic", (r) => r.topic], ["partition", (r) => r.partition, true],
     ["from", (r) => count(r.from), true], ["to", (r) => count(r.to), true],
   ], told.preview);
+  const says = told.preview?.says && h("ul", {}, told.preview.says.map((text) => h("li", {}, text)));
   const carryOut = async (_, end) => {
     if (typed && name.value !== typed) return problem(`Type ${typed} to continue.`);
     try {
@@ -105,7 +106,7 @@ export async function ask(title, verb, wanted, { typed, what = "it with all its 
   };
   return dialogue(title, carryOut, (end) => [
     h("div.whole", {}, h("h1", {}, title), h("p.quiet", {}, "The same on the command line:"),
-      h("pre.box", {}, told.command), preview || ""),
+      h("pre.box", {}, told.command), preview || says || ""),
     typed && h("label.whole", {}, `Type ${typed} to delete ${what}`, name),
-    h("div.whole.tools", {}, h("button.main", {}, verb), cancel(end))]);
+    h("div.whole.tools", {}, told.preview?.possible === false ? "" : h("button.main", {}, verb), cancel(end))]);
 }

@@ -62,7 +62,7 @@ function pager(query, page, told) {
 }
 
 /** @param {Record<string, string>} query @param {string} page @param {any} [more] */
-function searchForm(query, page, more = []) {
+export function searchForm(query, page, more = []) {
   const input = h("input.wide", { name: "search", value: query.search ?? "", type: "search" });
   const submit = (event) => {
     event.preventDefault();
@@ -251,21 +251,6 @@ export async function transactions({ main, every, isShown, query }) {
       h("h2", {}, `Transactional ids (${count(told.count)})`),
       table("Transactional ids", [["id", (t) => t.id], ["state", (t) => t.state], ["producer", (t) => t.producer, true], ["coordinator", (t) => t.coordinator, true]], told.transactions));
   });
-}
-
-export async function schemas({ main, query, name }) {
-  if (name) query = { ...query, subject: name };
-  const told = await get("schemas", query);
-  if (told.problem) return main.replaceChildren(h("h1", {}, "Schemas"), h("p.quiet", {}, told.problem));
-  if (!query.subject) {
-    return main.replaceChildren(h("h1", {}, "Schemas"), searchForm(query, "schemas"), table("Subjects", [["subject", (s) => link("schemas", s)]], told.subjects));
-  }
-  main.replaceChildren(
-    h("h1", {}, "Schema of ", told.subject),
-    h("p", {}, `${told.type}, id ${told.id}, version ${told.version}, compatibility ${told.compatibility ?? "of the registry"}. Versions: `,
-      told.versions.map((v) => [h("a", { href: `#/schemas/${encodeURIComponent(told.subject)}?version=${v}` }, v), " "])),
-    told.changes.length ? [h("h2", {}, "Changed since the version before"), h("pre.box", {}, told.changes.map((line) => h(line.startsWith("+") ? "span.add" : line.startsWith("-") ? "span.gone" : "span", {}, line + "\n")))] : "",
-    h("h2", {}, "Text"), h("pre.box", {}, told.text));
 }
 
 const TONES = { running: "good", done: "good", failed: "bad", silent: "bad", stopping: "warn" };

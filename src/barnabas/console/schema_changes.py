@@ -1,0 +1,97 @@
+"""Changes of the schema registry's subjects: versions, compatibility levels, deletions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of, word_of
+from barnabas.console.levels import LEVELS
+from barnabas.console.pages.query import QueryError
+from barnabas.console.schemas import Schemas, level_of, subject_path
+
+_FORMATS = ("AVRO", "JSON", "PROTOBUF")
+_MOST_VERSION = 2**31 - 1
+
+
+def register_schema(registry: Schemas, wanted: Wanted) -> Change:
+    """Register a version of a subject; the preview says whether its compatibility level allows it."""
+    name, path = _subject(wanted)
+    body: dict[str, Any] = {"schema": text_of(wanted, "schema")}
+    kind = word_of(wanted, "type", _FORMATS) if wanted.get("type") else "AVRO"
+    if kind != "AVRO":  # registries from before other formats do not know the field
+        body["schemaType"] = kind
+    if references := _references(wanted):
+        body["references"] = references
+    checked = registry.send("POST", f"/compatibility{path}/versions?verbose=true", body)
+    reasons = [str(reason) for reason in checked.get("messages") or ()]
+    level = level_of(registry, name, "?defaultToGlobal=true") or "the registry's level"
+    if checked.get("is_compatible"):
+        preview = {"possible": True, "says": [f"It fits the versions before, as {level} asks."]}
+    else:
+        preview = {
+            "possible": False,
+            "says": [f"It does not fit the versions before, as {level} asks.", *reasons],
+        }
+    return _change(registry, "POST", f"{path}/versions", body, preview)
+
+
+def set_compatibility(registry: Schemas, wanted: Wanted) -> Change:
+    """Set a subject's own compatibility level; an empty one takes it back, to the registry's."""
+    name, path = _subject(wanted)
+    path = f"/config/{path.removeprefix('/subjects/')}"
+    now = level_of(registry, name, "?defaultToGlobal=true")
+    if not wanted.get("level"):
+        says = f"{now} now, the registry's then."
+        return _change(registry, "DELETE", path, None, {"possible": True, "says": [says]})
+    level = word_of(wanted, "level", LEVELS)
+    says = f"{now} now, {level} then."
+    return _change(registry, "PUT", path, {"compatibility": level}, {"possible": True, "says": [says]})
+
+
+def delete_schema(registry: Schemas, wanted: Wanted) -> Change:
+    """Delete a subject or one version: softly, or for good what was deleted softly before."""
+    name, path = _subject(wanted)
+    version = number_of(wanted, "version", 1, _MOST_VERSION)
+    permanent = wanted.get("permanent") or False
+    if not isinstance(permanent, bool):
+        raise QueryError("permanent: write true or false")
+    why = (
+        "records that were written with it may never be read again"
+        if permanent
+        else "nobody can write with it, records stay readable"
+    )
+    must_confirm(wanted, name, why)
+    if version is not None:
+        path += f"/versions/{version}"
+    says = f"Deleted {'for good' if permanent else 'softly'}: {why}."
+    preview = {"possible": True, "says": [says]}
+    return _change(registry, "DELETE", path + ("?permanent=true" if permanent else ""), None, preview)
+
+
+def _change(registry: Schemas, method: str, path: str, body: dict[str, Any] | None, preview: Any) -> Change:
+    return Change(
+        [], lambda: registry.send(method, path, body), preview, shell=registry.curl(method, path, body)
+    )
+
+
+def _subject(wanted: Wanted) -> tuple[str, str]:
+    """The name, and its address. Raises QueryError."""
+    name = text_of(wanted, "subject").strip()
+    if name in (".", ".."):  # an address could not name them
+        raise QueryError(f"subject={name}: no subject has this name")
+    return name, f"/subjects/{subject_path(name)}"
+
+
+def _references(wanted: Wanted) -> list[dict[str, Any]]:
+    """What the schema refers to. Raises QueryError."""
+    references = wanted.get("references") or []
+    if not isinstance(references, list) or not all(
+        isinstance(each, dict)
+        and set(each) == {"name", "subject", "version"}
+        and isinstance(each["name"], str)
+        and isinstance(each["subject"], str)
+        and type(each["version"]) is int
+        for each in references
+    ):
+        raise QueryError('references: write a list of {"name": TEXT, "subject": TEXT, "version": NUMBER}')
+    return references
