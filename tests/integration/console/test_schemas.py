@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ import urllib.request
 
 import fastavro
 import pytest
+from tests.integration.console.test_odd_requests import VALUES, says_what_is_wrong
 
 from barnabas.client import Producer
 from barnabas.client.servers import servers_of
@@ -268,6 +270,29 @@ def test_what_the_registry_refuses_is_told_in_its_words(writing):
     assert answer.status == 409 and "Invalid schema" in answer.body["error"]
     for wrong in ({"type": "XML"}, {"references": [1]}, {"subject": ".."}, {"schema": 5}):
         assert writing.change(**{**registering("s", OLD), **wrong}, execute=True).status == 400
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        {**registering("s", OLD), "type": "AVRO", "references": []},
+        {"do": "set-compatibility", "subject": "s", "level": "FULL"},
+        {"do": "delete-schema", "subject": "s", "version": 1, "permanent": True, "confirm": "s"},
+    ],
+    ids=lambda good: good["do"],
+)
+def test_a_change_of_schemas_answers_every_field(writing, good):
+    for name, value in itertools.product(good, VALUES):
+        says_what_is_wrong(writing.change(**{**good, name: value, "execute": True}), (name, repr(value)[:60]))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"name": "a", "subject": "a", "version": 10**30}, {"name": "", "subject": "", "version": -1}]
+)
+def test_references_to_what_cannot_be_are_refused(writing, wrong):
+    answer = writing.change(**registering("s", OLD, references=[wrong]), execute=True)
+    says_what_is_wrong(answer, wrong)
+    assert answer.status != 200
 
 
 def test_a_console_that_only_reads_changes_no_schema(start_console, registry, register):
