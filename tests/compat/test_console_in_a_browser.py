@@ -31,6 +31,7 @@ from barnabas.client import Admin
 from barnabas.config import BrokerConfig
 from barnabas.console.server import ConsoleSettings
 from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.server.run import BrokerServer
 from barnabas.testing import BarnabasCluster
 
@@ -294,6 +295,53 @@ def test_a_topic_is_made_and_deleted_after_its_name_was_typed(tab, served):
     dialog.get_by_role("button", name="Delete").click()
     expect(main.locator("h1")).to_have_text("Topics")
     tab.check()
+
+
+@pytest.fixture
+def registry(served):
+    server = RegistryServer(RegistrySettings(served.bootstrap), claim("127.0.0.1:0")).start()
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+def test_a_schema_is_registered_refused_and_deleted_for_good(served, registry, new_context):
+    settings = ConsoleSettings(served.bootstrap, "127.0.0.1:0", registry=registry.url, allow_writes=True)
+    with RunningConsole(settings) as console:
+        tab, expect = Tab(new_context(console), console.url), playwright.expect
+        page, dialog = tab.page, tab.page.get_by_role("dialog")
+        main = tab.show("schemas", "Schemas")
+        main.get_by_role("button", name="Register a schema").click()
+        dialog.get_by_label("subject").fill("orders-value")
+        dialog.get_by_label("schema", exact=True).fill('"int"')
+        dialog.get_by_role("button", name="Continue").click()
+        expect(dialog).to_contain_text("It fits the versions before")
+        dialog.get_by_role("button", name="Register").click()
+        expect(main.locator("h1")).to_have_text("Schema of orders-value")
+        main.get_by_role("button", name="Register a version").click()
+        expect(dialog.get_by_label("schema", exact=True)).to_have_value('"int"')
+        dialog.get_by_label("schema", exact=True).fill('"string"')
+        dialog.get_by_role("button", name="Continue").click()
+        expect(dialog).to_contain_text("It does not fit the versions before")
+        expect(dialog.get_by_role("button", name="Register")).to_have_count(0)
+        dialog.get_by_role("button", name="Cancel").click()
+        main.get_by_role("button", name="Change the compatibility").click()
+        dialog.get_by_label("level").select_option("NONE")
+        dialog.get_by_role("button", name="Continue").click()
+        dialog.get_by_role("button", name="Change").click()
+        expect(main).to_contain_text("compatibility NONE")
+        found = axe.Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        for name in ("Delete the subject", "Delete the subject for good"):
+            main.get_by_role("button", name=name, exact=True).click()
+            dialog.get_by_role("textbox").fill("orders-value")
+            dialog.get_by_role("button", name="Delete").click()
+            expect(dialog).to_have_count(0)
+        expect(main.locator("h1")).to_have_text("Schemas")
+        expect(main).not_to_contain_text("orders-value")
+        tab.check()
 
 
 def test_it_works_below_any_path(served, new_context):
