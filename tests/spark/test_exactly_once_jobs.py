@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark import copy_job
 from tests.spark.committed import committed_values
+from tests.spark.limits import NEEDS_LIMITS
 from tests.spark.processes import TASKS, children, executors_of, kill, workers_of
 
 from barnabas.testing import BarnabasBroker, BarnabasCluster
@@ -326,6 +327,7 @@ def test_a_numbered_batch_is_written_once_however_often_it_is_tried(
 
 
 @pytest.mark.spark
+@NEEDS_LIMITS
 def test_a_copied_checkpoint_in_another_topic_takes_nothing_from_the_original(
     spark: SparkSession, servers: str, make_topic: MakeTopic, feed: Feed, tmp_path: Path
 ) -> None:

@@ -330,30 +330,21 @@ def dear(orders):
     assert dict(letter.headers())["__barnabas.errors.message"]
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("{}", "{topic}-0 offset 0 does not parse: it is not JSON; name a topic for such records with "),
-        (
-            '{"startingOfset": "latest"}',
-            "option startingofset=latest is not allowed: did you mean startingOffsets?",
-        ),
-    ],
-)
 def test_what_would_fail_again_ends_the_pipeline_and_says_why_in_one_line(
-    make_topic: MakeTopic, feed: Feed, pipeline: PipelineRunner, option: str, said: str
+    make_topic: MakeTopic, feed: Feed, pipeline: PipelineRunner
 ) -> None:
     topic = make_topic()
     feed(topic, ["fine", "{"])
     text = f"""
-@source(topic="{topic}", format="json", schema="id INT", options={option})
+@source(topic="{topic}", format="json", schema="id INT")
 def orders(rows): return rows
 @sink(console=True)
 def out(orders): return orders
 """
     supervisor = supervise(pipeline.queries(text)["out"])
     assert supervisor.failed is not None
-    assert supervisor.failed.last_error.startswith(said.replace("{topic}", topic))
+    said = f"{topic}-0 offset 0 does not parse: it is not JSON; name a topic for such records with "
+    assert supervisor.failed.last_error.startswith(said)
 
 
 def test_a_pipeline_of_static_sources_is_a_batch_that_can_be_run_again(
@@ -479,7 +470,8 @@ def copy(numbers):
 """
     supervisor = supervise(pipeline.queries(text)["copy"])
     (status,) = supervisor.statuses
-    assert (status.state, status.restarts, status.last_error) == ("done", 1, "no answer")
+    assert (status.state, status.restarts) == ("done", 1)
+    assert status.last_error.startswith("OSError: no answer (")
     found = [json.loads(each.value())["id"] for each in records(target, 4)]
     assert sorted(found) == [0, 1, 2, 3]
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from barnabas.demo import LOG_TOPICS, STATS_TOPIC
 from barnabas.pipelines import parameter, pipeline, sink, source
+from barnabas.spark.streaming_api import HAS_LIMITS
 
 pipeline(restarts=1)
 
@@ -18,10 +19,10 @@ WINDOW = parameter("window", "1 hour")
 RECORDS = parameter("records", "records")
 
 #: A micro-batch of a long log: large enough to be efficient, small enough to show progress.
-_RECORDS_A_BATCH = "50000"
+_LIMITS = {"maxOffsetsPerTrigger": "50000"} if HAS_LIMITS else {}
 
 
-@source(topic=",".join(LOG_TOPICS), format="log", options={"maxOffsetsPerTrigger": _RECORDS_A_BATCH})
+@source(topic=",".join(LOG_TOPICS), format="log", options=_LIMITS)
 def records(rows: DataFrame) -> DataFrame:
     return rows.select(
         "_record.topic", "_record.partition", "_record.offset", "source", "level", "message", "at"

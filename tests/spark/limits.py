@@ -1,0 +1,9 @@
+"""Tests of what PySpark 4.1 cannot do: `docs/use/spark.md` has the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.spark.streaming_api import HAS_LIMITS
+
+NEEDS_LIMITS = pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 has no limits of a micro-batch")
