@@ -7,12 +7,31 @@ import socket
 from barnabas.system.sockets import claim_alone
 
 
-def held_port() -> socket.socket:
+def held_port(port: int = 0) -> socket.socket:
     """A socket on a port of the loopback interface that the system gives to nobody else until it is closed.
 
     Nobody listens there: a connection is refused. On Linux a server may be started there beside it.
     """
     held = socket.socket()
     claim_alone(held)
-    held.bind(("127.0.0.1", 0))
+    try:
+        held.bind(("127.0.0.1", port))
+    except OSError:
+        held.close()
+        raise
     return held
+
+
+def held_row(count: int) -> list[socket.socket]:
+    """Sockets as of `held_port` on ports that follow one another, as the brokers of `cluster start` have them."""
+    while True:
+        row = [held_port()]
+        first = row[0].getsockname()[1]
+        try:
+            for port in range(first + 1, first + count):
+                row.append(held_port(port))
+        except (OSError, OverflowError):  # somebody has it, or there is none
+            for held in row:
+                held.close()
+        else:
+            return row

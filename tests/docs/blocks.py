@@ -27,7 +27,7 @@ from typing import Any
 
 from tests import spark_quick
 from tests.docs.pages import place
-from tests.ports import held_port
+from tests.ports import held_port, held_row
 
 _FENCE = re.compile(
     r'^(?P<indent> *)```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?(?P<rest>[^\n]*)\n'
@@ -78,10 +78,11 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         ports = (9092, 8081, 8082, 9093)
-        self._held = [held_port() for _ in ports]
+        cluster = held_row(3)
+        self._held = [cluster[0], *(held_port() for _ in ports[1:]), *cluster[1:]]
         self._addresses = {
             f"127.0.0.1:{port}": f"127.0.0.1:{held.getsockname()[1]}"
-            for port, held in zip(ports, self._held, strict=True)
+            for port, held in zip(ports, self._held, strict=False)
         }
         self._commands = folder / ".commands"
         self._commands.mkdir()
