@@ -23,13 +23,12 @@ def held_port(port: int = 0) -> socket.socket:
 
 
 def held_row(count: int) -> list[socket.socket]:
-    """Sockets as of `held_port` on ports that follow one another, as the brokers of `cluster start` have them."""
+    """Sockets as of `held_port` on successive ports, as the brokers of `cluster start` have them."""
     while True:
         row = [held_port()]
         first = row[0].getsockname()[1]
         try:
-            for port in range(first + 1, first + count):
-                row.append(held_port(port))
+            row.extend(held_port(port) for port in range(first + 1, first + count))
         except (OSError, OverflowError):  # somebody has it, or there is none
             for held in row:
                 held.close()
