@@ -72,7 +72,7 @@ KINDS: dict[str, Kind] = {
     "pause the controller": Kind(3, _USUAL, lambda c, r: c.pause(_controller(c, r))),
     "pause two": Kind(2, _USUAL, lambda c, r: c.pause(_two(c, r))),
     "restart any": Kind(3, ((0.0, 0.0),), lambda c, r: c.restart(_any(c, r))),
-    "restart all in turn": Kind(2, ((0.0, 0.0),), lambda c, r: c.restart(_all(c, r))),
+    "restart all": Kind(2, ((0.0, 0.0),), lambda c, r: c.restart(_all(c, r))),
     "end a session": Kind(3, ((0.0, 0.0),), lambda c, r: c.expire(_any(c, r))),
     "end two sessions": Kind(1, ((0.0, 0.0),), lambda c, r: c.expire(_two(c, r))),
     "fill a disk": Kind(4, ((1.0, 10.0),), lambda c, r: c.fill(_any(c, r), _left(r))),
