@@ -207,9 +207,14 @@ class Aiokafka:
             self._loop.run_until_complete(self._consumer.commit())
 
     def close(self) -> None:
-        self.commit()
-        self._loop.run_until_complete(self._consumer.stop())
-        self._loop.close()
+        from aiokafka.errors import CommitFailedError
+
+        try:
+            with suppress(CommitFailedError):  # the member has rejoined since: revoking committed before that
+                self.commit()
+        finally:
+            self._loop.run_until_complete(self._consumer.stop())
+            self._loop.close()
 
 
 CLIENTS: dict[str, Callable[..., Client]] = {
