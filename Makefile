@@ -14,7 +14,7 @@ help:
 	@echo "make test    the tests"
 	@echo "make test-portable  tests of the broker without what other systems than Linux lack"
 	@echo "make lock    the hashes of all packages, once constraints.txt has changed (needs uv)"
-	@echo "make check   lint, types, layers, generated docs"
+	@echo "make check   lint, types, layers, generated docs, prose"
 	@echo "make check-types  the types in the console's pages, by tsc (needs npm, and its registry the first time)"
 	@echo "make docs    write the generated reference pages again"
 	@echo "make package  the wheel for a package index, in dist/ (REPOSITORY=https://...)"
@@ -61,6 +61,7 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/python -m barnabas.docs --check
 	$(BIN)/python tools/seams.py --check
+	$(BIN)/python -m tools.prose
 
 # not part of check: what everyone runs needs no node
 check-types:
@@ -73,6 +74,7 @@ lock:
 docs: setup
 	$(BIN)/python -m barnabas.docs
 	$(BIN)/python tools/seams.py
+	$(BIN)/python -m tools.prose --write
 
 # Links to nowhere are errors. To look at it: .venv/bin/python -m http.server -d .site
 site: setup

@@ -1,0 +1,9 @@
+"""Check the prose of pages and docstrings against Simplified Technical English.
+
+python -m tools.prose                   report the files that have more findings than `allowed.txt` permits
+python -m tools.prose FILE...           print every finding of these files
+python -m tools.prose --write           lower the permitted numbers to the findings of today
+
+proselint finds the matches; `rules` has the rules of this project, `texts` separates prose from code.
+docs/adr/0016-proselint-checks-the-prose.md says why.
+"""

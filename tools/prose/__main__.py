@@ -1,0 +1,7 @@
+"""The command line of `python -m tools.prose`."""
+
+import sys
+
+from tools.prose.ratchet import main
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""Count the findings of each file, and compare them with the number that `allowed.txt` permits.
+
+A number may only fall, and a file that is not in the list has none. `--write` lowers the numbers. New files
+take over the numbers of files that no longer exist: code that moves keeps its permitted findings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from proselint.tools import LintFile
+from tools.prose import rules
+from tools.prose.texts import prose
+
+ROOT = Path(__file__).resolve().parents[2]
+ALLOWED = Path(__file__).with_name("allowed.txt")
+#: the pages, and the code whose docstrings are read
+PLACES = ("*.md", "src/*.py")
+GENERATED = "<!-- Generated from"
+
+
+class Finding(NamedTuple):
+    line: int
+    rule: str
+    message: str
+
+
+def findings(path: Path) -> list[Finding]:
+    """Return what the rules find in a file, by line."""
+    rules.register()
+    text = prose(path)
+    if not text.strip():
+        return []
+    results = LintFile(path.name, text).lint(rules.CONFIG)
+    return [
+        Finding(result.pos[0], result.check_result.check_path, " ".join(result.check_result.message.split()))
+        for result in results
+    ]
+
+
+def files() -> Iterator[Path]:
+    """Yield the files that git tracks and whose prose is written by hand."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", *PLACES], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        path = ROOT / name
+        if path.exists() and not (
+            path.suffix == ".md" and path.read_text(encoding="utf-8").startswith(GENERATED)
+        ):
+            yield path
+
+
+def read_allowed() -> dict[str, int]:
+    """Return the permitted number of findings by file."""
+    lines = ALLOWED.read_text(encoding="utf-8").splitlines() if ALLOWED.exists() else []
+    return {name: int(count) for count, name in (line.split(maxsplit=1) for line in lines)}
+
+
+def excess(counted: Mapping[str, int], allowed: Mapping[str, int]) -> dict[str, int]:
+    """Return the files that have more findings than permitted, and by how many."""
+    return {name: more for name, count in counted.items() if (more := count - allowed.get(name, 0)) > 0}
+
+
+def lowered(counted: Mapping[str, int], allowed: Mapping[str, int]) -> dict[str, int]:
+    """Return the new list. Raises ValueError if a number would rise."""
+    above = excess(counted, allowed)
+    risen = sorted(above.keys() & allowed.keys())
+    free = sum(count for name, count in allowed.items() if name not in counted)
+    if risen or sum(above.values()) > free:
+        raise ValueError(f"more findings than permitted in {', '.join(risen or sorted(above))}")
+    return {name: count for name, count in counted.items() if count}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command. Returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.prose")
+    parser.add_argument("--write", action="store_true", help="lower the permitted numbers")
+    parser.add_argument("files", nargs="*", type=Path, help="print all findings of these files")
+    options = parser.parse_args(arguments)
+    if options.files:
+        return _print(options.files)
+    found = {path.relative_to(ROOT).as_posix(): findings(path) for path in files()}
+    counted = {name: len(each) for name, each in found.items()}
+    if options.write:
+        try:
+            allowed = lowered(counted, read_allowed())
+        except ValueError as error:
+            sys.exit(str(error))
+        ALLOWED.write_text(
+            "".join(f"{count} {name}\n" for name, count in sorted(allowed.items())), encoding="utf-8"
+        )
+        return 0
+    above = excess(counted, read_allowed())
+    for name, more in above.items():
+        print(f"{name}: {more} more than permitted, among:", file=sys.stderr)
+        for line, rule, message in found[name]:
+            print(f"  {name}:{line}: {rule}: {message}", file=sys.stderr)
+    return 1 if above else 0
+
+
+def _print(paths: Sequence[Path]) -> int:
+    for path in paths:
+        for line, rule, message in findings(path):
+            print(f"{path}:{line}: {rule}: {message}")
+    return 0
