@@ -47,8 +47,11 @@ def _page(source: str) -> Iterator[tuple[int, str]]:
             # a table's cells have no line of their own
             line = token.map[0] if token.map else line
             mark = HEADING if before == "heading_open" else UNIT
-            for number, text in enumerate(_inline(token).split("\n")):
-                yield line + number, f" {mark} {text} " if number == 0 else text
+            text = _inline(token)
+            if before == "td_open":  # a cell is often a list
+                text = text.replace("; ", f" {UNIT} ")
+            for number, part in enumerate(text.split("\n")):
+                yield line + number, f" {mark} {part} " if number == 0 else part
         elif token.map:
             line = token.map[0]
         before = token.type

@@ -50,6 +50,7 @@ def test_a_page_with_a_sentence_that_breaks_a_rule(found, text: str, rule: str) 
         f"{' '.join(LONG.split()[1:])}.",
         f"{' '.join(LONG.split()[:13])}. {' '.join(LONG.split()[:13])}.",
         "\n".join(f"- {' '.join(LONG.split()[:13])}" for _ in range(2)),
+        f"| a |\n|---|\n| {'; '.join(LONG.split())} |",
         "# What a consumer sees",
         "What now? Continue.",
         "| a | b |\n|---|---|\n" + "| two | words |\n" * LONGEST,
