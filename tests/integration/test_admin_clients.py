@@ -12,6 +12,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ConfigSource,
     NewPartitions,
     NewTopic,
     ResourceType,
@@ -22,6 +23,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.testing import BarnabasBroker
 
 
 @pytest.fixture
@@ -160,6 +162,35 @@ def test_kafka_python_makes_describes_configures_and_deletes_a_topic(barnabas_br
         assert admin.describe_cluster()["cluster_id"]
     finally:
         admin.close()
+
+
+def test_min_insync_replicas_is_one_value_of_the_cluster_which_outlives_what_a_broker_is_started_with(
+    tmp_path, name
+):
+    """Kafka's rules since 4.1, where eligible leader replicas are on (KIP-966)."""
+    from kafka.admin import ConfigResource as Resource
+    from kafka.admin import ConfigResourceType, KafkaAdminClient
+
+    minimum = "min.insync.replicas"
+    with BarnabasBroker({minimum: "2"}, data=tmp_path) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        done(admin.create_topics([NewTopic(name, 1, 1)]))
+        (broker_id,) = admin.list_topics(timeout=60).brokers
+        one, topic = ConfigResource(ResourceType.BROKER, str(broker_id)), ConfigResource("topic", name)
+        for resource in one, topic:
+            shown = configs(admin, resource)[minimum]
+            assert (shown.value, shown.source) == ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value)
+        set_three = ConfigEntry(minimum, "3", incremental_operation=AlterConfigOpType.SET)
+        one.add_incremental_config(set_three)
+        error = refused(admin.incremental_alter_configs([one]))
+        assert error.code() == KafkaError.INVALID_CONFIG
+    with BarnabasBroker({minimum: "1"}, data=tmp_path) as broker:
+        other = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        try:
+            shown = other.describe_configs([Resource(ConfigResourceType.TOPIC, name, [minimum])])
+            assert "'2'" in str(shown), shown
+        finally:
+            other.close()
 
 
 def test_aiokafka_makes_and_deletes_a_topic(barnabas_broker, name):

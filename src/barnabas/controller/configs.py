@@ -31,7 +31,10 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ALL_BROKERS, ClusterImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
+from barnabas.text import logger_of
 from barnabas.types import BrokerId
+
+log = logger_of(__name__)
 
 _MIN_ISR = "min.insync.replicas"
 #: how many client-metrics resources there may be: each client is compared with all of them
@@ -178,6 +181,53 @@ class ConfigControl:
         changes = {resource: _altering(steps) for resource, steps in resources.items()}
         return await self._change(changes, validate_only)
 
+    async def settle_min_isr(self) -> None:
+        """Store one ``min.insync.replicas`` for the cluster, as Kafka's controller does for KIP-966.
+
+        A cluster that has none gets the value with which this broker was started. Values of single brokers,
+        which earlier versions took, are removed.
+
+        Raises:
+            KafkaError: as `ControllerElection.write`.
+        """
+        async with self._election.deciding():
+            image = await self._loader.settled()
+            after = image
+            for name, texts in image.broker_configs.items():
+                if name != ALL_BROKERS and _MIN_ISR in texts:
+                    log.info("%s of broker %s is removed: the cluster has one value", _MIN_ISR, name)
+                    left = {key: text for key, text in texts.items() if key != _MIN_ISR}
+                    after = _with_texts(after, ConfigResource(ResourceType.BROKER, name), left)
+            if lacks_min_isr(image):
+                value = str(self._configs.static.min_insync_replicas)
+                log.info("%s of the cluster is %s, with which this controller was started", _MIN_ISR, value)
+                texts = {**image.broker_config(ALL_BROKERS), _MIN_ISR: value}
+                after = _with_texts(after, ConfigResource(ResourceType.BROKER, ""), texts)
+            if after is image:
+                return
+            await self._empty_elrs(image, after)
+            await self._election.write(
+                [
+                    operation
+                    for name, texts in after.broker_configs.items()
+                    if texts is not image.broker_configs.get(name)
+                    for operation in _write(znodes.broker_config(name), image.broker_config(name), texts)
+                ]
+            )
+            await self._loader.settled()
+
+    def warn_of_min_isr(self, image: ClusterImage) -> None:
+        """Log that the cluster's ``min.insync.replicas`` overrides the one with which this broker started."""
+        own, held = self._configs.static, self._configs.broker_config(image).min_insync_replicas
+        if _MIN_ISR in own.given and own.min_insync_replicas != held:
+            log.warning(
+                "%s=%d of this broker's start has no effect: the cluster has %d, which "
+                "`barnabas configs alter` changes for all brokers",
+                _MIN_ISR,
+                own.min_insync_replicas,
+                held,
+            )
+
     async def _change(
         self, changes: Mapping[ConfigResource, Change], validate_only: bool
     ) -> dict[ConfigResource, KafkaError]:
@@ -197,7 +247,7 @@ class ConfigControl:
                 except KafkaError as error:
                     errors[resource] = error
                 else:
-                    writes[resource] = _write(found, texts)
+                    writes[resource] = _write(found.path, found.texts, texts)
                     if found.texts.get(_MIN_ISR) != texts.get(_MIN_ISR):
                         after = _with_texts(after, resource, texts)
             if not validate_only:
@@ -299,11 +349,16 @@ class ConfigControl:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
+def lacks_min_isr(image: ClusterImage) -> bool:
+    """Whether the cluster has no ``min.insync.replicas`` of its own yet."""
+    return _MIN_ISR not in image.broker_config(ALL_BROKERS)
+
+
 def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Refuse what would let the controller and a leader take two values of min.insync.replicas.
 
-    They must agree, since it decides which replicas may lead (KIP-966). As Kafka 4.1 does where it tracks
-    eligible leader replicas.
+    They must agree, since it decides which replicas may lead. Kafka 4.1 refuses the same where it tracks
+    eligible leader replicas (KIP-966).
 
     Raises:
         KafkaError: INVALID_CONFIG.
@@ -429,8 +484,8 @@ def _render(setting: Setting, value: Any) -> str:
     return setting.render(value) or ""
 
 
-def _write(resource: _Resource, texts: Mapping[str, str]) -> list[Operation]:
-    data = znodes.encode_config(texts)
-    if not resource.texts:
-        return [Create(resource.path, data)] if texts else []
-    return [Set(resource.path, data)] if texts else [Delete(resource.path)]
+def _write(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Operation]:
+    data = znodes.encode_config(after)
+    if not before:
+        return [Create(path, data)] if after else []
+    return [Set(path, data)] if after else [Delete(path)]

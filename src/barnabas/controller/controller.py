@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from barnabas.controller.acls import AclControl
-from barnabas.controller.configs import ConfigControl, TryKeys
+from barnabas.controller.configs import ConfigControl, TryKeys, lacks_min_isr
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.elections import ElectionControl
 from barnabas.controller.features import FeatureControl
@@ -210,6 +210,7 @@ class Controller:
         except TimeoutError:
             log.warning("waiting for the controller to admit broker %d", self._broker.id)
             await self._admitted.wait()
+        self.configs.warn_of_min_isr(self._loader.image)
 
     async def check_registered(self, broker: BrokerId, epoch: int) -> None:
         """Raises KafkaError BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH, and if the store cannot be read.
@@ -300,10 +301,10 @@ class Controller:
             self._begin_join()
 
     def _lacks_nodes(self, image: ClusterImage) -> bool:
-        """Whether there is no controller, or somebody has deleted the node of this broker or controller."""
+        """Whether there is no controller, or somebody has deleted a node of this broker or controller."""
         if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
             return True
-        return self._election.is_won and image.controller_id != self._broker.id
+        return self._election.is_won and (image.controller_id != self._broker.id or lacks_min_isr(image))
 
     def _on_node(self, event: Event, path: str) -> None:
         """Have a deleted node made again soon; whoever removes a whole cluster shall be done by then."""
@@ -353,6 +354,7 @@ class Controller:
             elected_at = self._clock.monotonic()
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
         if self._election.is_won:
+            await self.configs.settle_min_isr()
             self.partitions.begin()
             await self.partitions.settled()
             if not self._election.is_won:

@@ -35,6 +35,11 @@ class ConfigResolver:
         self._groups: dict[str, GroupConfig] = {}
         self._group_source: Mapping[str, Mapping[str, str]] = {}
 
+    @property
+    def static(self) -> BrokerConfig:
+        """The settings with which this broker was started."""
+        return self._static
+
     def broker_config(self, image: ClusterImage) -> BrokerConfig:
         """This broker's settings as they hold now."""
         self._refresh(image)

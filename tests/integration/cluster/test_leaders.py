@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -25,6 +26,7 @@ from barnabas.protocol.messages.list_offsets import (
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records import Record, encode_batch
+from barnabas.testing import BarnabasCluster
 
 PATIENT = 60.0
 #: followers leave the ISR soon
@@ -116,6 +118,30 @@ def test_a_follower_that_is_cut_off_leaves_the_isr_and_joins_again(cluster):
     cluster.wait_in_sync("t")
     assert acknowledged(cluster, leader, b"b") == 1
     assert values(cluster, 2) == [b"a", b"b"]
+
+
+class Differing(BarnabasCluster):
+    """Brokers that are started with different values of min.insync.replicas."""
+
+    minimum = 2
+
+    def _settings_of(self, broker):
+        node = super()._settings_of(broker)
+        return replace(node, settings={**node.settings, "min.insync.replicas": str(self.minimum)})
+
+
+@pytest.mark.parametrize("minimum", [1, 3])
+def test_leader_that_was_started_with_another_minimum_than_the_cluster_has_goes_by_the_clusters(minimum):
+    with Differing(brokers=3, settings=IMPATIENT) as cluster:
+        cluster.minimum = minimum
+        cluster.restart(1)
+        cluster.admin().create_topic("t", assignments=[[1, 2, 3]])
+        cluster.wait_in_sync("t")
+        cluster.kill(3)
+        assert acknowledged(cluster, 1, b"two in sync") == 0
+        cluster.kill(2)
+        wait_until(lambda: isr(cluster, 1) == [1])
+        assert produce(cluster, 1, b"one in sync") is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 def test_what_the_last_replica_standing_has_alone_is_not_committed(cluster):

@@ -15,6 +15,7 @@ from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, 
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND = 0, 1, 2
+MIN_ISR = "min.insync.replicas"
 
 
 async def describe(
@@ -120,8 +121,9 @@ def test_change_for_all_brokers_holds_at_once_for_broker_and_topics(play: Play) 
         assert (await alter(broker, BROKER, "", ("message.max.bytes", SET, "5000"))).error_code == 0
         assert broker.config.message_max_bytes == 5000
         assert broker.configs.topic_config(broker.image, "t").max_message_bytes == 5000
-        (shown,) = (await describe(broker, BROKER, "")).configs
+        min_isr, shown = (await describe(broker, BROKER, "")).configs
         assert (shown.name, shown.value, shown.config_source) == ("message.max.bytes", "5000", 3)
+        assert (min_isr.name, min_isr.value, min_isr.config_source) == (MIN_ISR, "1", 3)
         (of_topic,) = (await describe(broker, TOPIC, "t", ["max.message.bytes"])).configs
         assert (of_topic.value, of_topic.config_source) == ("5000", 3)
         await alter(broker, BROKER, "1", ("message.max.bytes", SET, "6000"))
@@ -196,6 +198,7 @@ def test_alter_configs_replaces_what_is_set_for_all_brokers_and_a_broker_of_its_
     play: Play,
 ) -> None:
     async def replace(broker: AdminBroker, **texts: str) -> None:
+        texts[MIN_ISR] = "1"  # the cluster always has one
         configs = [alter_configs.AlterableConfig(name=n.replace("_", "."), value=v) for n, v in texts.items()]
         resource = alter_configs.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=configs)
         (result,) = (await broker.ask(alter_configs.AlterConfigsRequest(resources=[resource]))).responses
@@ -204,13 +207,12 @@ def test_alter_configs_replaces_what_is_set_for_all_brokers_and_a_broker_of_its_
     async def scenario(broker: AdminBroker) -> None:
         await replace(broker, message_max_bytes="5000", log_retention_ms="7")
         await replace(broker, message_max_bytes="6000")
-        (shown,) = (await describe(broker, BROKER, "", include_synonyms=True)).configs
+        keys = ["message.max.bytes"]
+        (shown,) = (await describe(broker, BROKER, "", keys, include_synonyms=True)).configs
         assert (shown.name, shown.value, shown.config_source) == ("message.max.bytes", "6000", 3)
         assert [(s.value, s.source) for s in shown.synonyms] == [("6000", 3)]
         await alter(broker, BROKER, "1", ("message.max.bytes", SET, "8000"))
-        (of_one,) = (
-            await describe(broker, BROKER, "1", ["message.max.bytes"], include_synonyms=True)
-        ).configs
+        (of_one,) = (await describe(broker, BROKER, "1", keys, include_synonyms=True)).configs
         assert (of_one.value, of_one.config_source) == ("8000", 2)
         assert [(s.value, s.source) for s in of_one.synonyms] == [
             ("8000", 2),
@@ -218,7 +220,7 @@ def test_alter_configs_replaces_what_is_set_for_all_brokers_and_a_broker_of_its_
             ("1048588", 5),
         ]
         await replace(broker)
-        assert (await describe(broker, BROKER, "")).configs == []
+        assert [(c.name, c.value) for c in (await describe(broker, BROKER, "")).configs] == [(MIN_ISR, "1")]
         refused = await alter(broker, BROKER, "", ("node.id", SET, "3"))
         assert refused.error_code == ErrorCode.INVALID_REQUEST
 
