@@ -156,13 +156,13 @@ class Scene:
         return ErrorCode(code)  # type: ignore[call-arg]
 
 
-def play(scenario: Callable[[Scene], Awaitable[None]]) -> None:
+def play(scenario: Callable[[Scene], Awaitable[None]], *, brokers: int = 3) -> None:
     async def run() -> None:
-        stage = Stage(1, Trace(), 3)
+        stage = Stage(1, Trace(), brokers)
         cluster = SimulatedCluster(stage, durable=False)
         assert await cluster.up()
         survey = Survey(stage, Task("survey", "survey", "simulated", "", "", 1, {}))
-        await survey.create("events", 6, 3, TOPICS["events"])
+        await survey.create("events", 6, brokers, TOPICS["events"])
         await scenario(Scene(cluster, survey))
         assert stage.violations == []
         for each in cluster.brokers.values():

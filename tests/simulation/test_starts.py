@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,14 +11,18 @@ from typing import Any
 import pytest
 from soak.roles.common import Task
 from soak.simulated.bugs import replaced
+from soak.simulated.client import GROUP
 from soak.simulated.cluster import SimulatedCluster
-from soak.simulated.plan import TOPICS
+from soak.simulated.plan import SESSION_TIMEOUT, TOPICS
 from soak.simulated.stage import Stage, Trace, host_of
 from soak.simulated.survey import Survey
+from tests.simulation.scene import Scene, play
 
+from barnabas.errors import ErrorCode
 from barnabas.metadata.store import SessionState
 from barnabas.simulation.ensemble import SimulatedStore
 from barnabas.simulation.virtual_time import run_virtual
+from barnabas.types import TopicPartition
 
 
 class Breaking:
@@ -72,3 +77,50 @@ def test_start_goes_on_after_its_connection_to_the_ensemble_has_broken(victim: i
             await each.stop()
 
     run_virtual(scenario())
+
+
+def full_for_logs(operation: str, path: str) -> OSError | None:
+    """A disk that has room for all but the recovery of logs."""
+    is_log = operation == "open" and path.endswith((".log", ".index"))
+    return OSError(errno.ENOSPC, "the disk is full") if is_log else None
+
+
+def test_replicas_that_a_full_disk_kept_from_opening_are_whole_again_once_there_is_space() -> None:
+    """Seed 582: the controller waited for the furthest replica, whose broker ran and did not open its log."""
+
+    async def scenario(scene: Scene) -> None:
+        events = [TopicPartition("events", number) for number in range(6)]
+        for partition in events:
+            assert await scene.produce(scene.leader_of(partition), partition) is ErrorCode.NONE
+        for each in scene.cluster.brokers.values():
+            each.kill(power=False)
+        full = scene.cluster.brokers[2]
+        full.disk.refuse = full_for_logs
+        assert await scene.cluster.up()
+        await scene.survey.pause_for(3 * SESSION_TIMEOUT)
+        assert any(scene.leader_of(partition) == -1 for partition in events)
+        full.disk.refuse = None
+        await scene.survey.pause_for(30.0)
+        for partition in events:
+            leader = scene.leader_of(partition)
+            assert sorted(scene.broker(leader).replicas.find(*partition).state.isr) == [1, 2, 3]
+            assert await scene.produce(leader, partition) is ErrorCode.NONE
+
+    play(scenario)
+
+
+def test_lone_broker_serves_offsets_that_a_full_disk_kept_from_opening_once_there_is_space() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.coordinator(GROUP, scene.group)
+        assert await scene.commit(1, 5) == ErrorCode.NONE
+        lone = scene.cluster.brokers[1]
+        lone.kill(power=False)
+        lone.disk.refuse = full_for_logs
+        assert await scene.cluster.up()
+        await scene.survey.pause_for(20.0)
+        assert isinstance(await scene.committed(1), ErrorCode)
+        lone.disk.refuse = None
+        await scene.survey.pause_for(20.0)
+        assert await scene.committed(1) == 5
+
+    play(scenario, brokers=1)

@@ -717,7 +717,8 @@ class BrokerConfig(Settings):
         1,
         minimum=1,
         update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's min.insync.replicas. The first controller stores its own for the cluster.",
+        doc="The default of a topic's min.insync.replicas. The first controller stores its own for all "
+        "brokers.",
     )
     unclean_leader_election_enable: bool = setting(
         Type.BOOLEAN,

@@ -591,7 +591,7 @@ class LogDirectory:
         self._forget_other_topics(topic_partition, topic_id)
         if path is None:
             path = f"{env.path}/{topic_partition}"
-            found_id = self._found.pop(topic_partition, None)
+            found_id = self._found.get(topic_partition)
         else:  # a copy is taken for the one of the topic whose id it has
             found_id = topic_id
         # The checkpoints and sizes are of what the replica was, not of what is left of it.
@@ -618,6 +618,7 @@ class LogDirectory:
                 log.files.write_topic_id()
             elif not was_clean:
                 log.files.note_topic_id()
+        self._found.pop(topic_partition, None)
         return log
 
     def _flush_all(self) -> list[TopicPartition]:

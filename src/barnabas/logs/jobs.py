@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from barnabas.config import BrokerConfig
 from barnabas.logs import LogDirectory
 from barnabas.logs.manager import LogManager
 from barnabas.logs.offset_checkpoint import CheckpointWrite
 from barnabas.text import logger_of
+from barnabas.types import TopicPartition
 
 log = logger_of(__name__)
+
+#: between two attempts to open logs for which the start lacked space, memory or files
+_OPEN_AGAIN_MS = 10_000
 
 
 class Job:
@@ -44,14 +48,22 @@ async def stop_all(jobs: Iterable[Job]) -> None:
     await asyncio.gather(*(job.stop() for job in jobs))
 
 
-def upkeep(config: Callable[[], BrokerConfig], logs: LogManager) -> list[Job]:
-    """The jobs of a broker's logs."""
+def upkeep(
+    config: Callable[[], BrokerConfig],
+    logs: LogManager,
+    on_open: Callable[[Collection[TopicPartition]], None],
+) -> list[Job]:
+    """The jobs of a broker's logs; `on_open` is told of partitions whose logs could not be opened before."""
 
     async def drop_expired_producers() -> None:
         await logs.expire_producers(config().producer_id_expiration_ms)
 
     def checkpoint(of: Callable[[LogDirectory], CheckpointWrite]) -> Callable[[], Awaitable[None]]:
         return lambda: logs.checkpoint(of)
+
+    async def open_postponed() -> None:
+        if opened := await logs.open_postponed():
+            on_open(opened)
 
     now = config()
     return [
@@ -72,4 +84,5 @@ def upkeep(config: Callable[[], BrokerConfig], logs: LogManager) -> list[Job]:
             now.replica_high_watermark_checkpoint_interval_ms,
             checkpoint(LogDirectory.high_watermark_checkpoint),
         ),
+        Job("postponed logs", _OPEN_AGAIN_MS, open_postponed),
     ]

@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.environment.blocking import Pool
@@ -19,7 +19,7 @@ from barnabas.logs.incomplete import IncompleteReplicas
 from barnabas.logs.offset_checkpoint import CheckpointWrite
 from barnabas.storage import OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, RECOVERY_POINTS
-from barnabas.storage.harm import cure_of
+from barnabas.storage.harm import cure_of, may_pass
 from barnabas.storage.incomplete import Mark
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.tasks import Removal, TreeRemoval
@@ -42,6 +42,15 @@ class Task(Protocol):
     """Work on the disk that blocks (`barnabas.storage.tasks`)."""
 
     def run(self) -> None: ...
+
+
+class _Postponed(NamedTuple):
+    """A log that could not be opened for want of space, memory or files, and is tried again."""
+
+    topic_id: TopicId
+    config: TopicConfig
+    #: whether nothing is left of it, so that it begins anew
+    is_gone: bool = False
 
 
 class LogManager:
@@ -79,6 +88,11 @@ class LogManager:
         self.unopened: dict[str, OSError] = {}
         #: logs that could not be opened, and their directory: None if it is one that cannot be read
         self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
+        #: those of them that `open_postponed` tries again
+        self._postponed: dict[TopicPartition, _Postponed] = {}
+        #: the one of those that a thread opens now, and whether it was deleted meanwhile
+        self._opening: TopicPartition | None = None
+        self._is_opening_doomed = False
         self._removals: dict[asyncio.TimerHandle, None] = {}
         #: held while a checkpoint is written: two writers would corrupt the file
         self._checkpointing = asyncio.Lock()
@@ -326,10 +340,7 @@ class LogManager:
         for directory in self._directories:
             if directory not in unseen:
                 await self._load_copies(directory, hosted, config_of, is_deleted)
-        broken = set(self._unreadable.values())
-        for directory in self._directories:
-            if directory not in broken and directory.failure is None:
-                directory.is_recovered = True
+        self._note_recovered()
         for directory in self._directories:
             if directory not in unseen and directory.forget_all_but(known):
                 outdated.add(directory)
@@ -415,9 +426,14 @@ class LogManager:
         except (OSError, KafkaError) as error:
             if isinstance(error, OSError):
                 directory.env.judge(topic_partition, error)
+            if may_pass(error) or may_pass(error.__cause__):
+                self._postponed[topic_partition] = _Postponed(topic_id, config, is_gone=True)
+            else:
+                self._postponed.pop(topic_partition, None)
             log.error("%s/%s is gone, and cannot begin anew: %s", directory.path, topic_partition, error)
             return
         del self._unreadable[topic_partition]
+        self._postponed.pop(topic_partition, None)
         self.incomplete.note(topic_partition, topic_id, mark, directory.adopt(opened))
         log.error(
             "%s/%s begins anew, empty, and is copied from the partition's leader: %s",
@@ -425,6 +441,81 @@ class LogManager:
             topic_partition,
             mark.reason,
         )
+
+    async def open_postponed(self) -> set[TopicPartition]:
+        """Try again to open the logs that the start could not open for want of space, memory or files.
+
+        The first one of a directory that still cannot be opened ends the attempt there.
+
+        Returns:
+            The partitions whose log is open now, or was deleted meanwhile and can be made.
+        """
+        opened: set[TopicPartition] = set()
+        for directory in self._directories:
+            for topic_partition in [tp for tp in self._postponed if self._unreadable.get(tp) is directory]:
+                if directory.failure is not None:
+                    break
+                await asyncio.shield(self._share(self._open_again(directory, topic_partition)))
+                if topic_partition in self._postponed:
+                    break
+                if topic_partition not in self._unreadable:
+                    opened.add(topic_partition)
+        if opened:
+            self.incomplete.on_change()
+        return opened
+
+    async def _open_again(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
+        """Open one log that was postponed, which is not postponed any more unless it may open still later."""
+        postponed = self._postponed.get(topic_partition)
+        if postponed is None or self.get(topic_partition) is not None:
+            self._postponed.pop(topic_partition, None)  # it was deleted, or lies in another directory, too
+            return
+        self._opening, self._is_opening_doomed = topic_partition, False
+        try:
+            if postponed.is_gone:
+                await self._begin_anew(directory, topic_partition, postponed.topic_id, postponed.config)
+            else:
+                await self._load_again(directory, topic_partition, postponed)
+        finally:
+            self._opening = None
+        if self._is_opening_doomed:
+            self._undeleted.discard(postponed.topic_id)
+            self.delete(topic_partition)
+
+    async def _load_again(
+        self, directory: LogDirectory, topic_partition: TopicPartition, postponed: _Postponed
+    ) -> None:
+        pool = self._environment.blocking.pool("recovery", 1)
+        topic_id, config = postponed.topic_id, postponed.config
+        try:
+            opened = await pool.run(
+                _load_log, directory, topic_partition, topic_id, config, self._config.barnabas_acks_fsync
+            )
+        except Exception as error:
+            if not may_pass(error.__cause__):
+                del self._postponed[topic_partition]
+                log.error("%s cannot be opened: %s", topic_partition, error)
+            return
+        finally:
+            await pool.close()
+        directory.adopt(opened)
+        if directory.has_stale_offsets:
+            await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
+        del self._postponed[topic_partition], self._unreadable[topic_partition]
+        self._note_recovered()
+        mark = directory.marks.get(topic_partition)
+        if mark is None:
+            self.incomplete.forget(topic_partition)
+        else:
+            self.incomplete.note(topic_partition, topic_id, mark, opened)
+        log.info("%s is open now", topic_partition)
+
+    def _note_recovered(self) -> None:
+        """A directory all of whose logs are open may be marked as clean when the broker stops."""
+        broken = set(self._unreadable.values())
+        for directory in self._directories:
+            if directory not in broken and directory.failure is None:
+                directory.is_recovered = True
 
     def _keep_latest(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
@@ -543,6 +634,8 @@ class LogManager:
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """A log that is open."""
+        if topic_partition == self._opening:
+            return None
         directory = self._find_directory(topic_partition)
         return None if directory is None else directory.logs[topic_partition]
 
@@ -571,6 +664,11 @@ class LogManager:
             return
         self.drop_copy(topic_partition)
         self.incomplete.forget(topic_partition)
+        if topic_partition == self._opening:  # a thread has its files: `_open_again` deletes it
+            self._is_opening_doomed = True
+            self._undeleted.add(self._postponed[topic_partition].topic_id)
+            return
+        self._postponed.pop(topic_partition, None)
         broken = self._unreadable.pop(topic_partition, None)
         if broken is not None:
             self._set_aside(broken, topic_partition)
@@ -874,10 +972,13 @@ class LogManager:
         wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]],
     ) -> None:
         """Has one thread of several open logs, until there are no more `wanted`."""
-        loaded, unreadable = await pool.run(_load_logs, directory, wanted, self._config.barnabas_acks_fsync)
+        loaded, failed = await pool.run(_load_logs, directory, wanted, self._config.barnabas_acks_fsync)
         for partition_log in loaded:
             directory.adopt(partition_log)
-        self._unreadable.update(dict.fromkeys(unreadable, directory))
+        for topic_partition, postponed in failed.items():
+            self._unreadable[topic_partition] = directory
+            if postponed is not None:
+                self._postponed[topic_partition] = postponed
 
     def _set_aside(
         self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
@@ -914,29 +1015,41 @@ def files_for_connections(fs: FileSystem) -> int | None:
 
 def _load_logs(
     directory: LogDirectory, wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]], acks_fsync: bool
-) -> tuple[list[PartitionLog], list[TopicPartition]]:
-    """Loads logs until none is wanted: those that could be loaded, and the partitions of the others."""
+) -> tuple[list[PartitionLog], dict[TopicPartition, _Postponed | None]]:
+    """Loads logs until none is wanted: those that could be loaded, and the others, which may come later."""
     loaded: list[PartitionLog] = []
-    unreadable: list[TopicPartition] = []
+    failed: dict[TopicPartition, _Postponed | None] = {}
     while True:
         try:
             topic_partition, topic_id, config = wanted.popleft()
         except IndexError:  # the other threads have taken the rest
-            return loaded, unreadable
+            return loaded, failed
         try:
-            opened = directory.load(topic_partition, topic_id, config)
-            loaded.append(opened)
+            loaded.append(_load_log(directory, topic_partition, topic_id, config, acks_fsync))
         except Exception as error:
+            is_passing = may_pass(error.__cause__)
+            failed[topic_partition] = _Postponed(topic_id, config) if is_passing else None
             if isinstance(error, KafkaError):
-                log.error("%s cannot be opened: %s", topic_partition, error.message)
+                again = ": it is tried again" if is_passing else ""
+                log.error("%s cannot be opened: %s%s", topic_partition, error.message, again)
             else:  # a bug, or damage that nobody has thought of: the others are opened nevertheless
                 log.exception("%s cannot be opened", topic_partition)
-            unreadable.append(topic_partition)
-        else:
-            every = 1 if acks_fsync else config.flush_messages
-            if opened.log_end_offset - opened.recovery_point >= every:
-                with contextlib.suppress(KafkaError):  # then it counts when it is fsynced later, if ever
-                    opened.flush()
+
+
+def _load_log(
+    directory: LogDirectory,
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    config: TopicConfig,
+    acks_fsync: bool,
+) -> PartitionLog:
+    """Loads one log, and flushes what recovery has read. Raises as `LogDirectory.load`."""
+    opened = directory.load(topic_partition, topic_id, config)
+    every = 1 if acks_fsync else config.flush_messages
+    if opened.log_end_offset - opened.recovery_point >= every:
+        with contextlib.suppress(KafkaError):  # then it counts when it is fsynced later, if ever
+            opened.flush()
+    return opened
 
 
 def _report(done: asyncio.Future[None]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -779,6 +780,14 @@ class Broker:
         self.groups.follow(self.node_id, delta)
         self.transactions.follow(self.node_id, delta)
 
+    def _serve_opened(self, partitions: Collection[TopicPartition]) -> None:
+        """Serve partitions whose logs are open only now, as if the image had just named them."""
+        image, numbers = self.image, defaultdict[str, list[int]](list)
+        for topic, number in partitions:
+            numbers[topic].append(number)
+        names = frozenset(numbers)
+        self._follow(ImageDelta(image, image, topics=names, partitions=numbers, topic_configs=names))
+
     def _partitions_of(self, internal_topic: str, planned: int) -> int:
         topic = self.image.topics.get(internal_topic)
         return len(topic.partitions) if topic else planned
@@ -831,7 +840,7 @@ class Broker:
         )
 
     def _start_jobs(self) -> None:
-        jobs = upkeep(lambda: self.config, self.logs)
+        jobs = upkeep(lambda: self.config, self.logs, self._serve_opened)
         if self._token_keys is not None:
             interval_ms = self.config.delegation_token_expiry_check_interval_ms
             jobs.append(Job("delegation tokens", interval_ms, self.controller.tokens.delete_expired))

@@ -42,6 +42,9 @@ _BROKEN = _numbers(
 #: an fsync cannot fail for these: the file or folder could not even be opened for it
 _NOT_OPENED = _numbers("EMFILE", "ENFILE")
 
+#: what was lacking may be there the next time: space, memory, files that may be open
+_PASSING = _numbers("ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN")
+
 #: the one file is to blame, no other of its disk: of the operations that harm no more than themselves
 _ONE_FILE = _numbers("EACCES", "EPERM", "EISDIR", "ENOTDIR", "ELOOP", "ENOENT", "ENXIO")
 
@@ -84,6 +87,11 @@ def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
 def is_about_one_file(error: OSError) -> bool:
     """Whether a file that a start cannot read for `error` counts as damaged: it will not get better."""
     return error.errno in _ONE_FILE
+
+
+def may_pass(error: BaseException | None) -> bool:
+    """Whether an operation that failed for `error` may succeed later: it lacked space, memory or files."""
+    return isinstance(error, OSError) and error.errno in _PASSING
 
 
 def cure_of(error: OSError) -> str:

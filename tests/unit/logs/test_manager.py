@@ -602,24 +602,120 @@ def test_a_replica_of_which_nothing_is_left_begins_anew_and_is_registered_until_
     play(scenario, "/a")
 
 
-def test_a_replica_that_cannot_begin_anew_on_a_full_disk_is_registered_and_stays_unreadable(play):
+def test_a_replica_that_cannot_begin_anew_on_a_full_disk_is_registered_and_begins_when_there_is_space(play):
     async def scenario(bench):
         bench.create("t", records=3).flush()
         bench.logs.close()
         bench.disk.remove_tree("/a/t-0")
         again = Bench("/a", disk=bench.disk, is_clustered=True)
-        full = OSError(errno.ENOSPC, "the disk is full")
-        bench.disk.refuse = lambda operation, path: full if operation == "write" else None
+        bench.disk.refuse = full_for("write")
         await again.logs.load(hosted("t"), lambda _: CONFIG)
+        assert await again.logs.open_postponed() == set()
         assert incomplete(again) == ["t-0"]
         with pytest.raises(KafkaError):
             again.create("t")
-        bench.disk.refuse = lambda operation, path: None
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == {TopicPartition("t", 0)}
+        assert (incomplete(again), again.logs.get(TopicPartition("t", 0)).log_end_offset) == (["t-0"], 0)
         again.logs.close()
-        again = Bench("/a", disk=bench.disk, is_clustered=True)
+
+    play(scenario, "/a")
+
+
+def full_for(operation, suffix=""):
+    full = OSError(errno.ENOSPC, "the disk is full")
+    return lambda asked, path: full if asked == operation and path.endswith(suffix) else None
+
+
+@pytest.mark.parametrize("is_clustered", [False, True], ids=["alone", "in-a-cluster"])
+def test_a_log_that_a_full_disk_kept_from_opening_is_opened_when_there_is_space(play, is_clustered):
+    async def scenario(bench):
+        for name in "tu":
+            bench.create(name, records=6)
+        await bench.logs.checkpoint(LogDirectory.high_watermark_checkpoint)
+        bench.disk.process_ended()
+        again = Bench("/a", disk=bench.disk, is_clustered=is_clustered)
+        bench.disk.refuse = full_for("write", "index")
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        told = []
+        again.logs.incomplete.on_change = lambda: told.append(incomplete(again))
+        assert await again.logs.open_postponed() == set()
+        assert incomplete(again) == (["t-0", "u-0"] if is_clustered else [])
+        with pytest.raises(KafkaError):
+            again.create("t")
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == hosted("tu").keys()
+        assert told == [[]]
+        log = again.logs.get(TopicPartition("t", 0))
+        assert (log.log_end_offset, log.high_watermark) == (6, 6)
+        assert await again.logs.open_postponed() == set()
+        again.logs.close()
+        assert all(directory.closed_cleanly for directory in again.logs.directories)
+
+    play(scenario, "/a")
+
+
+def test_a_log_that_is_damaged_is_not_tried_again(play):
+    async def scenario(bench):
+        bench.create("t", records=6).flush()
+        bench.logs.close()
+        again = Bench("/a", disk=bench.disk)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(errno.EINVAL, "no") if path.endswith(".log") else None
+        )
         await again.logs.load(hosted("t"), lambda _: CONFIG)
-        assert (incomplete(again), again.create("t").log_end_offset) == (["t-0"], 0)
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == set()
+        assert again.logs.get(TopicPartition("t", 0)) is None
         again.logs.close()
+
+    play(scenario, "/a")
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_postponed_log_that_is_deleted_makes_way_for_the_next_topic_of_its_name(play, when):
+    async def scenario(bench):
+        bench.create("t", records=6)
+        bench.disk.process_ended()
+        again = Bench("/a", disk=bench.disk)
+        bench.disk.refuse = full_for("write", "index")
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        bench.disk.refuse = None
+        partition = TopicPartition("t", 0)
+        if when == "before":
+            again.logs.delete(partition)
+            assert await again.logs.open_postponed() == set()
+        else:
+            opening = asyncio.ensure_future(again.logs.open_postponed())
+            for _ in range(2):  # a thread has it
+                await asyncio.sleep(0)
+            again.logs.delete(partition)
+            assert again.logs.get(partition) is None
+            with pytest.raises(KafkaError):
+                again.create("t")
+            assert await again.logs.without([b"t" * 16]) == set(), "a crash would leave its folder"
+            assert await opening == {partition}
+            assert await again.logs.without([b"t" * 16]) == {b"t" * 16}
+        assert again.create("t").log_end_offset == 0
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_stop_waits_for_the_log_that_is_being_opened(play):
+    async def scenario(bench):
+        bench.create("t", records=6)
+        bench.disk.process_ended()
+        again = Bench("/a", disk=bench.disk)
+        bench.disk.refuse = full_for("write", "index")
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        bench.disk.refuse = None
+        opening = asyncio.ensure_future(again.logs.open_postponed())
+        for _ in range(2):  # a thread has it
+            await asyncio.sleep(0)
+        opening.cancel()
+        await again.logs.stop()
+        assert all(directory.closed_cleanly for directory in again.logs.directories)
 
     play(scenario, "/a")
 
