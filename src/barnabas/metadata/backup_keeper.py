@@ -56,6 +56,8 @@ class BackupKeeper:
         self._nodes: dict[str, bytes] = {}
         #: paths to be read again; None for all of them
         self._changed: set[str] | None = None
+        #: whether every folder has what was read last
+        self._is_written = False
         self._news = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
 
@@ -107,7 +109,7 @@ class BackupKeeper:
             before = self._nodes
             backup = await take(self._store, self._clock.now_ms())
             self._nodes = {path: data.encode() for path, data in backup.nodes.items()}
-            if before == self._nodes:
+            if before == self._nodes and self._is_written:
                 return
         else:
             paths = sorted({*changed, znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH})
@@ -120,7 +122,14 @@ class BackupKeeper:
         if backup.cluster_id != self._cluster_id:
             log.error("the metadata store has another cluster now, %s: no backup is made", backup.cluster_id)
             return
-        folders = list(self._folders())
+        self._is_written = False
         data = await self._disk.run(lambda: b"".join(encode(backup)))
-        for folder in folders:
-            await self._disk.run(replace_file, self._fs, f"{folder}/{FILE_NAME}", data)
+        errors = []
+        for folder in list(self._folders()):
+            try:
+                await self._disk.run(replace_file, self._fs, f"{folder}/{FILE_NAME}", data)
+            except OSError as error:  # the other folders may be on other disks
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        self._is_written = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from random import Random
 from typing import Any
 
@@ -178,6 +179,31 @@ def test_a_broker_keeps_a_backup_that_follows_changes_but_not_the_loss_of_all() 
         await store.create(znodes.CLUSTER_ID, znodes.encode_cluster_id("another"))
         await asyncio.sleep(100)
         assert read_backup(disk, "/a") == written
+        await keeper.stop()
+
+    run_virtual(scenario())
+
+
+def test_a_full_disk_keeps_no_backup_from_the_other_and_has_its_own_once_there_is_space() -> None:
+    async def scenario() -> None:
+        store = MemoryStore(MemoryServer())
+        cluster_id = await prepare(store, Random(1))
+        disk = FaultyDisk()
+        for folder in "/a", "/b":
+            disk.make_directory(folder)
+        pool = simulated_environment(filesystem=disk).blocking.pool("disk", 1)
+        clock = VirtualClock(asyncio.get_running_loop())
+        keeper = BackupKeeper(store, cluster_id, lambda: ["/a", "/b"], disk, pool, clock)
+        await keeper.start()
+        await asyncio.sleep(10)
+        full = OSError(errno.ENOSPC, "the disk is full")
+        disk.refuse = lambda operation, path: full if operation == "write" and path.startswith("/a") else None
+        await create(store, "t", (1, 2))
+        await asyncio.sleep(10)
+        assert (read_backup(disk, "/a").topics, read_backup(disk, "/b").topics) == ([], ["t"])
+        disk.refuse = None
+        await asyncio.sleep(100)
+        assert read_backup(disk, "/a").topics == ["t"]
         await keeper.stop()
 
     run_virtual(scenario())
