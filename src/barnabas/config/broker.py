@@ -33,7 +33,8 @@ class BrokerConfig(Settings):
         override = ListenerSetting.parse(name)
         if override is None:
             return super().find(name)
-        update = Update.PER_BROKER if override.may_change else Update.READ_ONLY
+        may_change = override.may_change or override.may_precede
+        update = Update.PER_BROKER if may_change else Update.READ_ONLY
         return replace(super().find(override.overridden), name=override.name, update=update)
 
     def for_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
@@ -227,15 +228,19 @@ class BrokerConfig(Settings):
     sasl_kerberos_service_name: str | None = setting(
         Type.STRING,
         None,
+        update=Update.PER_BROKER,
         doc="The first part of the principal that clients of GSSAPI ask tickets for, usually kafka. The "
         "keytab is in sasl.jaas.config: "
-        "com.sun.security.auth.module.Krb5LoginModule required keyTab=... principal=...;",
+        "com.sun.security.auth.module.Krb5LoginModule required keyTab=... principal=...; The broker uses "
+        "another value from its next start on.",
     )
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = setting(
         Type.LIST,
         ("DEFAULT",),
+        update=Update.PER_BROKER,
         doc="What makes users of Kerberos principals, the first that fits: DEFAULT, which takes the "
-        "first part where the realm is the system's own, and RULE:..., as Hadoop has them.",
+        "first part where the realm is the system's own, and RULE:..., as Hadoop has them. The broker uses "
+        "other rules from its next start on.",
     )
     sasl_kerberos_kinit_cmd: str = setting(
         Type.STRING, "/usr/bin/kinit", update=Update.PER_BROKER, doc=_NO_TICKETS

@@ -21,7 +21,14 @@ _OF_OAUTHBEARER = (
     "sasl.oauthbearer.scope.claim.name",
     "sasl.oauthbearer.sub.claim.name",
 )
-_OF_GSSAPI = ("sasl.kerberos.principal.to.local.rules", "sasl.kerberos.service.name")
+_OF_GSSAPI = (
+    "sasl.kerberos.kinit.cmd",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.kerberos.service.name",
+    "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.ticket.renew.window.factor",
+)
 _BY_LISTENER = (
     *_BY_MECHANISM,
     *_OF_OAUTHBEARER,
@@ -86,6 +93,11 @@ class ListenerSetting(NamedTuple):
     def may_change(self) -> bool:
         """Whether a broker takes another value while it runs."""
         return self.overridden in _WHILE_RUNNING
+
+    @property
+    def may_precede(self) -> bool:
+        """Whether a broker takes a value for a listener that it does not have yet, and no other one."""
+        return self.overridden in _OF_GSSAPI
 
     @classmethod
     def parse(cls, name: str) -> ListenerSetting | None:

@@ -31,12 +31,16 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ALL_BROKERS, ClusterImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
+from barnabas.security.kerberos import ShortNames
 from barnabas.text import logger_of
 from barnabas.types import BrokerId
 
 log = logger_of(__name__)
 
 _MIN_ISR = "min.insync.replicas"
+_KERBEROS_RULES = "sasl.kerberos.principal.to.local.rules"
+#: settings that a broker's next start may be unable to use
+_OF_KERBEROS = frozenset({_KERBEROS_RULES, "sasl.kerberos.service.name"})
 #: how many client-metrics resources there may be: each client is compared with all of them
 _MOST_CLIENT_METRICS = 100
 
@@ -130,10 +134,12 @@ class _Resource(NamedTuple):
             raise KafkaError(self.refusal, str(error)) from error
 
     def check_together(self, texts: Mapping[str, str]) -> None:
-        """Raises KafkaError INVALID_CONFIG when a topic's settings, with `texts` as its own, contradict."""
+        """Raises KafkaError when the resource's settings, with `texts` as its own, cannot be used."""
         if self.settings is TopicConfig:
             own, *others = self.layers
             _check_lags(TopicConfig.from_layers([own._replace(texts=texts), *others], texts))
+        elif self.settings is BrokerConfig:
+            _check_kerberos_rules(texts)
         elif self.settings is ClientMetricsConfig and "match" in texts:
             try:
                 parse_match(ClientMetricsConfig.find("match").parse(texts["match"]))
@@ -243,6 +249,7 @@ class ConfigControl:
                     found.check_together(texts)
                     self._check_limits(found, texts, image)
                     _check_min_isr(resource, found.texts, texts)
+                    _check_listeners(resource, found.texts, texts, image)
                     await self._check_keys(resource, found, texts)
                 except KafkaError as error:
                     errors[resource] = error
@@ -379,6 +386,42 @@ def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: M
         )
 
 
+def _check_listeners(
+    resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str], image: ClusterImage
+) -> None:
+    """Refuse what a broker takes for its later listeners only, as Kafka does.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, the broker has the listener.
+    """
+    broker = image.brokers.get(int(resource.name)) if _is_one_broker(resource) else None
+    if broker is None:
+        return
+    present = {endpoint.listener.lower() for endpoint in broker.endpoints}
+    for name in sorted(before.keys() | after.keys()):
+        setting = ListenerSetting.parse(name) if before.get(name) != after.get(name) else None
+        if setting is not None and setting.may_precede and setting.listener in present:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} cannot be updated dynamically for an existing listener: set it for `barnabas start` "
+                "and restart the broker",
+            )
+
+
+def _is_one_broker(resource: ConfigResource) -> bool:
+    return resource.type == ResourceType.BROKER and bool(resource.name)
+
+
+def _check_kerberos_rules(texts: Mapping[str, str]) -> None:
+    """Raises KafkaError INVALID_REQUEST for rules with which the broker could not start again."""
+    for name, text in texts.items():
+        if name.endswith(_KERBEROS_RULES):
+            try:
+                ShortNames(BrokerConfig.find(name).parse(text), default_realm="")
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
 def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[str, str]) -> ClusterImage:
     """The image as it will be."""
     if resource.type == ResourceType.TOPIC:
@@ -388,7 +431,12 @@ def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[st
 
 
 def _keys_in(texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if ListenerSetting.parse(name) is not None}
+    """What listeners prove by who the broker is: their own settings, and the names of Kerberos."""
+    return {
+        name: text
+        for name, text in texts.items()
+        if name in _OF_KERBEROS or ListenerSetting.parse(name) is not None
+    }
 
 
 def _may_change_by_listener(name: str) -> bool:

@@ -73,7 +73,7 @@ from barnabas.server.network.endpoint import (
     login_config,
     users_of_listener,
 )
-from barnabas.server.network.kerberos_keys import open_kerberos
+from barnabas.server.network.kerberos_keys import open_kerberos, read_kerberos
 from barnabas.server.network.listener import Connections, Listener
 from barnabas.server.network.login import Logins
 from barnabas.server.network.session import Serve
@@ -371,6 +371,7 @@ class Broker:
         """Raises ConfigError when the listeners could not use the keys that `config` names."""
         if self._tls_keys is not None:
             await self._tls_keys.try_out(config, self._disk)
+        await self._disk.run(read_kerberos, config, self.bound)
 
     def _token_logins(self) -> TokenLogins | None:
         keys = self._token_keys

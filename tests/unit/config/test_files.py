@@ -236,7 +236,7 @@ def test_controllers_own_file_is_refused(tmp_path: Path) -> None:
     ("name", "reason"),
     [
         ("ssl.provider", "see docs/use/security.md"),
-        ("listener.name.clients.gssapi.sasl.kerberos.kinit.cmd", "listeners with TLS and SASL"),
+        ("listener.name.clients.gssapi.sasl.login.class", "listeners with TLS and SASL"),
         ("principal.builder.class", "listeners with TLS and SASL"),
         ("zookeeper.ssl.crl.enable", "listeners with TLS and SASL"),
         ("zookeeper.metadata.migration.enable", "no KRaft to migrate to"),

@@ -508,6 +508,53 @@ def test_kerberos_settings_of_a_broker_that_does_not_use_it_are_stored(play: Pla
     play(scenario)
 
 
+RULES = "sasl.kerberos.principal.to.local.rules"
+
+
+@pytest.mark.parametrize("prefix", ["", "listener.name.later.", "listener.name.later.gssapi."])
+@pytest.mark.parametrize(("name", "value"), [("sasl.kerberos.service.name", "queue"), (RULES, "DEFAULT")])
+def test_kerberos_names_are_a_brokers_own_and_of_listeners_that_it_does_not_have_yet(
+    play: Play, prefix: str, name: str, value: str
+) -> None:
+    """As in Kafka (KIP-226): what a listener uses that is open already stays until the next start."""
+
+    async def scenario(member: Member) -> None:
+        assert await alter(member, BROKER, change(prefix + name, AlterOperation.SET, value)) is ErrorCode.NONE
+        assert member.image.broker_config("1") == {prefix + name: value}
+        for refused in EVERY_BROKER, ConfigResource(ResourceType.BROKER, "2"):
+            step = change(prefix + name, AlterOperation.SET, value)
+            assert await alter(member, refused, step) is ErrorCode.INVALID_REQUEST
+        assert await alter(member, BROKER, change(prefix + name, AlterOperation.DELETE)) is ErrorCode.NONE
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        (
+            "listener.name.plaintext.sasl.kerberos.service.name",
+            "kafka",
+            "dynamically for an existing listener",
+        ),
+        (f"listener.name.PLAINTEXT.gssapi.{RULES}", "DEFAULT", "dynamically for an existing listener"),
+        (RULES, "RULE:x", "which is no rule"),
+        (f"listener.name.later.{RULES}", "RULE:x", "which is no rule"),
+    ],
+)
+def test_kerberos_names_that_a_broker_could_not_use_are_refused(
+    play: Play, name: str, value: str, reason: str
+) -> None:
+    async def scenario(member: Member) -> None:
+        steps = [change(name, AlterOperation.SET, value)]
+        error = (await member.controller.configs.alter({BROKER: steps}))[BROKER]
+        assert error.code is ErrorCode.INVALID_REQUEST
+        assert reason in error.message
+        assert member.image.broker_config("1") == {}
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("resource", "step", "expected"),
     [

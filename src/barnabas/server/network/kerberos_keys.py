@@ -30,6 +30,14 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
     Raises:
         ConfigError: the package is missing, or tickets could not be accepted.
     """
+    by_listener = read_kerberos(config, endpoints)
+    for name in by_listener:
+        log.info("listener %s takes tickets of Kerberos", name)
+    return by_listener
+
+
+def read_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
+    """As `open_kerberos`, to try settings out; in any thread."""
     by_listener: dict[str, BeginGssapi] = {}
     for endpoint in endpoints:
         if (
@@ -127,15 +135,13 @@ def _credentials(gssapi: Any, options: Mapping[str, str], service: str) -> Any:
         name = gssapi.Name(principal, gssapi.NameType.kerberos_principal)
     store = {} if keytab is None else {"store": {"keytab": keytab.removeprefix("file://")}}
     try:
-        credentials = gssapi.Credentials(name=name, usage="accept", **store)
+        return gssapi.Credentials(name=name, usage="accept", **store)
     except gssapi.exceptions.GSSError as error:
         where = keytab or "the system's default (KRB5_KTNAME)"
         raise ConfigError(
             f"the Kerberos keys of {principal or service} cannot be read from the keytab {where}: "
             f"{_reason(error)}; keyTab and principal of {_MODULE} in sasl.jaas.config name them"
         ) from None
-    log.info("GSSAPI takes tickets for %s", principal or service)
-    return credentials
 
 
 def _default_realm(gssapi: Any) -> str:
