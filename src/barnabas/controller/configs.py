@@ -431,7 +431,7 @@ def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[st
 
 
 def _keys_in(texts: Mapping[str, str]) -> dict[str, str]:
-    """What listeners prove by who the broker is: their own settings, and the names of Kerberos."""
+    """The settings of single listeners, and the names of Kerberos."""
     return {
         name: text
         for name, text in texts.items()

@@ -37,7 +37,7 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
 
 
 def read_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """As `open_kerberos`, to try settings out; in any thread."""
+    """Try the settings out, in any thread. Returns and raises the same as `open_kerberos`."""
     by_listener: dict[str, BeginGssapi] = {}
     for endpoint in endpoints:
         if (
