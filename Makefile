@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 # what a broker does with files, sockets, signals and processes
-PORTABLE := tests/unit/system tests/unit/storage tests/unit/logs tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
+PORTABLE := tests/unit/base/system tests/unit/broker/storage tests/unit/broker/logs tests/unit/broker/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
 .PHONY: help setup lock demo test test-portable check check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
@@ -55,11 +55,11 @@ test-portable: setup
 	PYTHONPATH=$(CURDIR)/tests/portable $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(or $(TESTS),$(PORTABLE))
 
 check: setup
-	$(BIN)/ruff format --check src tests bench soak examples tools
-	$(BIN)/ruff check src tests bench soak examples tools
+	$(BIN)/ruff format --check src tests bench demo simulation soak examples tools
+	$(BIN)/ruff check src tests bench demo simulation soak examples tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m barnabas.docs --check
+	$(BIN)/python -m tools.docs --check
 	$(BIN)/python tools/seams.py --check
 	$(BIN)/python -m tools.prose
 
@@ -72,7 +72,7 @@ lock:
 	$(PYTHON) tools/lock.py
 
 docs: setup
-	$(BIN)/python -m barnabas.docs
+	$(BIN)/python -m tools.docs
 	$(BIN)/python tools/seams.py
 	$(BIN)/python -m tools.prose --write
 
@@ -85,7 +85,7 @@ package: setup
 	$(BIN)/python tools/package.py $(REPOSITORY)
 
 demo: setup
-	$(BIN)/python -m barnabas.demo $(if $(BROKERS),--brokers $(BROKERS)) $(FILES)
+	$(BIN)/python -m demo $(if $(BROKERS),--brokers $(BROKERS)) $(FILES)
 
 compat: setup
 	@$(HASHED) -r requirements/browser.lock

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from barnabas.system.orphans import environment_that_ends
+from barnabas.base.system.orphans import environment_that_ends
 from bench import cluster, java, report, scale, spark_workloads, workloads
 from bench.artifacts import CACHE, Unavailable
 from bench.peers import PEERS

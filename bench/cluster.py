@@ -17,7 +17,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from barnabas.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 from bench.artifacts import Unavailable
 from bench.java import JavaClients
 from bench.peers import Barnabas, Kafka, Peer, Usage, free_port, usage_of

@@ -17,9 +17,9 @@ from kio.index import load_payload_module
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from barnabas.protocol.codec import decode, encode, encode_chunks
-from barnabas.protocol.framing import RequestHeader, encode_request, encode_response, parse_request
-from barnabas.protocol.messages.fetch import (
+from barnabas.kafka.protocol.codec import decode, encode, encode_chunks
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, encode_response, parse_request
+from barnabas.kafka.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -27,13 +27,13 @@ from barnabas.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from barnabas.protocol.messages.metadata import (
+from barnabas.kafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from barnabas.protocol.messages.produce import (
+from barnabas.kafka.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -41,7 +41,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.protocol.schema import Message, Request
+from barnabas.kafka.protocol.schema import Message, Request
 
 ROUNDS = 40
 ROUND_SECONDS = 0.005

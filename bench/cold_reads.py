@@ -17,12 +17,12 @@ from contextlib import suppress
 from statistics import median
 from time import perf_counter, thread_time
 
-from barnabas.config import TopicConfig
-from barnabas.environment.environment import Environment
-from barnabas.logs import LogDirectory
-from barnabas.records import Record, encode_batch
-from barnabas.storage import ColdRead, OpenFiles, PartitionLog
-from barnabas.types import TopicPartition
+from barnabas.base.environment.environment import Environment
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.storage import ColdRead, OpenFiles, PartitionLog
+from barnabas.kafka.records import Record, encode_batch
 
 BATCHES = 16_000
 BATCH_RECORDS = 16

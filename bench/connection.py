@@ -6,8 +6,8 @@ import itertools
 import socket
 from typing import TypeVar
 
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.schema import Request, Response
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.schema import Request, Response
 
 #: the versions that librdkafka 2.16 speaks, or the last that knows one group or names topics, by the API's
 #: number

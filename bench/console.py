@@ -29,7 +29,7 @@ from statistics import median
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

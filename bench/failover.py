@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from confluent_kafka import Producer
 
 from barnabas.client.moves import Moves
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from bench.cluster import BROKERS, REST_SECONDS, SESSION_SECONDS, BarnabasCluster
 from bench.connection import Connection
 from bench.scale import IDLE_SECONDS, TOPIC_PARTITIONS, TOPICS_A_REQUEST, create_topics

@@ -26,21 +26,28 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from barnabas.config import BrokerConfig
-from barnabas.controller import Controller, NewTopic
-from barnabas.controller.elections import ElectionType
-from barnabas.controller.partitions import IsrProposal
-from barnabas.controller.placement import place_replicas
-from barnabas.environment.clock import SystemClock
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.metadata import ClusterImage, MetadataLoader, znodes
-from barnabas.metadata.batches import batches
-from barnabas.metadata.configs import ConfigResolver
-from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState, PartitionState, TopicImage
-from barnabas.metadata.memory import MemoryServer, MemoryStore
-from barnabas.metadata.opening import prepare
-from barnabas.metadata.operations import SingleOperations
-from barnabas.metadata.store import (
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller import Controller, NewTopic
+from barnabas.broker.controller.elections import ElectionType
+from barnabas.broker.controller.partitions import IsrProposal
+from barnabas.broker.controller.placement import place_replicas
+from barnabas.broker.metadata import ClusterImage, MetadataLoader, znodes
+from barnabas.broker.metadata.batches import batches
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import (
+    BrokerEndpoint,
+    BrokerImage,
+    BrokerState,
+    PartitionState,
+    TopicImage,
+)
+from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
+from barnabas.broker.metadata.opening import prepare
+from barnabas.broker.metadata.operations import SingleOperations
+from barnabas.broker.metadata.store import (
     Cancel,
     Create,
     Event,
@@ -52,11 +59,10 @@ from barnabas.metadata.store import (
     Set,
     Watcher,
 )
-from barnabas.metadata.zookeeper.address import parse_address
-from barnabas.metadata.zookeeper.server import ZooKeeperServer
-from barnabas.metadata.zookeeper.store import ZooKeeperStore
-from barnabas.protocol.schema import Request
-from barnabas.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.broker.metadata.zookeeper.address import parse_address
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
+from barnabas.kafka.protocol.schema import Request
 
 #: of one ZooKeeper 3.9 on two busy cores, a second: nodes by multiRead, sets in transactions of 200, and
 #: watch events sent to clients

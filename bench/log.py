@@ -16,15 +16,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from barnabas.config import TopicConfig
-from barnabas.environment.clock import SystemClock
-from barnabas.environment.environment import Environment
-from barnabas.environment.os_filesystem import OsFileSystem
-from barnabas.environment.randomness import new_topic_id, system_random
-from barnabas.logs import LogDirectory
-from barnabas.records import Record, encode_batch
-from barnabas.storage import OpenFiles, PartitionLog
-from barnabas.types import TopicPartition
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.base.environment.randomness import new_topic_id, system_random
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.storage import OpenFiles, PartitionLog
+from barnabas.kafka.records import Record, encode_batch
 
 ROUNDS = 5
 BATCHES = ((1, 100), (100, 100), (16, 1000), (1000, 1000))

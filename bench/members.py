@@ -18,28 +18,28 @@ from contextlib import suppress
 from random import Random
 from typing import TypeVar
 
-from barnabas.environment.network import SocketNetwork
-from barnabas.errors import ErrorCode
-from barnabas.interbroker import Channel, ChannelSettings
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.base.environment.network import SocketNetwork
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.interbroker import Channel, ChannelSettings
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.protocol.messages.join_group import (
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.kafka.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from barnabas.protocol.messages.sync_group import (
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.kafka.protocol.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from barnabas.protocol.schema import Request, Response
+from barnabas.kafka.protocol.schema import Request, Response
 from bench.figures import Figures
 
 #: the versions that librdkafka 2.16 speaks, by the API's number

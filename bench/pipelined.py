@@ -15,16 +15,16 @@ from typing import cast
 
 import uvloop
 
-from barnabas.protocol.framing import RequestHeader, encode_request
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.records import Record, encode_batch
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.records import Record, encode_batch
 from bench.connection import VERSIONS, Connection
 from bench.figures import Figures, percentiles_ms
 

@@ -18,19 +18,19 @@ from typing import Any
 
 import uvloop
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.environment.network import SocketNetwork
-from barnabas.protocol.framing import RequestHeader, encode_request
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.schema import Request
-from barnabas.records import Record, encode_batch
-from barnabas.server.broker import Broker
-from barnabas.server.network.endpoint import Endpoint
-from barnabas.server.network.listener import Listener
-from barnabas.server.network.session import Session
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.network import SocketNetwork
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.broker import Broker
+from barnabas.broker.server.network.endpoint import Endpoint
+from barnabas.broker.server.network.listener import Listener
+from barnabas.broker.server.network.session import Session
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.schema import Request
+from barnabas.kafka.records import Record, encode_batch
 from bench.log import cost
 
 TOPIC = "bench"

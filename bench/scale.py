@@ -15,16 +15,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from barnabas.protocol.messages.produce import (
+from barnabas.kafka.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.kafka.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.records import Record, encode_batch
+from barnabas.kafka.records import Record, encode_batch
 from bench.artifacts import CACHE
 from bench.connection import Connection
 from bench.peers import Barnabas, Peer, cpu_nanoseconds

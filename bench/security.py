@@ -30,14 +30,14 @@ from typing import NamedTuple
 
 from confluent_kafka import Producer
 
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.schema import Request, Response
-from barnabas.records import Record, encode_batch
-from barnabas.security.certificates import Authority
+from barnabas.base.tls.certificates import Authority
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.schema import Request, Response
+from barnabas.kafka.records import Record, encode_batch
 from bench.peers import Kafka, cpu_nanoseconds, free_port
 from bench.workloads import WARM_RECORDS, WARM_SECONDS
 

@@ -27,7 +27,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from barnabas import cli
-from barnabas.system import event_loop
+from barnabas.base.system import event_loop
 
 T = TypeVar("T")
 

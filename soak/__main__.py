@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.artifacts import Unavailable
 from bench.peers import PEERS, Peer
 
-from barnabas.system.orphans import environment_that_ends
+from barnabas.base.system.orphans import environment_that_ends
 from soak import cluster_nemesis, java, nemesis, report
 from soak.checker import check, sift
 from soak.clients import Client

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.config.durability import replicated_settings
+from barnabas.broker.metadata.zookeeper.server import Member, ZooKeeperServer
 from barnabas.client.errors import ClientError
 from barnabas.client.moves import Moves
-from barnabas.config.durability import replicated_settings
-from barnabas.errors import BarnabasError
-from barnabas.metadata.zookeeper.server import Member, ZooKeeperServer
 from barnabas.testing.nodes import NodeSettings
 from barnabas.testing.process_node import ProcessNode
 from soak.disk import LimitedDisk, unmount

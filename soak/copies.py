@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from barnabas.records import batches
+from barnabas.kafka.records import batches
 from soak.checker.findings import Finding
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
+from barnabas.base.errors import BarnabasError
+from barnabas.base.types import TopicPartition
 from barnabas.client.moves import Holders, Moves
-from barnabas.errors import BarnabasError
-from barnabas.types import TopicPartition
 
 #: seconds between two questions, and how long one may take
 _PAUSE, _PATIENCE = 1.0, 5.0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from barnabas.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.testing.process_node import ProcessNode
 from barnabas.testing.runners import BrokerDied
 

@@ -11,10 +11,10 @@ import struct
 import time
 from typing import Any
 
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from barnabas.protocol.schema import Request
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.kafka.protocol.schema import Request
 
 #: how long the broker may be without an answer: longer than any fault of the soak
 SECONDS = 60.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 
-from barnabas.system.orphans import environment_that_ends
+from barnabas.base.system.orphans import environment_that_ends
 
 #: which signals the run ignores, for its workers: a signal with a handler is no more ignored in what we start
 _IGNORED = "BARNABAS_TESTS_IGNORE"

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from tests import children, forgetful
 from tests.certificates import Certificates, make
 
-from barnabas.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
-from barnabas.text import limited
+from barnabas.base.text import limited
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 
 _usual = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 # Each run has the same examples, so that a change is judged by itself; `make properties` looks for others.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from barnabas.system.sockets import claim_alone
+from barnabas.base.system.sockets import claim_alone
 
 
 def held_port(port: int = 0) -> socket.socket:

@@ -8,9 +8,9 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from barnabas.metadata.store import MetadataStore, SessionState
-from barnabas.metadata.zookeeper.address import ZooKeeperAddress, parse_address
-from barnabas.metadata.zookeeper.store import ZooKeeperStore
+from barnabas.broker.metadata.store import MetadataStore, SessionState
+from barnabas.broker.metadata.zookeeper.address import ZooKeeperAddress, parse_address
+from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
 
 _numbers = itertools.count()
 

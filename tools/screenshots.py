@@ -30,9 +30,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from barnabas.broker.metadata.zookeeper.server import jars, java
 from barnabas.console.pages.pipelines import STATUS_TOPIC
 from barnabas.console.server import ConsoleSettings, claim, serve
-from barnabas.metadata.zookeeper.server import jars, java
 
 TOPIC, GROUP = "orders", "billing"
 _BARNABAS = (sys.executable, "-m", "barnabas.cli")

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError
 from barnabas.client.settings import KEEP_BROKERS
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from soak.roles.common import SECONDS, Place, Stop, Task, identity
 
 REQUEST_SECONDS = 2.0

@@ -1,7 +1,7 @@
 """The soak in virtual time: a whole broker and its clients in one process, from a seed (`make simulate`).
 
 The broker is a whole one: sessions, dispatch, handlers, coordinators, logs, cleaner, metadata. Its network,
-disk, threads, clock and random numbers are simulated (`barnabas.simulation`): the same seed is the same run.
+disk, threads, clock and random numbers are simulated (`simulation`): the same seed is the same run.
 
 stage: what the clients share: the network, the histories, random numbers, complaints.
 client, fetcher, sender, transaction, members: what clients are made of.

@@ -10,20 +10,21 @@ from contextlib import suppress
 from random import Random
 from typing import Any, cast
 
-from barnabas.config import BrokerConfig
-from barnabas.controller.elections import ElectionType
-from barnabas.environment.environment import Environment
-from barnabas.environment.filesystem import FileSystem
-from barnabas.errors import BarnabasError
-from barnabas.logs.discarding import discard_replica, find_replica
-from barnabas.server.broker import Broker, BrokerFailedError
-from barnabas.simulation.blocking import VirtualThreads
-from barnabas.simulation.clocks import START_MS, VirtualClock
-from barnabas.simulation.ensemble import SimulatedEnsemble
-from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.simulation.network import Host
-from barnabas.simulation.virtual_time import Killed, VirtualProcess
-from barnabas.types import TopicPartition
+from simulation.blocking import VirtualThreads
+from simulation.clocks import START_MS, VirtualClock
+from simulation.ensemble import SimulatedEnsemble
+from simulation.faulty_disk import FaultyDisk
+from simulation.network import Host
+from simulation.virtual_time import Killed, VirtualProcess
+
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.filesystem import FileSystem
+from barnabas.base.errors import BarnabasError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller.elections import ElectionType
+from barnabas.broker.logs.discarding import discard_replica, find_replica
+from barnabas.broker.server.broker import Broker, BrokerFailedError
 from soak.simulated.stage import FOLDERS, SKEW_MS, Stage, host_of
 
 _CHANGES = frozenset({"write", "truncate", "sync", "rename", "remove", "remove_tree", "sync_directory"})

@@ -11,26 +11,26 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from barnabas.coordinator.groups.classic.sessions import Sessions
-from barnabas.coordinator.groups.codec import decode_offset_key
-from barnabas.coordinator.groups.commits import Commits
-from barnabas.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.coordinator.groups.consumer.timeouts import Timeouts
-from barnabas.coordinator.groups.pending import PendingOffsets
-from barnabas.coordinator.runtime import Result
-from barnabas.coordinator.transactions.shard import TransactionShard
-from barnabas.logs.directory import LogDirectory
-from barnabas.logs.offset_checkpoint import CheckpointWrite
-from barnabas.replication.partition.flushing import FlushSchedule
-from barnabas.server.transactions.markers import MarkerAppender
-from barnabas.storage import log_files, producers, recovery
-from barnabas.storage.log import PartitionLog
-from barnabas.storage.log_files import LogFiles
-from barnabas.storage.offset_map import OffsetMap
-from barnabas.storage.open_files import LogFile
-from barnabas.storage.producer_snapshot import encode_snapshot
-from barnabas.storage.producers import Producer, Producers
-from barnabas.types import ProducerIdentity
+from barnabas.base.types import ProducerIdentity
+from barnabas.broker.coordinator.groups.classic.sessions import Sessions
+from barnabas.broker.coordinator.groups.codec import decode_offset_key
+from barnabas.broker.coordinator.groups.commits import Commits
+from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.coordinator.groups.consumer.timeouts import Timeouts
+from barnabas.broker.coordinator.groups.pending import PendingOffsets
+from barnabas.broker.coordinator.runtime import Result
+from barnabas.broker.coordinator.transactions.shard import TransactionShard
+from barnabas.broker.logs.directory import LogDirectory
+from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
+from barnabas.broker.replication.partition.flushing import FlushSchedule
+from barnabas.broker.server.transactions.markers import MarkerAppender
+from barnabas.broker.storage import log_files, producers, recovery
+from barnabas.broker.storage.log import PartitionLog
+from barnabas.broker.storage.log_files import LogFiles
+from barnabas.broker.storage.offset_map import OffsetMap
+from barnabas.broker.storage.open_files import LogFile
+from barnabas.broker.storage.producer_snapshot import encode_snapshot
+from barnabas.broker.storage.producers import Producer, Producers
 
 Plant = Callable[[], AbstractContextManager[object]]
 Bugs: TypeAlias = dict[str, tuple[str, Plant]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from barnabas.environment.clock import Clock
+from barnabas.base.environment.clock import Clock
 from soak.simulated.client import Client
 from soak.simulated.plan import Slot
 from soak.simulated.stage import MemoryRecorder, Stage

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from barnabas.errors import ErrorCode
-from barnabas.interbroker.channel import Channel, ChannelSettings
-from barnabas.interbroker.errors import ChannelError, NotConnectedError
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.schema import Request
-from barnabas.simulation.virtual_time import VirtualProcess
+from simulation.virtual_time import VirtualProcess
+
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.interbroker.channel import Channel, ChannelSettings
+from barnabas.broker.interbroker.errors import ChannelError, NotConnectedError
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.schema import Request
 from soak.roles.common import Task
 from soak.simulated.routing import Coordinated, Place, Routes
 from soak.simulated.stage import PORT, SKEW_MS, MemoryRecorder, Stage, host_of, rack_of

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from barnabas.metadata import znodes
-from barnabas.metadata.image import PartitionState
-from barnabas.replication.partition import Partition
-from barnabas.server.broker import Broker
-from barnabas.simulation.ensemble import EnsembleConditions, SimulatedEnsemble
-from barnabas.types import GROUP_METADATA_TOPIC, NO_BROKER, TopicPartition
+from simulation.ensemble import EnsembleConditions, SimulatedEnsemble
+
+from barnabas.base.types import GROUP_METADATA_TOPIC, NO_BROKER, TopicPartition
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.server.broker import Broker
 from soak.simulated.broker import SimulatedBroker
 from soak.simulated.decisions import Decisions
 from soak.simulated.plan import SESSION_TIMEOUT, settings

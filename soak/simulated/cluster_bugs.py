@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from barnabas.controller import partition_changes, partitions
-from barnabas.controller.controller_election import ControllerElection
-from barnabas.metadata.image import BrokerState, ClusterImage, PartitionState
-from barnabas.metadata.store import Operation
-from barnabas.replication.following.fetcher import Fetcher
-from barnabas.replication.following.session import Followed
-from barnabas.replication.partition import Partition
-from barnabas.replication.partition.flushing import FlushSchedule
-from barnabas.replication.partition.follower import Follower
-from barnabas.replication.partition.in_sync import InSyncReplicas
-from barnabas.replication.partition.leader import Leader
-from barnabas.replication.partition.progress import FollowerProgress
-from barnabas.server.broker import Broker
-from barnabas.server.fetching.fetch import Fetch
-from barnabas.server.fetching.read_index import ReadIndex
-from barnabas.types import BrokerId
+from barnabas.base.types import BrokerId
+from barnabas.broker.controller import partition_changes, partitions
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.metadata.image import BrokerState, ClusterImage, PartitionState
+from barnabas.broker.metadata.store import Operation
+from barnabas.broker.replication.following.fetcher import Fetcher
+from barnabas.broker.replication.following.session import Followed
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition.flushing import FlushSchedule
+from barnabas.broker.replication.partition.follower import Follower
+from barnabas.broker.replication.partition.in_sync import InSyncReplicas
+from barnabas.broker.replication.partition.leader import Leader
+from barnabas.broker.replication.partition.progress import FollowerProgress
+from barnabas.broker.server.broker import Broker
+from barnabas.broker.server.fetching.fetch import Fetch
+from barnabas.broker.server.fetching.read_index import ReadIndex
 from soak.simulated.bugs import Bugs, adding, replaced
 
 #: by name: what it does, and how it is planted

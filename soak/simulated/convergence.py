@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from barnabas.server.broker import Broker
-from barnabas.storage.log import PartitionLog
-from barnabas.types import NO_BROKER, Offset, TopicPartition
+from barnabas.base.types import NO_BROKER, Offset, TopicPartition
+from barnabas.broker.server.broker import Broker
+from barnabas.broker.storage.log import PartitionLog
 from soak.simulated.cluster import SimulatedCluster, held_by
 from soak.simulated.decisions import Decisions
 from soak.simulated.stage import Stage

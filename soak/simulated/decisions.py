@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from barnabas.metadata import znodes
-from barnabas.metadata.image import PartitionState
-from barnabas.metadata.store import Operation
-from barnabas.metadata.tree import Change
-from barnabas.types import NO_BROKER, BrokerId, TopicId, TopicPartition, topic_id_from_str
+from barnabas.base.types import NO_BROKER, BrokerId, TopicId, TopicPartition, topic_id_from_str
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.metadata.store import Operation
+from barnabas.broker.metadata.tree import Change
 from soak.simulated.plan import LEAST_IN_SYNC
 from soak.simulated.stage import Stage
 

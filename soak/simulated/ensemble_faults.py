@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from barnabas.metadata import znodes
-from barnabas.simulation.ensemble import SimulatedEnsemble
+from simulation.ensemble import SimulatedEnsemble
+
+from barnabas.broker.metadata import znodes
 from soak.simulated.plan import SESSION_TIMEOUT
 from soak.simulated.stage import Stage, host_of
 

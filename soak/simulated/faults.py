@@ -8,7 +8,8 @@ from functools import partial
 from random import Random
 from typing import Any, TypeAlias
 
-from barnabas.simulation.ensemble import SimulatedEnsemble
+from simulation.ensemble import SimulatedEnsemble
+
 from soak.simulated.broker_faults import BrokerFaults
 from soak.simulated.cast import Cast
 from soak.simulated.cluster import SimulatedCluster

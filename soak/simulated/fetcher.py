@@ -6,23 +6,23 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from barnabas.errors import ErrorCode
-from barnabas.interbroker.errors import ChannelError
-from barnabas.protocol.messages.fetch import (
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import Buffer
+from barnabas.broker.interbroker.errors import ChannelError
+from barnabas.kafka.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
     PartitionData,
 )
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.records.record import decode_records
+from barnabas.kafka.records.record import decode_records
 from barnabas.spark.visible_batches import visible_payloads, whole_batches
-from barnabas.types import Buffer
 from soak.checker.model import READ_COMMITTED
 from soak.roles.common import identity
 from soak.simulated.client import Client, Place

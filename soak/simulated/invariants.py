@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.server.broker import Broker
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.server.broker import Broker
 from soak.roles.common import SESSION_MS
 from soak.simulated.broker import SimulatedBroker
 from soak.simulated.cast import Cast

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from barnabas.metadata.image import PartitionState
-from barnabas.protocol.messages.fetch import FetchPartition, PartitionData
-from barnabas.replication.following.fetcher import Fetcher
-from barnabas.replication.following.session import Followed, Key
-from barnabas.replication.partition import Partition
-from barnabas.replication.partition.follower import Follower
-from barnabas.replication.partition.leader import Leader
-from barnabas.simulation.virtual_time import VirtualProcess
-from barnabas.storage.upkeep import LogUpkeep
-from barnabas.types import BrokerId, Buffer, LeaderEpoch, Offset, TopicPartition
+from simulation.virtual_time import VirtualProcess
+
+from barnabas.base.types import BrokerId, Buffer, LeaderEpoch, Offset, TopicPartition
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.replication.following.fetcher import Fetcher
+from barnabas.broker.replication.following.session import Followed, Key
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition.follower import Follower
+from barnabas.broker.replication.partition.leader import Leader
+from barnabas.broker.storage.upkeep import LogUpkeep
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, PartitionData
 from soak.simulated.bugs import replaced
 from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.stage import Stage

@@ -7,33 +7,33 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
-from barnabas.environment.randomness import new_uuid
-from barnabas.errors import ErrorCode
-from barnabas.interbroker.errors import ChannelError
-from barnabas.protocol.codec import decode, encode
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.base.environment.randomness import new_uuid
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.interbroker.errors import ChannelError
+from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-from barnabas.protocol.messages.join_group import (
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.kafka.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from barnabas.protocol.records.consumer_protocol import (
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.kafka.protocol.records.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

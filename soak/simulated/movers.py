@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 
-from barnabas.errors import ErrorCode
-from barnabas.interbroker.errors import ChannelError
-from barnabas.protocol.messages.alter_partition_reassignments import (
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.interbroker.errors import ChannelError
+from barnabas.kafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.kafka.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 from soak.simulated.client import Client, Place, is_retriable, name_of
 
 _PREFERRED, _UNCLEAN = 0, 1

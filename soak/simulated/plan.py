@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from barnabas.environment.clock import Clock
+from barnabas.base.environment.clock import Clock
 from soak.plan import SETTINGS
 from soak.roles.common import Task
 from soak.simulated.admins import Keep, Recycle, Tinker

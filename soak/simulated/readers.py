@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.environment.clock import Clock
+from barnabas.base.environment.clock import Clock
 from soak.roles.common import Reader, Task, Writer
 from soak.simulated.client import GROUP, Client, Place, name_of, named
 from soak.simulated.fetcher import Fetcher, Found

@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from barnabas.errors import KafkaError
-from barnabas.logs.manager import LogManager
-from barnabas.records.batch import BatchHeader, batches
-from barnabas.replication.partition import Partition
-from barnabas.server.broker import Broker
-from barnabas.simulation.virtual_time import VirtualProcess
-from barnabas.storage.log import PartitionLog
-from barnabas.storage.upkeep import LogUpkeep
-from barnabas.types import BrokerId, Offset, TopicId, TopicPartition
+from simulation.virtual_time import VirtualProcess
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import BrokerId, Offset, TopicId, TopicPartition
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.server.broker import Broker
+from barnabas.broker.storage.log import PartitionLog
+from barnabas.broker.storage.upkeep import LogUpkeep
+from barnabas.kafka.records.batch import BatchHeader, batches
 from soak.simulated.bugs import replaced
 from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.plan import LEAST_IN_SYNC

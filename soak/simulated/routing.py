@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import TypeAlias
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.metadata import MetadataResponse
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.metadata import MetadataResponse
 
 Place: TypeAlias = tuple[str, int]
 #: a kind of coordinator and the key it coordinates

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.protocol.framing import RequestHeader, encode_request
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.schema import Request
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.schema import Request
 from soak.simulated.client import Client
 from soak.simulated.stage import PORT, host_of
 

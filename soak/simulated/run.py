@@ -9,7 +9,8 @@ from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from barnabas.simulation.virtual_time import run_virtual
+from simulation.virtual_time import run_virtual
+
 from soak.checker import Finding, check, sift
 from soak.history import Event
 from soak.roles.common import Task

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.environment.clock import Clock
-from barnabas.errors import ErrorCode
-from barnabas.interbroker.errors import ChannelError
-from barnabas.protocol.messages.produce import (
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.interbroker.errors import ChannelError
+from barnabas.kafka.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from barnabas.records.builder import encode_batch
-from barnabas.records.compression import Compression
-from barnabas.records.record import Record
+from barnabas.kafka.records.builder import encode_batch
+from barnabas.kafka.records.compression import Compression
+from barnabas.kafka.records.record import Record
 from soak.roles.common import Draft, Writer
 from soak.simulated.client import Client, Place, code_of, is_retriable, name_of
 from soak.simulated.stage import SHRINKING

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
-from barnabas.simulation.connection import Segment
-from barnabas.simulation.network import SimulatedNetwork
+from simulation.connection import Segment
+from simulation.network import SimulatedNetwork
+
 from soak.history import Event, Recorder
 
 PORT = 9092

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from barnabas.errors import ErrorCode
-from barnabas.interbroker.errors import ChannelError
-from barnabas.protocol.messages.create_topics import (
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.interbroker.errors import ChannelError
+from barnabas.kafka.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.environment.clock import Clock
-from barnabas.errors import ErrorCode
-from barnabas.interbroker.errors import ChannelError
-from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.interbroker.errors import ChannelError
+from barnabas.kafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.txn_offset_commit import (
+from barnabas.kafka.protocol.messages.end_txn import EndTxnRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -7,14 +7,15 @@ import contextlib
 from random import Random
 from typing import ClassVar
 
-from barnabas.interbroker.errors import ChannelError
-from barnabas.protocol.messages.alter_partition_reassignments import (
+from simulation.ensemble import SimulatedEnsemble
+
+from barnabas.base.types import TopicPartition
+from barnabas.broker.interbroker.errors import ChannelError
+from barnabas.kafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from barnabas.simulation.ensemble import SimulatedEnsemble
-from barnabas.types import TopicPartition
 from soak.roles.common import Task
 from soak.simulated.client import Client
 from soak.simulated.cluster import SimulatedCluster

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.environment.clock import Clock
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from soak.roles.common import Draft, Task, Writer
 from soak.simulated.client import Client, GaveUp, named
 from soak.simulated.sender import WINDOW, Sender

@@ -11,9 +11,9 @@ from tests.integration.acl_broker import PASSWORD, AclBroker, log_in
 from tests.integration.acl_walk import NEEDS, prepare, walk
 from tests.integration.conftest import Wire
 
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.server.handlers import load
-from barnabas.server.kafka_apis import KAFKA_APIS
+from barnabas.broker.server.handlers import load
+from barnabas.broker.server.kafka_apis import KAFKA_APIS
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 USERS = {"admin": "admins-password", "alice": "alices-password"}
 NAMES = [api.name for api in load().values() if api.name in NEEDS and api.key in KAFKA_APIS]

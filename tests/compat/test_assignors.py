@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.groups.assignors import ASSIGNORS, Assignment, MemberSpec, TopicSpec
-from barnabas.coordinator.groups.assignors.spec import in_order
+from barnabas.broker.coordinator.groups.assignors import ASSIGNORS, Assignment, MemberSpec, TopicSpec
+from barnabas.broker.coordinator.groups.assignors.spec import in_order
 
 SOURCE = Path(__file__).parent / "java" / "Assignors.java"
 GROUPS = 150

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from tests.compat.conftest import ToolFailed
-from tests.unit.protocol.examples import API_MESSAGES, INSTANCES, RECORDS, random_struct
+from tests.unit.kafka.protocol.examples import API_MESSAGES, INSTANCES, RECORDS, random_struct
 
-from barnabas.protocol.codec import encode
-from barnabas.protocol.messages.get_replica_log_info import (
+from barnabas.kafka.protocol.codec import encode
+from barnabas.kafka.protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
 )
-from barnabas.protocol.schema import Field, Primitive
+from barnabas.kafka.protocol.schema import Field, Primitive
 
 SOURCE = Path(__file__).parent / "java" / "Codec.java"
 #: messages between brokers that are newer than the release compared with, which says that it lacks them

@@ -25,14 +25,14 @@ from tests.integration.acl_broker import AclBroker
 from tests.integration.conftest import Wire
 from tests.integration.test_telemetry import INTRODUCTION, pushing
 from tests.prefix import PrefixProxy
-from tests.unit.server.telemetry.test_otlp import attribute, double, gauge, pushed, text
+from tests.unit.broker.server.telemetry.test_otlp import attribute, double, gauge, pushed, text
 
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 from barnabas.client import Admin
-from barnabas.config import BrokerConfig
 from barnabas.console.server import ConsoleSettings
-from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
-from barnabas.server.run import BrokerServer
 from barnabas.testing import BarnabasCluster
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]'")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.compat.conftest import Java, ToolFailed
 
-from barnabas.config import BrokerConfig
-from barnabas.security.certificates import Authority
-from barnabas.server.run import BrokerServer
+from barnabas.base.tls.certificates import Authority
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 
 CONFIGS = "kafka.admin.ConfigCommand"
 NAME = "listener.name.ssl.ssl.keystore"

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from tests.compat.conftest import Java, ToolFailed
 
-from barnabas.config import BrokerConfig
-from barnabas.server.run import BrokerServer
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 
 _PROGRAMS = ("krb5kdc", "kadmin.local", "kdb5_util", "kinit")
 _PATH = os.environ.get("PATH", "") + ":/usr/sbin:/usr/bin"

@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.wire import Wire
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 DUMP = "kafka.tools.DumpLogSegments"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -10,8 +10,8 @@ from tests.certificates import Certificates
 from tests.compat.conftest import Java, ToolFailed
 from tests.identity_provider import IdentityProvider
 
-from barnabas.config import BrokerConfig
-from barnabas.server.run import BrokerServer
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 from barnabas.spark import lookup
 from barnabas.spark.batch_reader import TopicReader
 from barnabas.spark.exactly_once import WriteId, write_once

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.integration.acl_broker import PASSWORD, AclBroker
 
-from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from barnabas.kafka.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 
 pytestmark = pytest.mark.timeout(300)
 

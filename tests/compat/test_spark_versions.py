@@ -66,7 +66,7 @@ def python(request: pytest.FixtureRequest) -> Path:
 
 def test_the_demo_runs(python: Path) -> None:
     done = subprocess.run(
-        [python, "-m", "barnabas.demo"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
+        [python, "-m", "demo"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.config import BrokerConfig
-from barnabas.server.run import BrokerServer
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 
 TOOL = "org.apache.kafka.tools.ClientMetricsCommand"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"

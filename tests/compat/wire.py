@@ -8,14 +8,22 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from barnabas.protocol.schema import Request, Struct
-from barnabas.records import batches
-from barnabas.types import ZERO_TOPIC_ID
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import ZERO_TOPIC_ID
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.kafka.protocol.schema import Request, Struct
+from barnabas.kafka.records import batches
 
 Scenario = Callable[["Wire"], Generator[Request, Any, None]]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tools.docs import pages as docs
 
-from barnabas.config import BrokerConfig, TopicConfig
-from barnabas.docs import pages as docs
-from barnabas.server.handlers import load
-from barnabas.server.kafka_apis import BETWEEN_BROKERS, KAFKA_APIS, WHY_ABSENT
+from barnabas.broker.config import BrokerConfig, TopicConfig
+from barnabas.broker.server.handlers import load
+from barnabas.broker.server.kafka_apis import BETWEEN_BROKERS, KAFKA_APIS, WHY_ABSENT
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from demo.logs import by_topic
 from examples.log_monitoring.steps import AT_LEAST, ERROR_LEVELS, TOPICS, begins_burst, is_burst
 from pyspark.sql import SparkSession
 from tests import spark_quick
@@ -22,7 +23,6 @@ from tests.spark.pipeline_run import supervise
 
 from barnabas.client import Admin, Consumer
 from barnabas.client.ship import Shipper
-from barnabas.demo.logs import by_topic
 from barnabas.pipelines.build import Run, build
 from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.session import DEFAULTS

@@ -25,7 +25,7 @@ from tests.examples.programs import Program
 from tests.examples.topics import committed, written
 from tests.spark.processes import children, kill, workers_of
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 from barnabas.testing import BarnabasBroker, BarnabasCluster
 
 FOLDER = Path(__file__).parents[2] / "examples" / "payments"

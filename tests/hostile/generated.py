@@ -14,19 +14,19 @@ from typing import Any
 
 import cramjam
 
-from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
-from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
-from barnabas.protocol.messages.create_topics import CreateTopicsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest
-from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.schema import Field, Primitive, Request, Struct
-from barnabas.protocol.wire import MAX_ELEMENTS
-from barnabas.records import lz4_frame, xerial
-from barnabas.records.batch import BatchHeader
-from barnabas.records.builder import assemble_batch
-from barnabas.server.requests.pieces import MAX_ITEM_ELEMENTS
+from barnabas.broker.server.requests.pieces import MAX_ITEM_ELEMENTS
+from barnabas.kafka.protocol.messages.alter_configs import AlterConfigsRequest
+from barnabas.kafka.protocol.messages.create_partitions import CreatePartitionsRequest
+from barnabas.kafka.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest
+from barnabas.kafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.schema import Field, Primitive, Request, Struct
+from barnabas.kafka.protocol.wire import MAX_ELEMENTS
+from barnabas.kafka.records import lz4_frame, xerial
+from barnabas.kafka.records.batch import BatchHeader
+from barnabas.kafka.records.builder import assemble_batch
 
 SIZE = 1_000_000
 LONGEST_NAME = 32_000

@@ -13,13 +13,13 @@ from asyncio import events
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.server.broker import Broker
-from barnabas.server.garbage import short_collections
+from barnabas.base.environment.environment import Environment
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.broker import Broker
+from barnabas.broker.server.garbage import short_collections
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 PASSWORD = "secret"
 

@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.errors import ProtocolError
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_counted
-from barnabas.security import ANONYMOUS, Sasl
-from barnabas.server.auditing.trail import AuditTrail
-from barnabas.server.handlers import load
-from barnabas.server.network.login import Logins
-from barnabas.server.requests.api import DIRECT_ELEMENTS
+from barnabas.base.environment.environment import Environment
+from barnabas.base.errors import ProtocolError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.logins.sasl import Sasl
+from barnabas.broker.server.auditing.trail import AuditTrail
+from barnabas.broker.server.handlers import load
+from barnabas.broker.server.network.login import Logins
+from barnabas.broker.server.requests.api import DIRECT_ELEMENTS
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_counted
+from barnabas.kafka.security.principal import ANONYMOUS
 
 FRAMES = int(os.environ.get("BARNABAS_FRAMES", "60000"))
 #: CPU seconds that one frame may take on the event loop

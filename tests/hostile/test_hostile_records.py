@@ -10,16 +10,20 @@ from tests.hostile.measured import MeasuredBroker, cost
 from tests.hostile.test_hostile_requests import check
 from tests.hostile.world import Wire
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.framing import RequestHeader, encode_request
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.records.compression import Compression
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.records.compression import Compression
 
 TOPICS = {
     "plain": {},

@@ -15,15 +15,15 @@ from tests.hostile.generated import CHANGES, Shape, World, frame, shapes
 from tests.hostile.measured import Cost, MeasuredBroker, cost
 from tests.hostile.world import WITH_AUTHORIZER, Wire, admit, populate
 
-from barnabas.protocol.framing import RequestHeader, encode_request
-from barnabas.protocol.messages.fetch import FetchRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.broker.server.handlers import load
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.messages.fetch import FetchRequest
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.wire import MAX_ELEMENTS
-from barnabas.server.handlers import load
+from barnabas.kafka.protocol.wire import MAX_ELEMENTS
 
 APIS = list(load().values())
 

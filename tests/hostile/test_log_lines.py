@@ -9,12 +9,12 @@ import socket
 import pytest
 from tests.hostile.generated import Shape, World, frame
 
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.server.handlers import load
+from barnabas.base.text import shown
+from barnabas.broker.server.handlers import load
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.testing import BarnabasBroker
-from barnabas.text import shown
 
 FORGED = "g\nERROR [forged] all is lost\r\x1b[2J\x1b]0;title\x07\u2028\u202e"
 NAMES = {"with control characters": FORGED, "of 30 KB": "n" * 30_000}

@@ -10,25 +10,29 @@ from typing import Any
 from tests.hostile.generated import World
 from tests.hostile.measured import PASSWORD, MeasuredBroker
 
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.kafka.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.schema import Request
-from barnabas.records import Record, encode_batch
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.schema import Request
+from barnabas.kafka.records import Record, encode_batch
 
 TOPICS = 300
 PARTITIONS = 300

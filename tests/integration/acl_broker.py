@@ -7,14 +7,14 @@ from pathlib import Path
 
 from tests.integration.conftest import Wire
 
-from barnabas.config import BrokerConfig
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 _SALT = b"salt for tests"
 PASSWORD = "secret"

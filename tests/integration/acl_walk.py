@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.broker.server.handlers import load
+from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.kafka.protocol.messages.describe_acls import DescribeAclsRequest
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.schema import Request, Struct
-from barnabas.records import Record, encode_batch
-from barnabas.security.acls import SUPPORTED_OPERATIONS, Operation, Permission, ResourceType
-from barnabas.server.handlers import load
+from barnabas.kafka.protocol.schema import Request, Struct
+from barnabas.kafka.records import Record, encode_batch
+from barnabas.kafka.security.acls import SUPPORTED_OPERATIONS, Operation, Permission, ResourceType
 
 T, G, X, C = (
     ResourceType.TOPIC,
@@ -105,7 +105,8 @@ OPEN = {
     "PushTelemetry",
     "ListGroups",
     "ListTransactions",
-    # one's own tokens; tests/unit/server/handlers/admin/test_delegation_tokens.py has the rules for others'
+    # one's own tokens; tests/unit/broker/server/handlers/admin/test_delegation_tokens.py has the rules for
+    # others'
     "CreateDelegationToken",
     "RenewDelegationToken",
     "ExpireDelegationToken",

@@ -12,33 +12,37 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
-from barnabas.protocol.messages.produce import (
+from barnabas.kafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from barnabas.kafka.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from barnabas.protocol.schema import Request
-from barnabas.records import Record, all_records, encode_batch
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.kafka.protocol.schema import Request
+from barnabas.kafka.records import Record, all_records, encode_batch
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.framing import RequestHeader, encode_request
-from barnabas.protocol.messages import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.messages import (
     alter_client_quotas,
     alter_configs,
     alter_user_scram_credentials,
@@ -19,45 +19,45 @@ from barnabas.protocol.messages import (
     incremental_alter_configs,
     offset_delete,
 )
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from barnabas.protocol.messages.create_topics import (
+from barnabas.kafka.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.kafka.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
 )
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from barnabas.protocol.messages.describe_user_scram_credentials import (
+from barnabas.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.kafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.kafka.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.end_txn import EndTxnRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.schema import Request
-from barnabas.records import Record, all_records, encode_batch
+from barnabas.kafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.schema import Request
+from barnabas.kafka.records import Record, all_records, encode_batch
 
 _TOPIC = 2
 _EARLIEST, _LATEST = -2, -1

@@ -9,7 +9,7 @@ from tests.integration.acl_broker import AclBroker
 from tests.integration.acl_walk import NEEDS, OPEN, prepare, walk
 from tests.integration.conftest import Wire
 
-from barnabas.server.handlers import load
+from barnabas.broker.server.handlers import load
 
 
 def test_the_table_of_the_walk_has_every_api():

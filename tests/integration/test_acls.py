@@ -27,17 +27,17 @@ from tests.integration.acl_broker import PASSWORD, AclBroker
 from tests.integration.acl_walk import prepare
 from tests.integration.conftest import Wire
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.describe_acls import DescribeAclsRequest
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 ANY = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY

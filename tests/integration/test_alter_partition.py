@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, PartitionData, TopicData
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.alter_partition import AlterPartitionRequest, PartitionData, TopicData
 
 
 @pytest.mark.parametrize(

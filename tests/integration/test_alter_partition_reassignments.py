@@ -4,8 +4,8 @@ import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition_reassignments import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,

@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka.admin import KafkaAdminClient
 
-from barnabas.config import BrokerConfig
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.alter_replica_log_dirs import (
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
 
 @pytest.fixture

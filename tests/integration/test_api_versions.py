@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.framing import RequestHeader, parse_response
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.framing import RequestHeader, parse_response
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
 
 
 def advertised(response):

@@ -11,26 +11,26 @@ from click.testing import CliRunner
 from tests.integration.acl_broker import PASSWORD, AclBroker
 from tests.integration.conftest import Wire
 
+from barnabas.base.errors import ErrorCode
 from barnabas.cli.app import app
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 
 def audited(folder: Path, use: Callable[[AclBroker], None]) -> list[dict[str, Any]]:

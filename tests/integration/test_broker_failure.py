@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.server.broker import BrokerFailedError
+from barnabas.broker.server.run import BrokerServer
 from barnabas.client import Admin
-from barnabas.config import BrokerConfig
-from barnabas.replication.manager import ReplicaManager
-from barnabas.server.broker import BrokerFailedError
-from barnabas.server.run import BrokerServer
 
 
 def test_broker_that_fails_to_apply_a_change_of_the_metadata_stops_and_says_why(

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client import Admin, ClientError, Consumer, Producer
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.types import TopicPartition
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from barnabas.records import batches
+from barnabas.kafka.records import batches
 
 VALUES = [b"value-%03d" % n * 10 for n in range(300)]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.environment.os_filesystem import OsFile, OsFileSystem
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.os_filesystem import OsFile, OsFileSystem
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.records import all_records
-from barnabas.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.records import all_records
 
 T0 = 1_700_000_000_000
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.kafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.testing import BarnabasBroker
 
 

@@ -22,21 +22,21 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.broker.storage.checkpoints import decode_offsets
+from barnabas.broker.storage.timestamps import EARLIEST, MAX_TIMESTAMP
 from barnabas.cli.app import app
-from barnabas.config import BrokerConfig
-from barnabas.errors import BarnabasError, ErrorCode, KafkaError
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
-from barnabas.records import all_records, batches, check_crc
-from barnabas.records.control import decode_end_transaction
-from barnabas.server.run import BrokerServer
-from barnabas.storage.checkpoints import decode_offsets
-from barnabas.storage.timestamps import EARLIEST, MAX_TIMESTAMP
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from barnabas.kafka.records import all_records, batches, check_crc
+from barnabas.kafka.records.control import decode_end_transaction
 from barnabas.testing import BarnabasBroker
 from barnabas.testing.broker import BrokerDied
 

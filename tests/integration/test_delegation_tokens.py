@@ -10,21 +10,24 @@ import pytest
 from tests.integration.acl_broker import AclBroker
 from tests.integration.conftest import Wire
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.security.acls import Operation, Permission, ResourceType
-from barnabas.security.clients import scram
+from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.kafka.protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+)
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from barnabas.kafka.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.kafka.security.acls import Operation, Permission, ResourceType
+from barnabas.kafka.security.sasl_client import scram
 
 HOUR = 3_600_000
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupRequest
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -6,17 +6,17 @@ from functools import partial
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from simulation.faulty_disk import FaultyDisk
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.delete_records import (
+from barnabas.base.environment.environment import Environment
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from barnabas.server.run import BrokerServer
-from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.testing import BarnabasBroker
 
 

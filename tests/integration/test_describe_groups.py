@@ -2,9 +2,9 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupRequest
 
 NOT_ASKED = -(2**31)
 

@@ -5,8 +5,8 @@ from contextlib import closing
 from confluent_kafka import Producer
 from tests.integration.conftest import Wire
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
 
 def describe(wire, topic, *partitions):

@@ -10,15 +10,15 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from simulation.faulty_disk import FaultyDisk
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.errors import BarnabasError, ConfigError, ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from barnabas.records import all_records
-from barnabas.server.run import BrokerServer
-from barnabas.simulation.faulty_disk import FaultyDisk
+from barnabas.base.environment.environment import Environment
+from barnabas.base.errors import BarnabasError, ConfigError, ErrorCode
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.kafka.records import all_records
 
 
 class Mounts:

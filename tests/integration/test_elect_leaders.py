@@ -4,8 +4,8 @@ import pytest
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner
 from tests.ports import held_port
 
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.filesystem import FileSystem
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.base.errors import BarnabasError
+from barnabas.base.system import event_loop
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.broker import Broker
 from barnabas.cli.app import app
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.environment.filesystem import FileSystem
-from barnabas.environment.os_filesystem import OsFileSystem
-from barnabas.errors import BarnabasError
-from barnabas.server.broker import Broker
-from barnabas.system import event_loop
 from barnabas.testing import BarnabasBroker
 
 
@@ -139,22 +139,22 @@ def test_a_fault_of_any_file_operation_ends_in_an_error_that_names_it(data, capl
 
 
 STEPS = [
-    "barnabas.server.broker.check_groups",
-    "barnabas.server.broker.bound_endpoints",
-    "barnabas.server.broker.advertised_endpoints",
-    "barnabas.server.broker.check_folders",
-    "barnabas.server.network.listener.Listener.bind",
-    "barnabas.server.broker.open_store",
-    "barnabas.metadata.loader.MetadataLoader.start",
-    "barnabas.logs.manager.LogManager.open",
-    "barnabas.logs.manager.LogManager.load",
-    "barnabas.controller.Controller.start",
-    "barnabas.replication.manager.ReplicaManager.apply",
-    "barnabas.coordinator.GroupCoordinator.start",
-    "barnabas.coordinator.TransactionCoordinator.start",
-    "barnabas.server.broker.upkeep",
-    "barnabas.logs.cleaner.LogCleaner.start",
-    "barnabas.server.network.listener.Listener.start",
+    "barnabas.broker.server.broker.check_groups",
+    "barnabas.broker.server.broker.bound_endpoints",
+    "barnabas.broker.server.broker.advertised_endpoints",
+    "barnabas.broker.server.broker.check_folders",
+    "barnabas.broker.server.network.listener.Listener.bind",
+    "barnabas.broker.server.broker.open_store",
+    "barnabas.broker.metadata.loader.MetadataLoader.start",
+    "barnabas.broker.logs.manager.LogManager.open",
+    "barnabas.broker.logs.manager.LogManager.load",
+    "barnabas.broker.controller.Controller.start",
+    "barnabas.broker.replication.manager.ReplicaManager.apply",
+    "barnabas.broker.coordinator.GroupCoordinator.start",
+    "barnabas.broker.coordinator.TransactionCoordinator.start",
+    "barnabas.broker.server.broker.upkeep",
+    "barnabas.broker.logs.cleaner.LogCleaner.start",
+    "barnabas.broker.server.network.listener.Listener.start",
 ]
 
 
@@ -192,7 +192,7 @@ def test_a_start_that_fails_before_the_logs_are_recovered_does_not_mark_them_as_
         raise RuntimeError("no further")
 
     with monkeypatch.context() as patched:
-        patched.setattr("barnabas.logs.manager.LogManager.load", fail)
+        patched.setattr("barnabas.broker.logs.manager.LogManager.load", fail)
         with pytest.raises(RuntimeError, match="no further"):
             start(path)
     assert (path / ".kafka_cleanshutdown").exists() == is_clean

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.protocol.messages.fetch import FetchRequest, ForgottenTopic
-from barnabas.records import batches
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.kafka.protocol.messages.fetch import FetchRequest, ForgottenTopic
+from barnabas.kafka.records import batches
 
 
 @pytest.fixture

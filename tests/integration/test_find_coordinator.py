@@ -2,8 +2,8 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.testing import BarnabasBroker
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.get_replica_log_info import GetReplicaLogInfoRequest, TopicPartitions
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.get_replica_log_info import GetReplicaLogInfoRequest, TopicPartitions
 
 
 def test_a_replica_tells_its_end_and_epochs_and_one_that_is_not_there_an_error(wire, topic, barnabas_broker):

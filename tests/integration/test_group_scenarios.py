@@ -20,9 +20,9 @@ from tests.integration.group_members import (
     wait,
 )
 
-from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.kafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.testing import BarnabasBroker
 
 PARTITIONS = 3

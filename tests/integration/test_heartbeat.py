@@ -2,8 +2,8 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest
 
 
 @pytest.mark.parametrize("version", range(5))

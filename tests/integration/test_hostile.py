@@ -10,9 +10,9 @@ import struct
 
 import pytest
 
-from barnabas.protocol.framing import RequestHeader, encode_request
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.server.handlers import load
+from barnabas.broker.server.handlers import load
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.testing import BarnabasBroker
 
 APIS = list(load().values())

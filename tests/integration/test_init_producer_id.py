@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
 
 
 @pytest.mark.parametrize("version", range(6))

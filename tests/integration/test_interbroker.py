@@ -3,20 +3,21 @@
 import asyncio
 import random
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.environment.network import SocketNetwork
-from barnabas.interbroker import BrokerClient
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.records import Record, encode_batch
-from barnabas.server.broker import Broker
-from barnabas.simulation.environment import simulated_environment
-from barnabas.simulation.network import NetworkConditions, SimulatedNetwork
-from barnabas.simulation.virtual_time import run_virtual
-from barnabas.system import event_loop
+from simulation.environment import simulated_environment
+from simulation.network import NetworkConditions, SimulatedNetwork
+from simulation.virtual_time import run_virtual
+
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.network import SocketNetwork
+from barnabas.base.system import event_loop
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.interbroker import BrokerClient
+from barnabas.broker.server.broker import Broker
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.records import Record, encode_batch
 
 RECORDS = 64
 RECORD_BYTES = 50_000

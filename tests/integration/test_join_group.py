@@ -2,9 +2,9 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-from barnabas.protocol.messages.sync_group import SyncGroupRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest
 
 VERSIONS = range(10)
 

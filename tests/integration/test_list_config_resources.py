@@ -3,13 +3,13 @@
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from barnabas.kafka.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 

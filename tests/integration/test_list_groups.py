@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from barnabas.protocol.messages.list_partition_reassignments import (
+from barnabas.kafka.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )

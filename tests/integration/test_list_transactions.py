@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.list_transactions import ListTransactionsRequest
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
-from barnabas.config import BrokerConfig
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from barnabas.server.run import BrokerServer
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.kafka.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 
 @pytest.fixture

@@ -33,19 +33,19 @@ from kafka import KafkaConsumer
 from tests.certificates import Certificates, make
 from tests.ports import held_port
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.network import SocketNetwork
-from barnabas.errors import ConfigError, ErrorCode
-from barnabas.interbroker import Channel, NotConnectedError
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.base.environment.network import SocketNetwork
+from barnabas.base.errors import ConfigError, ErrorCode
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.interbroker import Channel, NotConnectedError
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.testing import BarnabasCluster
 from barnabas.testing.nodes import NodeSettings
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
-from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
-from barnabas.server.requests import long_work
+from barnabas.broker.server.requests import long_work
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.kafka.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.messages.offset_commit import OffsetCommitRequest
 
 LISTINGS = [
     (ListGroupsRequest(), 5),

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.config import BrokerConfig
-from barnabas.metrics.catalogue import METRICS
-from barnabas.server.run import BrokerServer
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.metrics.catalogue import METRICS
+from barnabas.broker.server.run import BrokerServer
 from barnabas.testing import BarnabasCluster
 
 #: Every kafka_* metric in the expressions and variables of Strimzi's dashboards "Strimzi Kafka" and "Strimzi

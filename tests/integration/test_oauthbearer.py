@@ -18,10 +18,10 @@ from kafka import KafkaConsumer
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 from tests.identity_provider import IdentityProvider
 
+from barnabas.base.errors import ConfigError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 from barnabas.cli.app import app
-from barnabas.config import BrokerConfig
-from barnabas.errors import ConfigError
-from barnabas.server.run import BrokerServer
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """OffsetDelete over the wire."""
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.offset_delete import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.offset_for_leader_epoch import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

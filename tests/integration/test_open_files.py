@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.os_filesystem import OsFile, OsFileSystem
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 from barnabas.client import Admin, Producer
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.environment.os_filesystem import OsFile, OsFileSystem
-from barnabas.server.run import BrokerServer
 
 
 class TrackedFile(OsFile):

@@ -6,11 +6,11 @@ import uuid
 import pytest
 from tests.integration.conftest import Topic, _await_leaders
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.records import Compression
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.records import Compression
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_the_brokers_time_replaces_the_producers_when_the_topic_says_so(
     appended = produce(topic, batch(b"a", b"b", timestamp=5)).log_append_time_ms
     assert appended > 1_700_000_000_000
     response = wire(fetch_request(topic, {0: 0}))
-    from barnabas.records import all_records
+    from barnabas.kafka.records import all_records
 
     records = all_records(response.responses[0].partitions[0].records)
     assert [record.timestamp for record in records] == [appended, appended]

@@ -7,8 +7,8 @@ import time
 import pytest
 from tests.integration.request_pairs import PAIRS, OneConnection
 
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.offset_for_leader_epoch import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

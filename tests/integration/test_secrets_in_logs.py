@@ -10,27 +10,27 @@ import uuid
 from tests.integration.acl_broker import AclBroker, log_in
 from tests.integration.conftest import Wire
 
-from barnabas.protocol.messages.alter_configs import (
+from barnabas.kafka.protocol.messages.alter_configs import (
     AlterableConfig as WholeConfig,
 )
-from barnabas.protocol.messages.alter_configs import (
+from barnabas.kafka.protocol.messages.alter_configs import (
     AlterConfigsRequest,
 )
-from barnabas.protocol.messages.alter_configs import (
+from barnabas.kafka.protocol.messages.alter_configs import (
     AlterConfigsResource as WholeResource,
 )
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.kafka.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 
 def unique(name: str) -> str:

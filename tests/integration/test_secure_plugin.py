@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from barnabas.errors import ErrorCode
+from barnabas.base.errors import ErrorCode
 
 
 def test_a_user_may_do_what_was_granted_and_no_more(barnabas_secure_broker) -> None:

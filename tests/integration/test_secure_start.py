@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 
+from barnabas.base.settings_file import read_unchecked
 from barnabas.cli.app import app
 from barnabas.client.certificate_folder import CertificateFolder
 from barnabas.client.properties import translate
-from barnabas.config.files import read_unchecked
 from barnabas.testing.runners import ask_to_stop, own_group
 
 

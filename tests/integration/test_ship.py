@@ -12,11 +12,11 @@ import time
 
 import pytest
 
+from barnabas.base.types import TopicPartition
 from barnabas.client import ClientError
 from barnabas.client.ship import Shipper
 from barnabas.client.ship_state import HEADER, decode_header
 from barnabas.testing import BarnabasBroker
-from barnabas.types import TopicPartition
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import stat
 
 import pytest
 
-from barnabas.config import BrokerConfig
-from barnabas.errors import BarnabasError, ConfigError
-from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.server.run import BrokerServer
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 
 
 @pytest.fixture

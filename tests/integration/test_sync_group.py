@@ -2,8 +2,8 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.sync_group import SyncGroupRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest
 
 
 @pytest.fixture

@@ -10,22 +10,22 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 from tests.integration.conftest import Wire
-from tests.unit.server.telemetry.test_otlp import gauge, pushed, total, whole
+from tests.unit.broker.server.telemetry.test_otlp import gauge, pushed, total, whole
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 from barnabas.client import Admin
-from barnabas.config import BrokerConfig
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
-from barnabas.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from barnabas.kafka.protocol.messages.push_telemetry import PushTelemetryRequest
 
 CLIENT_METRICS = 16
 MOST = 2000

@@ -14,18 +14,18 @@ import pytest
 from tests.certificates import Certificates, make
 from tests.integration.conftest import Wire
 
-from barnabas.config import BrokerConfig
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.schema import Request
-from barnabas.records import Record, encode_batch
-from barnabas.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.schema import Request
+from barnabas.kafka.records import Record, encode_batch
 
 
 class TlsBroker:
@@ -175,7 +175,7 @@ def test_requests_that_come_in_pieces_by_several_connections_stay_whole(tmp_path
 
 
 def test_a_new_key_holds_for_new_connections(tmp_path, monkeypatch):
-    monkeypatch.setattr("barnabas.server.broker.CHECK_MS", 50)
+    monkeypatch.setattr("barnabas.broker.server.broker.CHECK_MS", 50)
     with TlsBroker(tmp_path) as broker:
         before = broker.certificate()
         other = make_other(tmp_path)
@@ -184,7 +184,7 @@ def test_a_new_key_holds_for_new_connections(tmp_path, monkeypatch):
 
 
 def test_a_key_without_its_certificate_changes_nothing(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("barnabas.server.broker.CHECK_MS", 20)
+    monkeypatch.setattr("barnabas.broker.server.broker.CHECK_MS", 20)
     with TlsBroker(tmp_path) as broker:
         before = broker.certificate()
         good = broker.certificates.server.read_bytes()

@@ -19,21 +19,21 @@ from pathlib import Path
 import pytest
 from tests.integration.conftest import Wire
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.blocking import Threads
-from barnabas.environment.clock import SystemClock
-from barnabas.protocol.framing import RequestHeader, encode_request
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.base.environment.blocking import Threads
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.tls.certificates import Authority
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.network.tls import tls_context
+from barnabas.broker.server.network.tls_keys import TlsKeys
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.security.certificates import Authority
-from barnabas.server.network.tls import tls_context
-from barnabas.server.network.tls_keys import TlsKeys
-from barnabas.server.run import BrokerServer
 
 #: `BARNABAS_ROTATIONS=1000` tries as many: 16,816 requests, none failed
 ROTATIONS = int(os.environ.get("BARNABAS_ROTATIONS", "20"))
@@ -157,7 +157,7 @@ def test_a_key_that_is_replaced_while_it_is_read_is_shown_all_the_same(
             written.append(renew())
         return context
 
-    monkeypatch.setattr("barnabas.server.network.tls_keys.tls_context", context_of_the_key_before)
+    monkeypatch.setattr("barnabas.broker.server.network.tls_keys.tls_context", context_of_the_key_before)
 
     async def check() -> None:
         threads = Threads().pool("keys", 1)

@@ -10,17 +10,17 @@ from random import Random
 
 import pytest
 
-from barnabas.config import BrokerConfig
-from barnabas.controller import Controller, NewTopic
-from barnabas.environment.clock import SystemClock
-from barnabas.environment.environment import Environment
-from barnabas.errors import ErrorCode
-from barnabas.metadata import MetadataLoader, open_store, znodes
-from barnabas.metadata.configs import ConfigResolver
-from barnabas.metadata.image import BrokerEndpoint, BrokerImage
-from barnabas.metadata.store import Set
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.environment.environment import Environment
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller import Controller, NewTopic
+from barnabas.broker.metadata import MetadataLoader, open_store, znodes
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage
+from barnabas.broker.metadata.store import Set
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.testing import BarnabasBroker
 
 

@@ -8,42 +8,42 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.config import TopicConfig
-from barnabas.coordinator.transactions.codec import transaction_record
-from barnabas.coordinator.transactions.transaction import Transaction, TransactionState
-from barnabas.environment.clock import SystemClock
-from barnabas.environment.environment import Environment
-from barnabas.environment.os_filesystem import OsFileSystem
-from barnabas.logs import LogDirectory
-from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.coordinator.transactions.codec import transaction_record
+from barnabas.broker.coordinator.transactions.transaction import Transaction, TransactionState
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.storage import OpenFiles, Origin
+from barnabas.broker.storage.checkpoints import META_PROPERTIES, decode_properties
+from barnabas.kafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.kafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.kafka.protocol.messages.end_txn import EndTxnRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.messages.txn_offset_commit import (
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from barnabas.records import Record, all_records, encode_batch
-from barnabas.records.control import EndTransaction, encode_end_transaction
-from barnabas.storage import OpenFiles, Origin
-from barnabas.storage.checkpoints import META_PROPERTIES, decode_properties
+from barnabas.kafka.records import Record, all_records, encode_batch
+from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
 from barnabas.testing import BarnabasBroker
-from barnabas.types import TopicPartition
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 NAME, GROUP = "x", "g"

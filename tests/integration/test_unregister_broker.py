@@ -2,8 +2,8 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.testing import BarnabasBroker
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

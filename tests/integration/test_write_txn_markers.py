@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.write_txn_markers import (
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from tests.relay import Relay
 from tests.zookeeper import PATIENT, new_chroot, opened
 
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.store import MetadataStore
+from barnabas.broker.metadata.zookeeper.address import ZooKeeperAddress
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.cli.app import app
 from barnabas.client import Admin
-from barnabas.metadata import znodes
-from barnabas.metadata.store import MetadataStore
-from barnabas.metadata.zookeeper.address import ZooKeeperAddress
-from barnabas.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.testing import BarnabasBroker
 
 

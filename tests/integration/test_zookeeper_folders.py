@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from tests.integration.test_zookeeper import broker_on, values
 from tests.zookeeper import PATIENT, new_chroot
 
+from barnabas.broker.metadata.zookeeper.address import ZooKeeperAddress
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.cli.app import app
-from barnabas.metadata.zookeeper.address import ZooKeeperAddress
-from barnabas.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.testing import BarnabasBroker
 
 VALUES = [b"a", b"b"]

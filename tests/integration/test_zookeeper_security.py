@@ -19,22 +19,22 @@ from tests.integration.acl_broker import AclBroker
 from tests.integration.conftest import Wire
 from tests.zookeeper import PATIENT, new_chroot, until_true
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.errors import ConfigError, ErrorCode
-from barnabas.metadata.opening import check_store, open_store, prepare
-from barnabas.metadata.store import Create, NotAllowedError
-from barnabas.metadata.zookeeper.address import parse_address
-from barnabas.metadata.zookeeper.server import ZooKeeperServer
-from barnabas.metadata.zookeeper.store import ZooKeeperStore
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.base.environment.environment import Environment
+from barnabas.base.errors import ConfigError, ErrorCode
+from barnabas.base.tls.certificates import Authority
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.metadata.opening import check_store, open_store, prepare
+from barnabas.broker.metadata.store import Create, NotAllowedError
+from barnabas.broker.metadata.zookeeper.address import parse_address
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
+from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.security.certificates import Authority
 
 
 @pytest.fixture(scope="module")

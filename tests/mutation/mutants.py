@@ -27,20 +27,21 @@ PACKAGES = ROOT / "src/barnabas"
 
 #: package: the tests beside it
 TESTS = {
-    "storage": ["tests/unit/storage"],
-    "logs": ["tests/unit/logs"],
-    "replication": ["tests/unit/replication"],
-    "coordinator": ["tests/unit/coordinator"],
-    "controller": ["tests/unit/controller", "tests/unit/server/handlers"],
-    "server": ["tests/unit/server", "tests/unit/server/handlers"],
-    "records": ["tests/unit/records", "tests/unit/storage"],
+    "storage": ["tests/unit/broker/storage"],
+    "logs": ["tests/unit/broker/logs"],
+    "replication": ["tests/unit/broker/replication"],
+    "coordinator": ["tests/unit/broker/coordinator"],
+    "controller": ["tests/unit/broker/controller", "tests/unit/broker/server/handlers"],
+    "server": ["tests/unit/broker/server", "tests/unit/broker/server/handlers"],
+    "records": ["tests/unit/kafka/records", "tests/unit/broker/storage"],
 }
 
 
 def draw(package: str, count: int, seed: int) -> list[dict[str, Any]]:
     """So many mutants, from large modules more than from small ones."""
     rng = random.Random(seed)
-    modules = [m for m in sorted((PACKAGES / package).rglob("*.py")) if "handlers" not in m.parts]
+    (folder,) = PACKAGES.glob(f"*/{package}")
+    modules = [m for m in sorted(folder.rglob("*.py")) if "handlers" not in m.parts]
     sizes = [module.read_text().count("\n") for module in modules]
     drawn: dict[str, dict[str, Any]] = {}
     for _ in range(20 * count):

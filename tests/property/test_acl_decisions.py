@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.security import Principal
-from barnabas.security.acls import (
+from barnabas.kafka.security.acls import (
     SUPPORTED_OPERATIONS,
     AclBinding,
     AclEntry,
@@ -21,6 +20,7 @@ from barnabas.security.acls import (
     ResourceType,
     SubjectRules,
 )
+from barnabas.kafka.security.principal import Principal
 
 TYPES = [ResourceType.TOPIC, ResourceType.GROUP]
 NAMES = ["a", "ab", "abc", "b", "*", "*x"]

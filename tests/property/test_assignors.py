@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.groups.assignors import ASSIGNORS, Assignment, MemberSpec, TopicSpec
+from barnabas.broker.coordinator.groups.assignors import ASSIGNORS, Assignment, MemberSpec, TopicSpec
 
 THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 EXAMPLES = settings(max_examples=2000 if THOROUGH else 60, deadline=None)

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.controller.conftest import Member, join
+from tests.unit.broker.controller.conftest import Member, join
 
-from barnabas.config import BrokerConfig
-from barnabas.controller import ConfigChange, ConfigResource, NewPartitions, NewTopic
-from barnabas.metadata import MetadataLoader
-from barnabas.metadata.memory import MemoryServer, MemoryStore
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller import ConfigChange, ConfigResource, NewPartitions, NewTopic
+from barnabas.broker.metadata import MetadataLoader
+from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 
 THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 

@@ -22,18 +22,18 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from simulation.clocks import ManualClock
+from simulation.environment import simulated_environment
+from simulation.faulty_disk import FaultyDisk, PowerCut
 
-from barnabas.config import TopicConfig
-from barnabas.environment.blocking import Threads
-from barnabas.logs import LogDirectory
-from barnabas.records import Compression, Record, batches, encode_batch
-from barnabas.records.builder import batch_records
-from barnabas.records.control import EndTransaction, decode_end_transaction, encode_end_transaction
-from barnabas.simulation.clocks import ManualClock
-from barnabas.simulation.environment import simulated_environment
-from barnabas.simulation.faulty_disk import FaultyDisk, PowerCut
-from barnabas.storage import Cleaning, OpenFiles, Origin, Throttle, dirtiness
-from barnabas.types import TopicPartition
+from barnabas.base.environment.blocking import Threads
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.storage import Cleaning, OpenFiles, Origin, Throttle, dirtiness
+from barnabas.kafka.records import Compression, Record, batches, encode_batch
+from barnabas.kafka.records.builder import batch_records
+from barnabas.kafka.records.control import EndTransaction, decode_end_transaction, encode_end_transaction
 
 DIRECTORY = "/data"
 PARTITION = TopicPartition("model", 0)

@@ -22,23 +22,23 @@ import random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from simulation.clocks import ManualClock
+from simulation.environment import simulated_environment
+from simulation.faulty_disk import FaultyDisk
 
-from barnabas.config import BrokerConfig, TopicConfig
-from barnabas.environment.blocking import Threads
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.logs import LogDirectory
-from barnabas.logs.cleaner import LogCleaner
-from barnabas.logs.group_commit import GroupCommit
-from barnabas.logs.manager import LogManager
-from barnabas.metadata.image import PartitionState
-from barnabas.records import Record, batches, encode_batch
-from barnabas.records.builder import batch_records
-from barnabas.replication.partition import Partition
-from barnabas.simulation.clocks import ManualClock
-from barnabas.simulation.environment import simulated_environment
-from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.storage import Origin, PartitionLog
-from barnabas.types import TopicPartition
+from barnabas.base.environment.blocking import Threads
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import BrokerConfig, TopicConfig
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.cleaner import LogCleaner
+from barnabas.broker.logs.group_commit import GroupCommit
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.storage import Origin, PartitionLog
+from barnabas.kafka.records import Record, batches, encode_batch
+from barnabas.kafka.records.builder import batch_records
 
 START = 1_700_000_000_000
 THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))

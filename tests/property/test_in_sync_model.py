@@ -12,20 +12,20 @@ import os
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from simulation.clocks import ManualClock
+from simulation.environment import simulated_environment
+from simulation.faulty_disk import FaultyDisk
 
-from barnabas.config import TopicConfig
-from barnabas.controller.partition_changes import alter, with_isr
-from barnabas.errors import ErrorCode
-from barnabas.logs import LogDirectory
-from barnabas.metadata.image import BrokerImage, BrokerState, PartitionState
-from barnabas.records import Record, encode_batch
-from barnabas.replication.partition import Partition
-from barnabas.replication.partition.progress import LeaderContext
-from barnabas.simulation.clocks import ManualClock
-from barnabas.simulation.environment import simulated_environment
-from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.storage import OpenFiles, Origin
-from barnabas.types import TopicPartition
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.controller.partition_changes import alter, with_isr
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.metadata.image import BrokerImage, BrokerState, PartitionState
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition.progress import LeaderContext
+from barnabas.broker.storage import OpenFiles, Origin
+from barnabas.kafka.records import Record, encode_batch
 
 LEADER, FOLLOWERS = 1, (2, 3)
 BATCH = encode_batch([Record(None, b"v", timestamp=1_700_000_000_000)])

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.interbroker.conftest import World, heartbeat
+from simulation.virtual_time import run_virtual
+from tests.unit.broker.interbroker.conftest import World, heartbeat
 
-from barnabas.interbroker import ChannelError
-from barnabas.protocol.messages.heartbeat import HeartbeatResponse
-from barnabas.simulation.virtual_time import run_virtual
+from barnabas.broker.interbroker import ChannelError
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatResponse
 
 CALLS = 60
 

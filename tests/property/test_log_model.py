@@ -20,17 +20,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from simulation.clocks import ManualClock
+from simulation.environment import simulated_environment
+from simulation.faulty_disk import FaultyDisk
 
-from barnabas.config import TopicConfig
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.logs import LogDirectory
-from barnabas.records import Compression, Record, all_records, batches, encode_batch
-from barnabas.simulation.clocks import ManualClock
-from barnabas.simulation.environment import simulated_environment
-from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.storage import Flush, OpenFiles, PartitionLog
-from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
-from barnabas.types import TopicPartition
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.storage import Flush, OpenFiles, PartitionLog
+from barnabas.broker.storage.checkpoints import CLEAN_SHUTDOWN
+from barnabas.kafka.records import Compression, Record, all_records, batches, encode_batch
 
 DIRECTORY = "/data"
 PARTITION = TopicPartition("model", 0)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.zookeeper import PATIENT, new_chroot
 
-from barnabas.environment.environment import Environment
-from barnabas.metadata.embedded import EmbeddedStore
-from barnabas.metadata.memory import MemoryServer, MemoryStore
-from barnabas.metadata.store import (
+from barnabas.base.environment.environment import Environment
+from barnabas.broker.metadata.embedded import EmbeddedStore
+from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
+from barnabas.broker.metadata.store import (
     Check,
     Create,
     Delete,
@@ -24,8 +24,8 @@ from barnabas.metadata.store import (
     Set,
     StoreError,
 )
-from barnabas.metadata.zookeeper.server import ZooKeeperServer
-from barnabas.metadata.zookeeper.store import ZooKeeperStore
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
 
 THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 

@@ -7,9 +7,9 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.controller.conftest import broker_image
+from tests.unit.broker.controller.conftest import broker_image
 
-from barnabas.controller.placement import place_replicas
+from barnabas.broker.controller.placement import place_replicas
 
 
 @given(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.controller.reassignment import (
+from barnabas.broker.controller.reassignment import (
     begin,
     cancel,
     finish,
@@ -14,7 +14,7 @@ from barnabas.controller.reassignment import (
     origin_of,
     target_of,
 )
-from barnabas.metadata.image import PartitionState
+from barnabas.broker.metadata.image import PartitionState
 
 BROKERS = range(1, 7)
 targets = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True).map(tuple)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.client.reassignment_plan import Placement, plan_drain, plan_spread
-from barnabas.types import TopicPartition
 
 Current = Mapping[TopicPartition, Sequence[int]]
 

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.answers import LongPoll
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.protocol.framing import RequestHeader, encode_request
-from barnabas.protocol.registry import ApiKey
-from barnabas.server.handlers import load
-from barnabas.server.network.endpoint import Endpoint
-from barnabas.server.network.session import Session
-from barnabas.server.requests.api import Served
-from barnabas.server.requests.dispatch import Dispatcher
-from barnabas.server.requests.long_work import LongWork
+from barnabas.base.environment.environment import Environment
+from barnabas.broker.answers import LongPoll
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.handlers import load
+from barnabas.broker.server.network.endpoint import Endpoint
+from barnabas.broker.server.network.session import Session
+from barnabas.broker.server.requests.api import Served
+from barnabas.broker.server.requests.dispatch import Dispatcher
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request
+from barnabas.kafka.protocol.registry import ApiKey
 
 APIS = load()
 CONFIG = BrokerConfig(connections_max_idle_ms=-1)

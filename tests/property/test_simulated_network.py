@@ -7,9 +7,8 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from barnabas.simulation.network import NetworkConditions, SimulatedNetwork
-from barnabas.simulation.virtual_time import run_virtual
+from simulation.network import NetworkConditions, SimulatedNetwork
+from simulation.virtual_time import run_virtual
 
 END = "client", "server"
 

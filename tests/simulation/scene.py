@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from simulation.ensemble import SimulatedEnsemble
+from simulation.virtual_time import run_virtual
 from soak.roles.common import Task
 from soak.simulated.client import GROUP
 from soak.simulated.cluster import SimulatedCluster
@@ -12,26 +14,24 @@ from soak.simulated.plan import TOPICS
 from soak.simulated.stage import Stage, Trace, host_of
 from soak.simulated.survey import Survey
 
-from barnabas.errors import ErrorCode
-from barnabas.metadata.store import SessionState
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import TopicPartition
+from barnabas.broker.metadata.store import SessionState
+from barnabas.broker.server.broker import Broker
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.records import Record, encode_batch
-from barnabas.server.broker import Broker
-from barnabas.simulation.ensemble import SimulatedEnsemble
-from barnabas.simulation.virtual_time import run_virtual
-from barnabas.types import TopicPartition
+from barnabas.kafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.records import Record, encode_batch
 
 #: one of them is coordinated by a broker that is not the controller
 _GROUPS = [f"copies-{number}" for number in range(20)]

@@ -9,7 +9,7 @@ from soak.simulated.plan import SESSION_TIMEOUT
 from soak.simulated.stage import host_of
 from tests.simulation.scene import Scene, play
 
-from barnabas.errors import ErrorCode
+from barnabas.base.errors import ErrorCode
 
 
 def part(scene: Scene, broker: int, *, heal: bool = False) -> None:

@@ -7,9 +7,9 @@ from soak.simulated.plan import SESSION_TIMEOUT
 from soak.simulated.stage import host_of
 from tests.simulation.scene import AT_ONCE, Scene, play
 
-from barnabas.errors import ErrorCode
-from barnabas.metadata.store import SessionState
-from barnabas.types import TopicPartition
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import TopicPartition
+from barnabas.broker.metadata.store import SessionState
 
 
 def test_deposed_coordinator_does_not_answer_with_offsets_that_have_moved_on() -> None:

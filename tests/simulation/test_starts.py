@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from simulation.ensemble import SimulatedStore
+from simulation.virtual_time import run_virtual
 from soak.roles.common import Task
 from soak.simulated.bugs import replaced
 from soak.simulated.client import GROUP
@@ -18,11 +20,9 @@ from soak.simulated.stage import Stage, Trace, host_of
 from soak.simulated.survey import Survey
 from tests.simulation.scene import Scene, play
 
-from barnabas.errors import ErrorCode
-from barnabas.metadata.store import SessionState
-from barnabas.simulation.ensemble import SimulatedStore
-from barnabas.simulation.virtual_time import run_virtual
-from barnabas.types import TopicPartition
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import TopicPartition
+from barnabas.broker.metadata.store import SessionState
 
 
 class Breaking:

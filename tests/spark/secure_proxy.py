@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from barnabas.config import BrokerConfig
-from barnabas.errors import ErrorCode
-from barnabas.protocol.framing import encode_response, parse_request, parse_response
-from barnabas.protocol.messages.api_versions import ApiVersion
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.server.run import BrokerServer
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.framing import encode_response, parse_request, parse_response
+from barnabas.kafka.protocol.messages.api_versions import ApiVersion
+from barnabas.kafka.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from barnabas.spark import clients
 
 _SASL_APIS = [ApiVersion(api_key=17, max_version=1), ApiVersion(api_key=36, max_version=2)]

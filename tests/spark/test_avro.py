@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.spark.avro import dead_letters, decode_avro, encode_avro
 

@@ -9,7 +9,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.batch_reader import TopicReader
 from barnabas.spark.open_ranges import DataLossError
 from barnabas.spark.options import ReadOptions

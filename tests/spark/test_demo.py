@@ -13,10 +13,9 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 from confluent_kafka import Producer
-
-from barnabas.demo import APP, DB, INGRESS, LOG_TOPICS, STATS_TOPIC, report
-from barnabas.demo.report import Count, read_counts, reconcile
-from barnabas.demo.shipping import Shipped
+from demo import APP, DB, INGRESS, LOG_TOPICS, STATS_TOPIC, report
+from demo.report import Count, read_counts, reconcile
+from demo.shipping import Shipped
 
 
 def made_up_logs(folder: Path) -> list[Path]:
@@ -50,7 +49,7 @@ def test_the_demo_ends_well_and_its_totals_agree_even_after_a_former_run(
     (folder / "records").mkdir(parents=True)
     (folder / "records" / "left-over.parquet").write_text("of a former run")
     (folder / ".barnabas-demo").touch()
-    command = [sys.executable, "-m", "barnabas.demo", "--folder", str(folder), *map(str, files)]
+    command = [sys.executable, "-m", "demo", "--folder", str(folder), *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The totals agree: shipped = stored = in Parquet = sum of the counts" in done.stdout
@@ -66,7 +65,7 @@ def test_the_demo_ends_well_and_its_totals_agree_even_after_a_former_run(
 def test_the_totals_agree_though_a_leader_is_killed_half_way(tmp_path: Path) -> None:
     files = made_up_logs(tmp_path)
     folder = tmp_path / "demo"
-    command = [sys.executable, "-m", "barnabas.demo", "--brokers", "3", "--folder", str(folder)]
+    command = [sys.executable, "-m", "demo", "--brokers", "3", "--folder", str(folder)]
     done = subprocess.run(
         [*command, *map(str, files)], capture_output=True, text=True, check=False, cwd=tmp_path
     )
@@ -81,7 +80,7 @@ def test_the_totals_agree_though_a_leader_is_killed_half_way(tmp_path: Path) -> 
 
 
 def test_the_demo_says_in_one_line_what_it_lacks(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "barnabas.demo", "--folder", "demo", "none.log"]
+    command = [sys.executable, "-m", "demo", "--folder", "demo", "none.log"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 1
     expected = f"The demo cannot go on: {tmp_path}/none.log: there is no file of that name that can be read\n"

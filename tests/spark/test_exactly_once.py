@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from tests.spark.committed import committed_values, last_stable_offset
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 from barnabas.spark import sink_progress
 from barnabas.spark.exactly_once import ReplayError, WriteId, write_once
 from barnabas.spark.options import WriteOptions

@@ -14,7 +14,7 @@ from confluent_kafka import Message
 from pyspark.sql import SparkSession
 from tests.spark.pipeline_run import PipelineRunner
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.spark.formats import dead_letters, decode, encode
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tests.spark.pipeline_run import PipelineRunner
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.pipelines import iceberg
 from barnabas.pipelines.iceberg import IcebergError
 from barnabas.pipelines.options import SinkOptions

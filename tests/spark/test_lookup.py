@@ -15,25 +15,25 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
+from barnabas.base.errors import BarnabasError, ConfigError, ErrorCode
+from barnabas.base.types import ZERO_TOPIC_ID, TopicPartition
 from barnabas.client import connection
 from barnabas.client.errors import ClientError
-from barnabas.errors import BarnabasError, ConfigError, ErrorCode
-from barnabas.protocol.framing import RequestHeader, parse_response
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.kafka.protocol.framing import RequestHeader, parse_response
+from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from barnabas.protocol.registry import ApiKey
-from barnabas.protocol.schema import Response
+from barnabas.kafka.protocol.registry import ApiKey
+from barnabas.kafka.protocol.schema import Response
 from barnabas.spark import lookup as lookup_module
 from barnabas.spark.cluster import Topic
 from barnabas.spark.list_offsets import Answers
 from barnabas.spark.lookup import BrokerUnreachableError, OffsetLookup
 from barnabas.spark.options import ReadOptions
 from barnabas.testing import BarnabasCluster
-from barnabas.types import ZERO_TOPIC_ID, TopicPartition
 
 MakeTopic = Callable[..., str]
 Lookup = Callable[..., OffsetLookup]

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.spark.pipeline_run import PipelineRunner, supervise
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.pipelines.build import Run, build
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.options import SinkOptions

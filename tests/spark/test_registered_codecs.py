@@ -17,7 +17,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.message_factory import GetMessageClass
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.spark import json_codec, protobuf_codec
 from barnabas.spark.payloads import RowUnfitError

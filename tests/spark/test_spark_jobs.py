@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter
 from tests.spark.limits import NEEDS_LIMITS
 
+from barnabas.base.types import TopicPartition
 from barnabas.spark.progress import lag
-from barnabas.types import TopicPartition
 
 MakeTopic = Callable[..., str]
 Feed = Callable[..., None]
@@ -193,7 +193,7 @@ def test_a_mistake_comes_to_the_user_in_one_line(
     with pytest.raises(PySparkException) as caught:
         load(subscribe=make_topic(), startingOffset="earliest").count()
     mistake = "option startingoffset=earliest is not allowed: did you mean startingOffsets?"
-    assert f"barnabas.errors.ConfigError: {mistake}" in str(caught.value).splitlines()
+    assert f"barnabas.base.errors.ConfigError: {mistake}" in str(caught.value).splitlines()
 
 
 def test_only_the_columns_that_are_asked_for_are_read(

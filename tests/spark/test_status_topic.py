@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from barnabas.base.errors import BarnabasError
 from barnabas.cli.app import app
-from barnabas.errors import BarnabasError
 from barnabas.pipelines.status import PartitionLag, PipelineStatus, QueryStatus
 from barnabas.pipelines.status_topic import MOST_PARTITIONS, StatusTopic, from_value, read_statuses, to_value
 

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
+from barnabas.base.types import TopicPartition
 from barnabas.spark.admission import Admission
 from barnabas.spark.open_ranges import DataLossError
 from barnabas.spark.options import ReadOptions
@@ -19,7 +20,6 @@ from barnabas.spark.plan import Plan
 from barnabas.spark.position import Position, PositionJson
 from barnabas.spark.ranges import Offsets, to_json
 from barnabas.spark.stream_reader import TopicStreamReader
-from barnabas.types import TopicPartition
 
 MakeTopic = Callable[..., str]
 Feed = Callable[..., None]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError
 
 
 def test_codes_are_contiguous_from_minus_one() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.text import BURST, MAX_LINE, MAX_SHOWN, PER_SECOND, logger_of, shown
+from barnabas.base.text import BURST, MAX_LINE, MAX_SHOWN, PER_SECOND, logger_of, shown
 
 
 def test_plain_text_stays_as_it_is():

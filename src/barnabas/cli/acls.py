@@ -11,7 +11,7 @@ import click
 from barnabas.cli.options import NAME, bootstrap_option, connect, example, json_option
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.streams import report
-from barnabas.security.acls import (
+from barnabas.kafka.security.acls import (
     ANY_HOST,
     CLUSTER_NAME,
     SUPPORTED_OPERATIONS,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from barnabas.config.setting import shown
+from barnabas.base.text import shown
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 

@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 import click
 
 import barnabas
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 
 #: As shells report it: 128 plus the number of SIGINT.
 _INTERRUPTED = 130

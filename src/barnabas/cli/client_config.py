@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
+from barnabas.base.settings_file import read_unchecked
 from barnabas.cli.streams import InputError, is_terminal
 from barnabas.client.addresses import parse_servers
 from barnabas.client.errors import SettingError
 from barnabas.client.properties import translate
 from barnabas.client.servers import Servers
-from barnabas.config.files import read_unchecked
 
 _PASSWORD = "BARNABAS_PASSWORD"
 _LOGIN = "SCRAM-SHA-512"

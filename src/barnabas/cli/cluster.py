@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from barnabas.base.errors import ConfigError
 from barnabas.cli.address import parse_address
 from barnabas.cli.cluster_control import ask
 from barnabas.cli.cluster_folder import ClusterFolder, ClusterFolderError
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.options import INT32, console_option, example, json_option, parse_assignments
 from barnabas.cli.output import print_json, print_table
-from barnabas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from barnabas.metadata.store import MetadataStore
+    from barnabas.broker.metadata.store import MetadataStore
 
 #: seconds
 _PATIENCE = 18.0
@@ -137,10 +137,10 @@ def start(
     Topics have three replicas by default, of which two must be in sync for acks=all; a broker that dies is
     noticed after six seconds. --set changes that.
     """
+    from barnabas.broker.config import BrokerConfig
+    from barnabas.broker.config.durability import replicated_settings
+    from barnabas.broker.metadata.zookeeper.address import parse_address as parse_zookeeper
     from barnabas.cli.cluster_run import ClusterRunner, plan, run
-    from barnabas.config import BrokerConfig
-    from barnabas.config.durability import replicated_settings
-    from barnabas.metadata.zookeeper.address import parse_address as parse_zookeeper
 
     given = _settings_of_all(settings, config)
     if zookeeper is not None:
@@ -191,8 +191,8 @@ def start(
 
 def _settings_of_all(settings: tuple[str, ...], file: Path | None) -> dict[str, str]:
     """What a file and --set have every broker use. Raises ConfigError."""
-    from barnabas.config import BrokerConfig
-    from barnabas.config.files import read_settings
+    from barnabas.broker.config import BrokerConfig
+    from barnabas.broker.config.files import read_settings
 
     given = {} if file is None else read_settings(file)
     for name, value in parse_assignments(settings, "--set").items():
@@ -385,9 +385,9 @@ _store_option = click.option(
 @_store_option
 def backup(file: Path, address: str | None, directories: tuple[Path, ...]) -> None:
     """Write a cluster's metadata to FILE."""
-    from barnabas.environment.filesystem import replace_file
-    from barnabas.environment.os_filesystem import OsFileSystem
-    from barnabas.metadata.backup import encode, take
+    from barnabas.base.environment.filesystem import replace_file
+    from barnabas.base.environment.os_filesystem import OsFileSystem
+    from barnabas.broker.metadata.backup import encode, take
 
     now_ms = round(time.time() * 1000)
     taken = asyncio.run(_with_store(address, directories, False, lambda store: take(store, now_ms)))
@@ -415,10 +415,10 @@ def backup(file: Path, address: str | None, directories: tuple[Path, ...]) -> No
 @_store_option
 def restore(sources: tuple[Path, ...], address: str | None, directories: tuple[Path, ...]) -> None:
     """Rebuild a cluster's lost metadata."""
-    from barnabas.environment.os_filesystem import OsFileSystem
-    from barnabas.metadata.backup import BackupError, read_backup
-    from barnabas.metadata.backup import restore as restored
-    from barnabas.metadata.folders import leave_cluster
+    from barnabas.base.environment.os_filesystem import OsFileSystem
+    from barnabas.broker.metadata.backup import BackupError, read_backup
+    from barnabas.broker.metadata.backup import restore as restored
+    from barnabas.broker.metadata.folders import leave_cluster
 
     found = []
     for source in sources:
@@ -463,11 +463,11 @@ async def _with_store(
     work: Callable[[MetadataStore], Awaitable[T]],
 ) -> T:
     """Run `work` on the store that the options name, and return its result."""
-    from barnabas.environment.environment import Environment
-    from barnabas.metadata.embedded import EmbeddedStore
-    from barnabas.metadata.importing import check_embedded
-    from barnabas.metadata.zookeeper.address import parse_address
-    from barnabas.metadata.zookeeper.store import ZooKeeperStore
+    from barnabas.base.environment.environment import Environment
+    from barnabas.broker.metadata.embedded import EmbeddedStore
+    from barnabas.broker.metadata.importing import check_embedded
+    from barnabas.broker.metadata.zookeeper.address import parse_address
+    from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
 
     if (address is None) == (not directories):
         raise click.UsageError("give --zookeeper, or --data for a broker without one")
@@ -492,10 +492,10 @@ async def _with_store(
 
 
 async def _import(folders: list[str], address: str) -> str:
-    from barnabas.environment.environment import Environment
-    from barnabas.metadata.importing import check_embedded, check_lone, import_embedded
-    from barnabas.metadata.zookeeper.address import parse_address
-    from barnabas.metadata.zookeeper.store import ZooKeeperStore
+    from barnabas.base.environment.environment import Environment
+    from barnabas.broker.metadata.importing import check_embedded, check_lone, import_embedded
+    from barnabas.broker.metadata.zookeeper.address import parse_address
+    from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
 
     environment = Environment.of_system()
     where = parse_address(address, "--zookeeper")

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from barnabas.base.errors import BarnabasError
 from barnabas.cli.cluster_folder import ClusterFolder, Control
-from barnabas.errors import BarnabasError
 
 _LONGEST_LINE = 65_536
 #: seconds that a client has to send its command

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from barnabas.base.environment.filesystem import Lock
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.base.errors import BarnabasError
+from barnabas.base.settings_file import dump_toml
 from barnabas.client.certificate_folder import write_private
-from barnabas.config.files import dump_toml
-from barnabas.environment.filesystem import Lock
-from barnabas.environment.os_filesystem import OsFileSystem
-from barnabas.errors import BarnabasError
 
 
 class ClusterFolderError(BarnabasError):

@@ -18,15 +18,15 @@ from typing import Any
 
 import click
 
+from barnabas.base.errors import BarnabasError
+from barnabas.base.system.processes import ask_to_stop, own_group
+from barnabas.base.text import shown
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 from barnabas.cli.address import Address
 from barnabas.cli.cluster_control import Command, ControlServer
 from barnabas.cli.cluster_folder import ClusterFolder, ClusterFolderError, Layout
 from barnabas.cli.secure import SecuredCluster
 from barnabas.cli.streams import report
-from barnabas.config.setting import shown
-from barnabas.errors import BarnabasError
-from barnabas.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
-from barnabas.system.processes import ask_to_stop, own_group
 
 #: seconds until a broker says it is ready: it may have to recover its logs
 _START_PATIENCE = 120.0

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from barnabas.base.settings_file import read_unchecked
 from barnabas.client.certificate_folder import CertificateFolder
 from barnabas.client.connection import Connection, Security
 from barnabas.client.errors import ClientError
 from barnabas.client.properties import translate
 from barnabas.client.servers import Servers
-from barnabas.config.files import read_unchecked
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 #: seconds that a broker, or the ZooKeeper, has to answer
 _ANSWER = 3.0

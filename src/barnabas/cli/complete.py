@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.base.errors import BarnabasError
 from barnabas.cli.options import DEFAULT_BOOTSTRAP
-from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:
     from barnabas.client import Admin
@@ -30,14 +30,14 @@ def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 def topic_settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """`name=` of each topic setting."""
-    from barnabas.config import TopicConfig
+    from barnabas.broker.config import TopicConfig
 
     return [f"{name}=" for name in TopicConfig.declared if name.startswith(incomplete)]
 
 
 def broker_settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """`name=` of each broker setting."""
-    from barnabas.config import BrokerConfig
+    from barnabas.broker.config import BrokerConfig
 
     return [f"{name}=" for name in BrokerConfig.declared if name.startswith(incomplete)]
 
@@ -45,11 +45,11 @@ def broker_settings(ctx: click.Context, param: click.Parameter, incomplete: str)
 def settings_of_resource(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """`name=` of each setting of the resource that --topic, --group, --broker and the like name."""
     if ctx.params.get("group"):
-        from barnabas.config import GroupConfig
+        from barnabas.broker.config import GroupConfig
 
         return [f"{name}=" for name in GroupConfig.declared if name.startswith(incomplete)]
     if ctx.params.get("client_metrics"):
-        from barnabas.config import ClientMetricsConfig
+        from barnabas.broker.config import ClientMetricsConfig
 
         return [f"{name}=" for name in ClientMetricsConfig.declared if name.startswith(incomplete)]
     brokers = ctx.params.get("broker") is not None or ctx.params.get("broker_defaults")

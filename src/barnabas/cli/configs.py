@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from barnabas.base.errors import BarnabasError
 from barnabas.cli.complete import group_names, settings_of_resource, topic_names
 from barnabas.cli.options import (
     NAME,
@@ -20,7 +21,6 @@ from barnabas.cli.options import (
 )
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.streams import report
-from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:
     from barnabas.client import Admin

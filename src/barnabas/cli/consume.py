@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from barnabas.base.errors import BarnabasError
 from barnabas.cli.complete import group_names, topic_names
 from barnabas.cli.offset_targets import parse_time, time_before_now
 from barnabas.cli.options import DURATION, NAME, bootstrap_option, example, require_unique, unique_names
@@ -17,11 +18,10 @@ from barnabas.cli.produce import librdkafka_options
 from barnabas.cli.progress import Counter, is_file
 from barnabas.cli.record_format import Template, to_json
 from barnabas.cli.streams import is_terminal, stdout_bytes, stdout_has_reader
-from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:
+    from barnabas.base.types import TopicPartition
     from barnabas.client import Consumer, Record
-    from barnabas.types import TopicPartition
 
 
 class TimedOut(BarnabasError):

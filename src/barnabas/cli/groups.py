@@ -22,9 +22,9 @@ from barnabas.cli.output import print_json, print_table
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
+    from barnabas.base.types import TopicPartition
     from barnabas.client import Admin
     from barnabas.client.admin_types import GroupDescription, GroupMember
-    from barnabas.types import TopicPartition
 
 
 #: consumers that a message names
@@ -95,7 +95,7 @@ def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_se
 @bootstrap_option
 def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) -> None:
     """Show offset, lag and member of each partition of GROUP."""
-    from barnabas.errors import ErrorCode, KafkaError
+    from barnabas.base.errors import ErrorCode, KafkaError
 
     admin = connect(bootstrap_server)
     description = admin.describe_group(group)
@@ -184,8 +184,8 @@ def reset_offsets(
     **target: Any,
 ) -> None:
     """Change the offsets at which GROUP continues."""
+    from barnabas.base.errors import ErrorCode, KafkaError
     from barnabas.cli.offset_targets import Target
-    from barnabas.errors import ErrorCode, KafkaError
 
     if dry_run and execute:
         raise click.UsageError("--dry-run shows, --execute does: take one")
@@ -258,7 +258,7 @@ def _refusal(admin: Admin, group: str) -> str | None:
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
     """Delete groups with their offsets. Their consumers must be stopped."""
-    from barnabas.errors import KafkaError
+    from barnabas.base.errors import KafkaError
 
     admin = connect(bootstrap_server)
     for position, name in enumerate(names):
@@ -321,7 +321,7 @@ def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> lis
 
 def _whole_topics(admin: Admin, topics: set[str]) -> set[TopicPartition]:
     """All partitions of those topics that still exist: the group may not have read some of them yet."""
-    from barnabas.types import TopicPartition
+    from barnabas.base.types import TopicPartition
 
     there = sorted(topics.intersection(admin.topics(internal=True)))
     described = admin.describe_topics(there)
@@ -329,7 +329,7 @@ def _whole_topics(admin: Admin, topics: set[str]) -> set[TopicPartition]:
 
 
 def _partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:
-    from barnabas.types import TopicPartition
+    from barnabas.base.types import TopicPartition
 
     chosen = []
     for text in topics:

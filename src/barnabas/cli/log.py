@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from barnabas.base.errors import BarnabasError
 from barnabas.cli.options import OFFSET, example
 from barnabas.cli.output import print_json_line, snake_case
-from barnabas.errors import BarnabasError
 
 
 class DamagedLog(BarnabasError):
@@ -176,12 +176,12 @@ def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a step.")
 def discard(partition: str, directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
     """Throw a replica away, to be copied again from its leader."""
+    from barnabas.base.environment.clock import SystemClock
+    from barnabas.base.environment.os_filesystem import OsFileSystem
+    from barnabas.base.types import TopicPartition
+    from barnabas.broker.logs.discarding import discard_replica, find_replica
+    from barnabas.broker.metadata.folders import belong_to_cluster
     from barnabas.cli.log_check import PARTITION_FOLDER, check_not_in_use
-    from barnabas.environment.clock import SystemClock
-    from barnabas.environment.os_filesystem import OsFileSystem
-    from barnabas.logs.discarding import discard_replica, find_replica
-    from barnabas.metadata.folders import belong_to_cluster
-    from barnabas.types import TopicPartition
 
     if (match := PARTITION_FOLDER.fullmatch(partition)) is None:
         raise click.UsageError(f"{partition!r} is no partition: write TOPIC-PARTITION, like orders-0")

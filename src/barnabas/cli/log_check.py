@@ -9,30 +9,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.base.environment.randomness import system_random
+from barnabas.base.errors import BarnabasError
+from barnabas.base.system import locks
+from barnabas.base.types import TopicPartition
+from barnabas.broker.metadata import legacy, znodes
+from barnabas.broker.metadata.backup import FILE_NAME as BACKUP
+from barnabas.broker.metadata.backup import BackupError, read_backup
+from barnabas.broker.metadata.copies import Found, choose, find_copies
+from barnabas.broker.metadata.folders import belong_to_cluster, embedded_files
+from barnabas.broker.metadata.journal import Journal
+from barnabas.broker.metadata.store import StoreUnavailableError
+from barnabas.broker.storage import checkpoints
+from barnabas.broker.storage.epochs import FILE_NAME as EPOCH_FILE
+from barnabas.broker.storage.epochs import LeaderEpochs
+from barnabas.broker.storage.incomplete import FILE_NAME as INCOMPLETE
+from barnabas.broker.storage.incomplete import read_mark
+from barnabas.broker.storage.index import OffsetIndex, TimeIndex
+from barnabas.broker.storage.producer_snapshot import decode_snapshot
+from barnabas.broker.storage.salvage import whole_batches
+from barnabas.broker.storage.segment import file_name
+from barnabas.broker.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.cli.log_findings import Finding, Partition, Segment
 from barnabas.cli.log_transactions import index_problems
-from barnabas.environment.os_filesystem import OsFileSystem
-from barnabas.environment.randomness import system_random
-from barnabas.errors import BarnabasError
-from barnabas.metadata import legacy, znodes
-from barnabas.metadata.backup import FILE_NAME as BACKUP
-from barnabas.metadata.backup import BackupError, read_backup
-from barnabas.metadata.copies import Found, choose, find_copies
-from barnabas.metadata.folders import belong_to_cluster, embedded_files
-from barnabas.metadata.journal import Journal
-from barnabas.metadata.store import StoreUnavailableError
-from barnabas.storage import checkpoints
-from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
-from barnabas.storage.epochs import LeaderEpochs
-from barnabas.storage.incomplete import FILE_NAME as INCOMPLETE
-from barnabas.storage.incomplete import read_mark
-from barnabas.storage.index import OffsetIndex, TimeIndex
-from barnabas.storage.producer_snapshot import decode_snapshot
-from barnabas.storage.salvage import whole_batches
-from barnabas.storage.segment import file_name
-from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
-from barnabas.system import locks
-from barnabas.types import TopicPartition
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _SEGMENT = re.compile(r"[0-9]{20}\.log")

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import Buffer
+from barnabas.broker.storage.epochs import LeaderEpochs
+from barnabas.broker.storage.index import OffsetIndex, TimeIndex
+from barnabas.broker.storage.producer_snapshot import decode_snapshot
+from barnabas.broker.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.cli.log_records import Decoder, decoder_for, record_fields, record_text
-from barnabas.errors import KafkaError
-from barnabas.records import BatchHeader, Compression, batch_records, check_crc, parse_header
-from barnabas.records.batch import DELETE_HORIZON_FLAG, HEADER_SIZE
-from barnabas.storage.epochs import LeaderEpochs
-from barnabas.storage.index import OffsetIndex, TimeIndex
-from barnabas.storage.producer_snapshot import decode_snapshot
-from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
-from barnabas.types import Buffer
+from barnabas.kafka.records import BatchHeader, Compression, batch_records, check_crc, parse_header
+from barnabas.kafka.records.batch import DELETE_HORIZON_FLAG, HEADER_SIZE
 
 
 class Entry(NamedTuple):

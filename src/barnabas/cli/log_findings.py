@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnabas.records import BatchHeader
-from barnabas.types import TopicId, TopicPartition
+from barnabas.base.types import TopicId, TopicPartition
+from barnabas.kafka.records import BatchHeader
 
 
 @dataclass(slots=True)

@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
-from barnabas.errors import ProtocolError
-from barnabas.protocol.codec import decode
-from barnabas.protocol.records.consumer_group import KINDS as CONSUMER_GROUP_KINDS
-from barnabas.protocol.records.consumer_protocol import (
+from barnabas.base.errors import ProtocolError
+from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_id_to_str
+from barnabas.kafka.protocol.codec import decode
+from barnabas.kafka.protocol.records.consumer_group import KINDS as CONSUMER_GROUP_KINDS
+from barnabas.kafka.protocol.records.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
-from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from barnabas.protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
-from barnabas.protocol.schema import Message, Struct
-from barnabas.records import BatchHeader, Record
-from barnabas.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT
-from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_id_to_str
+from barnabas.kafka.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from barnabas.kafka.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from barnabas.kafka.protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+from barnabas.kafka.protocol.schema import Message, Struct
+from barnabas.kafka.records import BatchHeader, Record
+from barnabas.kafka.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT
 
 #: Turns a record's key and value into what is printed.
 Decoder = Callable[[Record], tuple[Any, Any]]

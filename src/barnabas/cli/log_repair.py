@@ -7,20 +7,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.environment.filesystem import replace_file
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, topic_id_to_str
+from barnabas.broker.metadata import legacy, znodes
+from barnabas.broker.metadata.backup import BackupError, read_backup
+from barnabas.broker.metadata.copies import FILE_NAMES
+from barnabas.broker.metadata.folders import embedded_files
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.metadata.journal import Journal, encode_snapshot
+from barnabas.broker.metadata.store import Node
+from barnabas.broker.storage import checkpoints
+from barnabas.broker.storage.incomplete import FILE_NAME as INCOMPLETE
+from barnabas.broker.storage.incomplete import Mark, encode_mark
+from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET, file_name
+from barnabas.broker.storage.transaction_index import AbortedTransaction
 from barnabas.cli.log_check import Directories, topics_of
 from barnabas.cli.log_findings import Partition, Segment
 from barnabas.cli.log_transactions import INDEX, aborted_by_index, is_index_proven, perhaps_aborted
-from barnabas.environment.clock import SystemClock
-from barnabas.environment.filesystem import replace_file
-from barnabas.environment.os_filesystem import OsFileSystem
-from barnabas.metadata import legacy, znodes
-from barnabas.metadata.backup import BackupError, read_backup
-from barnabas.metadata.copies import FILE_NAMES
-from barnabas.metadata.folders import embedded_files
-from barnabas.metadata.image import PartitionState
-from barnabas.metadata.journal import Journal, encode_snapshot
-from barnabas.metadata.store import Node
-from barnabas.records.batch import (
+from barnabas.kafka.records.batch import (
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -31,13 +37,7 @@ from barnabas.records.batch import (
     parse_header,
     placed,
 )
-from barnabas.records.control import EndTransaction, encode_end_transaction
-from barnabas.storage import checkpoints
-from barnabas.storage.incomplete import FILE_NAME as INCOMPLETE
-from barnabas.storage.incomplete import Mark, encode_mark
-from barnabas.storage.segment import MAX_RELATIVE_OFFSET, file_name
-from barnabas.storage.transaction_index import AbortedTransaction
-from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, topic_id_to_str
+from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
 
 _FS = OsFileSystem()
 _PRODUCER_ID_BLOCK = 1000

@@ -7,15 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from barnabas.cli.log_findings import Partition, Segment
-from barnabas.errors import KafkaError
-from barnabas.records import BatchHeader
-from barnabas.records.control import EndTransaction, decode_end_transaction
-from barnabas.records.crc import crc32c
-from barnabas.storage.producer_snapshot import decode_snapshot
-from barnabas.storage.producers import Producers
-from barnabas.storage.segment import file_name
-from barnabas.storage.transaction_index import (
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import Offset, ProducerId
+from barnabas.broker.storage.producer_snapshot import decode_snapshot
+from barnabas.broker.storage.producers import Producers
+from barnabas.broker.storage.segment import file_name
+from barnabas.broker.storage.transaction_index import (
     CHECKSUMS,
     ENTRY,
     NO_ENTRIES,
@@ -24,7 +21,10 @@ from barnabas.storage.transaction_index import (
     decode_checksums,
     encode_entries,
 )
-from barnabas.types import Offset, ProducerId
+from barnabas.cli.log_findings import Partition, Segment
+from barnabas.kafka.records import BatchHeader
+from barnabas.kafka.records.control import EndTransaction, decode_end_transaction
+from barnabas.kafka.records.crc import crc32c
 
 INDEX = ".txnindex"
 

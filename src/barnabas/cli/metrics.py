@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from barnabas.broker.metrics.alerts import rules
+from barnabas.broker.metrics.dashboards import DASHBOARDS
 from barnabas.cli.options import example
-from barnabas.metrics.alerts import rules
-from barnabas.metrics.dashboards import DASHBOARDS
 
 _SCRAPES = """\
 # Which brokers Prometheus reads: put their addresses in. `barnabas start --metrics HOST:PORT` serves there.

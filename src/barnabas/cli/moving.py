@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.cli.streams import report
-from barnabas.errors import KafkaError
-from barnabas.types import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.client.log_dirs import Replica

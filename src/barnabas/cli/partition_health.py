@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client.admin_types import ConfigValue, PartitionDescription, TopicDescription
 from barnabas.client.errors import ClientError
 from barnabas.client.moves import Holders, Move, Moves
-from barnabas.errors import KafkaError
-from barnabas.types import TopicPartition
 
 UNDER_REPLICATED = "under-replicated"
 UNAVAILABLE = "unavailable"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.base.installation import pip_install
 from barnabas.cli.options import (
     NAME,
     SERVERS,
@@ -20,7 +21,6 @@ from barnabas.cli.options import (
 )
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.streams import is_terminal
-from barnabas.installation import pip_install
 
 if TYPE_CHECKING:
     from barnabas.pipelines.folder import Folder

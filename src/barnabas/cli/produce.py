@@ -179,10 +179,10 @@ def _produce(
     common: _Common,
     name: str,
 ) -> None:
+    from barnabas.base.errors import ErrorCode, KafkaError
     from barnabas.client import Producer
     from barnabas.client.reach import require_broker
     from barnabas.client.servers import servers_of
-    from barnabas.errors import ErrorCode, KafkaError
 
     servers = servers_of(servers, librdkafka)
     require_broker(servers)
@@ -262,8 +262,8 @@ def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Li
 
 def _topic_limit(bootstrap_server: str, topic: str) -> int | None:
     """The topic's max.message.bytes; None if the broker does not say."""
+    from barnabas.base.errors import BarnabasError
     from barnabas.client import Admin
-    from barnabas.errors import BarnabasError
 
     try:
         values = {value.name: value.value for value in Admin(bootstrap_server).configs("topic", topic)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.cli.complete import topic_names
 from barnabas.cli.moving import (
     begin_moves,
@@ -26,7 +27,6 @@ from barnabas.cli.moving import (
 from barnabas.cli.options import INT16, NAME, bootstrap_option, example, json_option, unique_names
 from barnabas.cli.output import numbers, print_json, print_table
 from barnabas.cli.streams import report, stdin_bytes
-from barnabas.types import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.client.admin_types import Node

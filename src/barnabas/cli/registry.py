@@ -7,6 +7,8 @@ from importlib.util import find_spec
 
 import click
 
+from barnabas.base.errors import ConfigError
+from barnabas.base.installation import pip_install
 from barnabas.cli.address import parse_address
 from barnabas.cli.log_output import log_to_stderr
 from barnabas.cli.options import (
@@ -17,8 +19,6 @@ from barnabas.cli.options import (
     log_format_option,
     log_level_option,
 )
-from barnabas.errors import ConfigError
-from barnabas.installation import pip_install
 
 _LEVELS = (
     "none",

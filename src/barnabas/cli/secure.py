@@ -8,18 +8,19 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from barnabas.base.environment.environment import Environment
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings_file import read_unchecked
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.config.files import read_settings
+from barnabas.broker.metadata import open_store
+from barnabas.broker.metadata.first_users import Users, add_missing_users, credentials
+from barnabas.broker.metadata.store import NotAllowedError
+from barnabas.broker.metadata.zookeeper.address import parse_address
+from barnabas.broker.server.network.endpoint import advertised_endpoints, bound_endpoints
 from barnabas.client.certificate_folder import SCRAM, CertificateFolder, escaped
 from barnabas.client.properties import translate
 from barnabas.client.servers import Servers
-from barnabas.config import BrokerConfig
-from barnabas.config.files import read_settings, read_unchecked
-from barnabas.environment.environment import Environment
-from barnabas.errors import ConfigError
-from barnabas.metadata import open_store
-from barnabas.metadata.first_users import Users, add_missing_users, credentials
-from barnabas.metadata.store import NotAllowedError
-from barnabas.metadata.zookeeper.address import parse_address
-from barnabas.server.network.endpoint import advertised_endpoints, bound_endpoints
 
 #: the user who may do everything
 ADMIN = "admin"
@@ -149,7 +150,9 @@ class SecuredCluster(Secured):
         where = parse_address(address)
 
         async def close() -> str:
-            from barnabas.metadata.zookeeper.store import ZooKeeperStore  # imports kazoo, which takes a while
+            from barnabas.broker.metadata.zookeeper.store import (
+                ZooKeeperStore,  # imports kazoo, which takes a while
+            )
 
             auth = [("digest", digest)]
             store = await ZooKeeperStore.open(where, session_timeout=_PATIENCE, set_acl=True, auth=auth)

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.text import shown
+from barnabas.broker.config import BrokerConfig
 from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.log_output import log_to_stderr
@@ -22,13 +25,10 @@ from barnabas.cli.options import (
     parse_assignments,
 )
 from barnabas.cli.streams import report
-from barnabas.config import BrokerConfig
-from barnabas.config.setting import shown
-from barnabas.errors import BarnabasError, ConfigError
 
 if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
-    from barnabas.server.run import Companion
+    from barnabas.broker.server.broker import Broker
+    from barnabas.broker.server.run import Companion
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ def start(
         parse_address(registry, "--registry", "127.0.0.1:8081", default_host="127.0.0.1")
     gc.disable()  # what is imported stays
     try:
-        from barnabas.server.run import run
+        from barnabas.broker.server.run import run
     finally:
         gc.enable()
 
@@ -254,7 +254,7 @@ def _read_values(
     """The options' settings: they override --set, which overrides the file."""
     values: dict[str, str] = {}
     if file is not None:
-        from barnabas.config.files import read_settings
+        from barnabas.broker.config.files import read_settings
 
         values.update(read_settings(file))
         if listen is not None:

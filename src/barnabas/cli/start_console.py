@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from barnabas.broker.server.broker import Broker
+from barnabas.broker.server.run import Companion
 from barnabas.cli.console import require_console
 from barnabas.cli.streams import report
-from barnabas.server.broker import Broker
-from barnabas.server.run import Companion
 
 logger = logging.getLogger(__name__)
 

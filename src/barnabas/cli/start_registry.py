@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from barnabas.base.system.signals import stop_this_process
+from barnabas.broker.server.broker import Broker
+from barnabas.broker.server.run import Companion
 from barnabas.cli.registry import require_registry
 from barnabas.cli.streams import report
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
-from barnabas.server.broker import Broker
-from barnabas.server.run import Companion
-from barnabas.system.signals import stop_this_process
 
 logger = logging.getLogger(__name__)
 

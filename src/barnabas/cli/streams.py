@@ -12,7 +12,7 @@ from typing import IO, TextIO
 
 import click
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 
 
 class InputError(BarnabasError):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from barnabas.base.tls.certificates import CERTIFICATE_DAYS, Description
 from barnabas.cli.options import NAME, example, json_option, unique_names
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.streams import report
 from barnabas.client.certificate_folder import TRUSTSTORE_PASSWORD, CertificateFolder
-from barnabas.security.certificates import CERTIFICATE_DAYS, Description
 
 _folder = click.option(
     "--folder",

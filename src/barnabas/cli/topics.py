@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from barnabas.base.types import TopicPartition
 from barnabas.cli.complete import topic_names, topic_settings
 from barnabas.cli.configs import require_known
 from barnabas.cli.options import (
@@ -27,7 +28,6 @@ from barnabas.cli.options import (
 from barnabas.cli.output import numbers, print_json, print_table
 from barnabas.cli.reassign import reassign, topics_argument
 from barnabas.cli.streams import report
-from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.cli.partition_health import Health
@@ -101,7 +101,7 @@ def create(
     bootstrap_server: str,
 ) -> None:
     """Create the topic NAME."""
-    from barnabas.errors import ErrorCode, KafkaError
+    from barnabas.base.errors import ErrorCode, KafkaError
 
     assignments = _parse_assignment(replica_assignment)
     if assignments is not None and (partitions is not None or replication_factor is not None):
@@ -420,7 +420,7 @@ def alter(
 @bootstrap_option
 def delete(names: tuple[str, ...], if_exists: bool, bootstrap_server: str) -> None:
     """Delete topics with all their records. This cannot be undone."""
-    from barnabas.errors import ErrorCode, KafkaError
+    from barnabas.base.errors import ErrorCode, KafkaError
 
     admin = connect(bootstrap_server)
     for name in names:

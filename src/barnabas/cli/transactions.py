@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.cli.complete import topic_names
 from barnabas.cli.options import (
     DURATION,
@@ -22,11 +23,10 @@ from barnabas.cli.options import (
 )
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.streams import report
-from barnabas.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from barnabas.base.types import TopicPartition
     from barnabas.client.transactions import ProducerDescription, Transactions
-    from barnabas.types import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -285,7 +285,7 @@ def abort(
     topic: str, partition: int, start_offset: int, force: bool, minutes: float, bootstrap_server: str
 ) -> None:
     """Abort a transaction that begins at an offset of a partition."""
-    from barnabas.types import TopicPartition
+    from barnabas.base.types import TopicPartition
 
     where = TopicPartition(topic, partition)
     with _connect(bootstrap_server) as cluster:

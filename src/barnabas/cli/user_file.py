@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.settings_file import read_unchecked
 from barnabas.client.certificate_folder import write_private
 from barnabas.client.properties import translate
-from barnabas.config.files import read_unchecked
-from barnabas.errors import BarnabasError, ConfigError
 
 #: names that are safe as a file's
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.base.errors import KafkaError
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.errors import error_code
-from barnabas.errors import KafkaError
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
-from barnabas.security.acls import (
+from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.kafka.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.kafka.protocol.messages.describe_acls import DescribeAclsRequest
+from barnabas.kafka.security.acls import (
     AclBinding,
     AclEntry,
     AclFilter,

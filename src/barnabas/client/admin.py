@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.client import (
     config_calls,
     consumer_groups,
@@ -25,9 +27,7 @@ from barnabas.client.brokers import Brokers, check, repeatable
 from barnabas.client.connection import Connection
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, check_settings, librdkafka_settings
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
 
 #: special times of ListOffsets
 _TIMES = {"earliest": -2, "latest": -1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.types import TopicPartition
+from barnabas.base.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, order=True)

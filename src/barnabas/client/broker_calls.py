@@ -7,16 +7,16 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.addresses import parse_servers
 from barnabas.client.admin_types import Node
 from barnabas.client.brokers import PATIENCE, fair_share
 from barnabas.client.connection import Connection, Security
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.servers import security_for
-from barnabas.errors import KafkaError
-from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.protocol.schema import Request
-from barnabas.types import BrokerId, TopicPartition
+from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.kafka.protocol.schema import Request
 
 
 def replica_sizes(

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, ParamSpec, TypeVar
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import BrokerId
 from barnabas.client.addresses import Address, parse_servers
 from barnabas.client.connection import CLIENT_ID, Connection, UnservedError
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.reach import explain_silence
 from barnabas.client.servers import Servers
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from barnabas.protocol.schema import Request
-from barnabas.types import BrokerId
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.kafka.protocol.schema import Request
 
 T = TypeVar("T")
 P = ParamSpec("P")

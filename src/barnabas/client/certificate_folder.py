@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.tls import certificates
+from barnabas.base.tls.certificates import Authority, Description
 from barnabas.client.errors import ClientError
-from barnabas.environment.clock import SystemClock
-from barnabas.security import certificates
-from barnabas.security.certificates import Authority, Description
 
 #: of truststore.p12: Java asks for one, though certificates are no secret
 TRUSTSTORE_PASSWORD = "changeit"

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.base.types import BrokerId
 from barnabas.client.admin_types import ConfigValue
 from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_calls import check_topic
-from barnabas.protocol.messages.describe_configs import (
+from barnabas.kafka.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.types import BrokerId
 
 #: the types of resources, by their numbers in the protocol
 _TYPES = {"topic": 2, "broker": 4, "client metrics": 16, "group": 32}

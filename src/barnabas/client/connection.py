@@ -9,16 +9,16 @@ import ssl
 import struct
 from typing import Any, Protocol, Self
 
+from barnabas.base.errors import ProtocolError
 from barnabas.client.errors import AuthenticationError, ClientError, unreachable
-from barnabas.errors import ProtocolError
-from barnabas.protocol.framing import (
+from barnabas.kafka.protocol.framing import (
     RequestHeader,
     encode_request,
     parse_response,
     response_correlation_id,
 )
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.schema import Request
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.schema import Request
 
 #: the one version of ApiVersions that every broker answers
 _COMMON = 0

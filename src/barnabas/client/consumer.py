@@ -10,6 +10,8 @@ from typing import Any, Self
 
 import confluent_kafka
 
+from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client.asking import ask
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.keep_alive import KeepAlive
@@ -19,8 +21,6 @@ from barnabas.client.record import Record
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.client.topic_check import not_a_name
-from barnabas.errors import BarnabasError, ErrorCode, KafkaError
-from barnabas.types import TopicPartition
 
 _BATCH = 1_000
 #: seconds that any broker has for an answer

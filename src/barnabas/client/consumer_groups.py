@@ -9,32 +9,32 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.admin_types import GroupDescription, GroupListing, GroupMember
 from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import Connection, UnservedError
-from barnabas.errors import ErrorCode, KafkaError, ProtocolError
-from barnabas.protocol.codec import decode
-from barnabas.protocol.messages.consumer_group_describe import (
+from barnabas.kafka.protocol.codec import decode
+from barnabas.kafka.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     Member,
 )
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-from barnabas.protocol.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.kafka.protocol.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest
+from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.records.consumer_protocol import ConsumerProtocolAssignment
-from barnabas.types import BrokerId, TopicPartition
+from barnabas.kafka.protocol.records.consumer_protocol import ConsumerProtocolAssignment
 
 #: the protocol type of consumers
 _CONSUMER = "consumer"

@@ -6,19 +6,19 @@ import base64
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from barnabas.base.errors import KafkaError
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.errors import ClientError, error_code
-from barnabas.errors import KafkaError
-from barnabas.protocol.messages.create_delegation_token import (
+from barnabas.kafka.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
 )
-from barnabas.protocol.messages.describe_delegation_token import (
+from barnabas.kafka.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribeDelegationTokenRequest,
 )
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from barnabas.kafka.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from barnabas.kafka.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 
 _USER = "User"
 

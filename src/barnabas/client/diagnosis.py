@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.errors import ErrorCode
+from barnabas.base.tls.certificates import Description, describe
 from barnabas.client.addresses import Address
 from barnabas.client.connection import Connection, NotKafkaError
 from barnabas.client.errors import AuthenticationError, ClientError, UnreachableError, error_code
 from barnabas.client.security_settings import security_of
 from barnabas.client.servers import Servers, servers_of
-from barnabas.environment.clock import SystemClock
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.security.certificates import Description, describe
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 _TIMEOUT_S = 5.0
 #: within which a server says that it does not take the client's certificate

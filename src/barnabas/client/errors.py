@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 
 
 class ClientError(BarnabasError):

@@ -21,8 +21,8 @@ from functools import partial
 
 import confluent_kafka
 
+from barnabas.base.types import TopicPartition
 from barnabas.client.asking import ask
-from barnabas.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.admin_types import Node
 from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError, error_code
 from barnabas.client.servers import security_for
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.alter_replica_log_dirs import (
+from barnabas.kafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.types import BrokerId, TopicPartition
+from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
 #: a replica: its broker and its partition
 Replica: TypeAlias = tuple[BrokerId, TopicPartition]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.errors import error_code
 from barnabas.client.moves import Move
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.types import BrokerId, TopicPartition
 
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE = 0, 1

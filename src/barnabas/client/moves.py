@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.client.admin_types import ClusterDescription, Node
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.errors import error_code
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.alter_partition_reassignments import (
+from barnabas.kafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.protocol.messages.describe_topic_partitions import (
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from barnabas.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.kafka.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.kafka.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 _PREFERRED, _UNCLEAN = 0, 1
 

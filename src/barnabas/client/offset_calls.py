@@ -7,23 +7,23 @@ from collections.abc import Callable, Mapping
 from operator import methodcaller
 from typing import Any
 
+from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client.addresses import Address
 from barnabas.client.brokers import PATIENCE, Brokers
 from barnabas.client.errors import ClientError, error_code
-from barnabas.errors import BarnabasError, ErrorCode, KafkaError
-from barnabas.protocol.messages.delete_records import (
+from barnabas.kafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.metadata import MetadataResponse
-from barnabas.protocol.schema import Request
-from barnabas.types import TopicPartition
+from barnabas.kafka.protocol.messages.metadata import MetadataResponse
+from barnabas.kafka.protocol.schema import Request
 
 #: the replica id of a consumer
 _CONSUMER = -1

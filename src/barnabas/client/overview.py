@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.client.admin_types import ClusterDescription, TopicDescription
-from barnabas.errors import KafkaError
-from barnabas.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 
+from barnabas.base.errors import ErrorCode
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.brokers import Brokers, check, repeatable
 from barnabas.client.connection import Connection
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from barnabas.protocol.messages.describe_user_scram_credentials import (
+from barnabas.kafka.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResult,
     UserName,

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import confluent_kafka
 
+from barnabas.base.errors import BarnabasError
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.outages import OutageWarning
 from barnabas.client.reach import explain_silence
@@ -18,7 +19,6 @@ from barnabas.client.record import Record
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.client.topic_check import ensure_topic
-from barnabas.errors import BarnabasError
 
 #: the Java client's default; librdkafka's is five minutes
 _DELIVERY_TIMEOUT_MS = 120_000

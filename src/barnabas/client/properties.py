@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from barnabas.base.errors import ConfigError
+from barnabas.base.tls.key_stores import kind_of, trusted_of_pkcs12
 from barnabas.client.errors import SettingError
-from barnabas.errors import ConfigError
-from barnabas.security.jaas import parse_jaas
-from barnabas.security.stores import kind_of, trusted_of_pkcs12
+from barnabas.kafka.security.jaas import parse_jaas
 
 #: of librdkafka and of Java alike; they concern connections and have one meaning
 _SAME = frozenset(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from barnabas.base.errors import KafkaError
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.errors import error_code
-from barnabas.errors import KafkaError
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.kafka.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
     EntryData,
     OpData,
 )
-from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from barnabas.kafka.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 
 #: whose quotas, by "user", "client-id" or "ip"; None is everyone who has none of their own
 Entity: TypeAlias = Mapping[str, str | None]

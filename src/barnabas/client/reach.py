@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from barnabas.base.errors import ProtocolError
 from barnabas.client.addresses import Address, parse_servers
 from barnabas.client.connection import Connection, NotKafkaError, Security
 from barnabas.client.errors import AuthenticationError, ClientError, unreachable
 from barnabas.client.servers import security_for
-from barnabas.errors import ProtocolError
-from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 
 #: Seconds within which a name must resolve and a connection stand.
 CONNECT_S = 2.0

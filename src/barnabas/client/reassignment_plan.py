@@ -12,8 +12,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.errors import ClientError
-from barnabas.types import BrokerId, TopicPartition
 
 Placement = dict[TopicPartition, tuple[BrokerId, ...]]
 

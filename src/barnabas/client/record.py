@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from barnabas.types import TopicPartition
+from barnabas.base.types import TopicPartition
 
 
 @dataclass(slots=True)  # not frozen: making one would take three times as long

@@ -10,9 +10,9 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 
+from barnabas.base.environment.clock import SystemClock
 from barnabas.client.errors import AuthenticationError
-from barnabas.environment.clock import SystemClock
-from barnabas.security.clients import ClientExchange
+from barnabas.kafka.security.sasl_client import ClientExchange
 
 _TOKEN_TIMEOUT_S = 10.0
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from barnabas.client.connection import Connection
 from barnabas.client.errors import AuthenticationError, error_code
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.security import SaslError
-from barnabas.security.clients import ClientExchange
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.kafka.security.errors import SaslError
+from barnabas.kafka.security.sasl_client import ClientExchange
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import without_userinfo
+from barnabas.base.tls.key_stores import pem_of_pkcs12
 from barnabas.client.sasl import oauthbearer, token_of_client, unsecured_token
 from barnabas.client.security import ConnectionSecurity, Sasl
-from barnabas.errors import ConfigError
-from barnabas.security.clients import ClientExchange, plain, scram
-from barnabas.security.stores import pem_of_pkcs12
-from barnabas.text import without_userinfo
+from barnabas.kafka.security.sasl_client import ClientExchange, plain, scram
 
 #: What librdkafka can and Python's `ssl`, or the code below, cannot, with the cure.
 ONLY_LIBRDKAFKA = {

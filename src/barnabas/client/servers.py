@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
+from barnabas.base.errors import ConfigError
 from barnabas.client.errors import SettingError
-from barnabas.errors import ConfigError
 
 if TYPE_CHECKING:
     from barnabas.client.security import ConnectionSecurity

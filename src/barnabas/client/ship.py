@@ -30,6 +30,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer, murmur2
 
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.types import TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.client.consumer import Consumer
 from barnabas.client.errors import ClientError, translate
@@ -42,8 +44,6 @@ from barnabas.client.ship_recovery import find_shipped
 from barnabas.client.ship_state import HEADER, Shipped, SourceState, encode_header
 from barnabas.client.tail import FileTail, Position
 from barnabas.client.topic_check import ensure_topic
-from barnabas.environment.clock import SystemClock
-from barnabas.types import TopicPartition
 
 __all__ = ["parse_line", "Shipper", "Progress"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from barnabas.base.types import TopicPartition
 from barnabas.client.consumer import Consumer
 from barnabas.client.record import Record
 from barnabas.client.ship_state import HEADER, Shipped, decode_header
-from barnabas.types import TopicPartition
 
 
 def find_shipped(

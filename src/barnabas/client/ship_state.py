@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from barnabas.base.system import locks
 from barnabas.client.errors import ClientError
 from barnabas.client.tail import Position
-from barnabas.system import locks
 
 HEADER = "barnabas.ship"
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from barnabas.system.files import pread, shared_opener
+from barnabas.base.system.files import pread, shared_opener
 
 #: What log rotation adds to a name: .1, .2.gz, -20240131, .2024-01-31, .old ...
 _ROTATED_SUFFIX = re.compile(r"[.\-_](?:(\d[\d\-_T.]*?)|old|bak|prev)(?:\.gz)?")

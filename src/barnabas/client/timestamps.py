@@ -9,7 +9,7 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 
-from barnabas.environment.clock import SystemClock
+from barnabas.base.environment.clock import SystemClock
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTH = rf"(?P<month>{'|'.join(MONTHS)})"

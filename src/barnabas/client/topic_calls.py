@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_BROKER, topic_id_to_str
 from barnabas.client.admin_types import PartitionDescription, TopicDescription
 from barnabas.client.brokers import Brokers, check, repeatable
 from barnabas.client.connection import Connection
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from barnabas.protocol.messages.create_topics import (
+from barnabas.kafka.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.kafka.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.protocol.messages.metadata import MetadataResponseTopic
-from barnabas.types import NO_BROKER, topic_id_to_str
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.kafka.protocol.messages.metadata import MetadataResponseTopic
 
 
 def list_topics(brokers: Brokers) -> list[str]:

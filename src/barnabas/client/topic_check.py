@@ -7,10 +7,10 @@ from functools import partial
 
 import confluent_kafka
 
+from barnabas.base.text import shown
 from barnabas.client.asking import ask
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.reach import explain_silence
-from barnabas.text import shown
 
 #: How long a topic may take to come up, in seconds.
 _CREATION = 3.0

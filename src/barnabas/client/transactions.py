@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any, Self
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.addresses import Address
 from barnabas.client.brokers import Brokers, CoordinatorType
 from barnabas.client.connection import Connection
@@ -17,16 +19,14 @@ from barnabas.client.errors import error_code
 from barnabas.client.reach import require_broker
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
-from barnabas.protocol.messages.write_txn_markers import (
+from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.kafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.kafka.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.kafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from barnabas.types import BrokerId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, order=True)

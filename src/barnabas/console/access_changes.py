@@ -7,7 +7,7 @@ from barnabas.console.change import Change, Wanted, must_confirm, text_of, word_
 from barnabas.console.pages.query import QueryError
 from barnabas.console.rule_words import OPERATIONS, OPTIONS
 from barnabas.console.view import ClusterView
-from barnabas.security.acls import (
+from barnabas.kafka.security.acls import (
     ANY_HOST,
     CLUSTER_NAME,
     AclBinding,

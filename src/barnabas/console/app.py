@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from barnabas.base.errors import BarnabasError, KafkaError
+from barnabas.base.text import logger_of, shown
 from barnabas.client.errors import AuthenticationError, ClientError
 from barnabas.console.changes import change
 from barnabas.console.filters import FilterError
@@ -33,8 +35,6 @@ from barnabas.console.pages.topics import topics
 from barnabas.console.pages.transactions import transactions
 from barnabas.console.schemas import RegistryError, RegistryRefused, Schemas
 from barnabas.console.view import ClusterView
-from barnabas.errors import BarnabasError, KafkaError
-from barnabas.text import logger_of, shown
 
 log = logger_of(__name__)
 T = TypeVar("T")

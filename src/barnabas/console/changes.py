@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.base.types import TopicPartition
 from barnabas.client import Producer
 from barnabas.console.access_changes import create_rule, delete_rule, delete_user, set_password
 from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of
@@ -16,7 +17,6 @@ from barnabas.console.pages.topic import described
 from barnabas.console.schema_changes import delete_schema, register_schema, set_compatibility
 from barnabas.console.schemas import Schemas
 from barnabas.console.view import ClusterView
-from barnabas.types import TopicPartition
 
 _PRODUCE_S = 10.0
 #: the last moment that a date has (the year 9999), in milliseconds since 1970

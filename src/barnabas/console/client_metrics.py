@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.base.errors import BarnabasError, ConfigError
 
 #: seconds that a broker may take; bytes that are read of its page; series in all
 _PATIENCE_S, _LARGEST_PAGE, _MOST_SERIES = 5.0, 64 << 20, 50_000

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 
 LONGEST = 2000
 _DEEPEST = 50

@@ -7,14 +7,14 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.client.addresses import parse_servers
 from barnabas.client.connection import Connection, Repeated
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.servers import security_for
-from barnabas.errors import BarnabasError, ErrorCode, KafkaError
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.schema import Request
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.schema import Request
 
 #: seconds for which an answer about the whole cluster is shared
 _FRESH_S, _LONGEST_REST_S = 1.0, 5.0

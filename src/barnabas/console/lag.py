@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.console.kafka import Kafka
 from barnabas.console.offsets import leaders
 from barnabas.console.reading import fetch
-from barnabas.errors import KafkaError
-from barnabas.records import batches
-from barnabas.types import TopicPartition
+from barnabas.kafka.records import batches
 
 #: bytes of each partition in a request about all of them, and in one about a single partition: a leader sends
 #: the first batch of an answer whole, however large, and leaves out later ones that do not fit

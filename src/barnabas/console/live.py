@@ -9,17 +9,17 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.console.kafka import said
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, offsets_at
 from barnabas.console.pages.topic import found_in
 from barnabas.console.reading import Chunk, fetch, next_offset, records_in
 from barnabas.console.view import ClusterView
-from barnabas.errors import BarnabasError, ErrorCode, KafkaError
-from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from barnabas.text import logger_of
-from barnabas.types import TopicPartition
+from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
 log = logger_of(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from barnabas.records.message_indexes import read_message_indexes
+from barnabas.kafka.records.message_indexes import read_message_indexes
 
 #: what a schema may refer to at most, and how deep, so that no registry holds the console up
 MOST_FILES, DEEPEST = 200, 32

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
-from barnabas.types import TopicPartition
+from barnabas.base.types import TopicPartition
 
 #: a rate is over at least so many seconds, and at most about twice as many as the second number
 _LEAST_S, _MOST_S = 0.5, 300.0

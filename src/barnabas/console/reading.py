@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from barnabas.console.kafka import Kafka, check
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.records import Record, batches, check_crc
-from barnabas.records.builder import batch_records
-from barnabas.records.control import decode_end_transaction
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.records import Record, batches, check_crc
+from barnabas.kafka.records.builder import batch_records
+from barnabas.kafka.records.control import decode_end_transaction
 
 #: how much a batch may take when it is decompressed, in bytes
 _LARGEST_BATCH = 32 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.security.acls import SUPPORTED_OPERATIONS, Operation, ResourceType
+from barnabas.kafka.security.acls import SUPPORTED_OPERATIONS, Operation, ResourceType
 
 #: by resource the option that names it
 OPTIONS = {

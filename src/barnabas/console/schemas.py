@@ -14,10 +14,10 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.base.errors import BarnabasError
+from barnabas.base.text import shown, without_userinfo
 from barnabas.client.servers import Servers
 from barnabas.console.protobuf import DEEPEST, MOST_FILES, ProtobufSchema
-from barnabas.errors import BarnabasError
-from barnabas.text import shown, without_userinfo
 
 _TIMEOUT_S = 3.0
 #: a change is compiled, compared and replicated first

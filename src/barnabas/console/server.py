@@ -9,11 +9,11 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from barnabas.base.system.own_names import own_names
+from barnabas.base.system.signals import run_until_signal
+from barnabas.base.system.sockets import claim_address
 from barnabas.client.servers import servers_of
 from barnabas.console.view import ClusterView, Privacy
-from barnabas.system.own_names import own_names
-from barnabas.system.signals import run_until_signal
-from barnabas.system.sockets import claim_address
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 _SHUTDOWN_S = 2.0

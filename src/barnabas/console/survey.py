@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from barnabas.base.errors import KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.console.kafka import Kafka, rest
 from barnabas.console.offsets import EARLIEST, LATEST, leaders_of, offsets_at
 from barnabas.console.rates import Rates
-from barnabas.errors import KafkaError
-from barnabas.text import logger_of
-from barnabas.types import TopicPartition
 
 log = logger_of(__name__)
 

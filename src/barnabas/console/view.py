@@ -9,6 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client import Admin
 from barnabas.client.errors import ClientError
 from barnabas.console.events import Events
@@ -18,12 +21,9 @@ from barnabas.console.offsets import LATEST, committed_offsets, leaders_of, offs
 from barnabas.console.rates import Rates
 from barnabas.console.shown import Decode
 from barnabas.console.survey import Survey, Totals, note_sizes
-from barnabas.environment.clock import SystemClock
-from barnabas.errors import KafkaError
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.types import TopicPartition
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
 
 T = TypeVar("T")
 #: of how many groups the offsets are asked

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
 from barnabas.pipelines.files import exists, has_files, make_folder

@@ -11,9 +11,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError as DeltaLakeError
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
+from barnabas.base.text import without_userinfo
 from barnabas.pipelines.options import SinkOptions
-from barnabas.text import without_userinfo
 
 
 class DeltaError(BarnabasError):

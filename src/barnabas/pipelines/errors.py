@@ -7,9 +7,10 @@ import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 
-#: A line of Spark's wrapping, or Py4J's, in which an error names itself: ``barnabas.errors.ConfigError: ...``
+#: A line of Spark's wrapping, or Py4J's, in which an error names itself: ``barnabas.base.errors.ConfigError:
+#: ...``
 _NAMED = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*)(\w+(?:Error|Exception)): (.+)")
 #: What goes before the words: the error's condition, which of a failed stream goes before that of its cause.
 _CONDITION = re.compile(

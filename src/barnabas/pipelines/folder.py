@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from barnabas.base.system import locks
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.model import Pipeline
-from barnabas.system import locks
 
 
 class Folder:

@@ -34,7 +34,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.errors import explain
 from barnabas.pipelines.iceberg_partitions import FOLDER, add_fields, by_partition, check_files
 from barnabas.pipelines.options import SinkOptions

@@ -30,7 +30,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, DoubleType, FloatType, TimestampType
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 
 #: The column whose values are the folders of a batch; no file has it.
 FOLDER = "_barnabas_partition"

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.pipelines import jdbc_statements as sql
 from barnabas.pipelines.errors import explain
 from barnabas.pipelines.jdbc_drivers import driver_of, subprotocol

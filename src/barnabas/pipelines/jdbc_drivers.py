@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.option_values import refuse
 
 #: by the URL's subprotocol, as the drivers' own documentation has it

@@ -7,13 +7,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
 
-from barnabas.environment.network import SocketNetwork
-from barnabas.errors import ConfigError
-from barnabas.metrics.declaration import Kind, Metric, Sample, written
+from barnabas.base.environment.network import SocketNetwork
+from barnabas.base.errors import ConfigError
+from barnabas.base.http_responder import Handler, Responder, parse_listener
+from barnabas.base.metrics.declaration import Kind, Metric, Sample, written
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.status import PipelineStatus, QueryStatus
-from barnabas.server.monitoring.monitor import parse_listener
-from barnabas.server.monitoring.responder import Handler, Responder
 
 STATES = ("starting", "running", "waiting", "done", "stopped", "failed")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place
 from barnabas.pipelines.jdbc_drivers import check_driver
 from barnabas.pipelines.options import NAME, REGISTERED, PipelineOptions, SinkOptions, SourceOptions

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, fields
 from types import UnionType
 from typing import Any, Self, get_args, get_type_hints
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import is_plain_url
 from barnabas.spark.option_values import refuse
 from barnabas.spark.registry_client import Reference
 from barnabas.spark.subjects import STRATEGIES, record_name, subject_for
-from barnabas.text import is_plain_url
 
 Texts = dict[str, str]
 

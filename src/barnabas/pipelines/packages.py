@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from barnabas.installation import pip_install
+from barnabas.base.installation import pip_install
 from barnabas.spark.option_values import refuse
 
 #: by format or kind of sink: what it imports, and the extra that installs it

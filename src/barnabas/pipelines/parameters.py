@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 
 #: ``${name}`` in a SQL file; names with a dot or a colon are Spark's own.
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}")

@@ -15,10 +15,10 @@ import pyarrow as pa
 from psycopg import conninfo, sql
 from psycopg.types.json import Jsonb
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
+from barnabas.base.text import without_userinfo
 from barnabas.pipelines.options import SinkOptions
 from barnabas.spark.debezium import DELETED
-from barnabas.text import without_userinfo
 
 #: Asked first: PostgreSQL refuses IF NOT EXISTS, too, to one who may create no tables.
 _IS_THERE = "SELECT to_regclass('barnabas_batches') IS NOT NULL"

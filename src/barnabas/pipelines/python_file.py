@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 import pyspark
 from pyspark import SparkContext, cloudpickle
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from barnabas.installation import pip_install
+from barnabas.base.installation import pip_install
 from barnabas.pipelines.options import WRITTEN_BY_EXECUTORS, SinkOptions
 from barnabas.pipelines.sources import ORIGIN
 from barnabas.spark.debezium import DELETED

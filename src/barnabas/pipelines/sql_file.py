@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step
 from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions

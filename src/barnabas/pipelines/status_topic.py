@@ -20,8 +20,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import NewTopic
 
+from barnabas.base.errors import BarnabasError
 from barnabas.client.topic_check import not_a_name
-from barnabas.errors import BarnabasError
 from barnabas.pipelines.status import PipelineStatus, QueryStatus
 from barnabas.spark.clients import (
     connection_settings,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.build import Query
 from barnabas.pipelines.errors import PipelineError, explain

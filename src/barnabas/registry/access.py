@@ -19,17 +19,14 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from barnabas.base.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.client.acls import describe_acls
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.errors import AuthenticationError
 from barnabas.client.passwords import known_users
 from barnabas.client.servers import Servers, servers_of
-from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.registry.errors import RegistryError
-from barnabas.registry.subjects import unqualified
-from barnabas.security import Principal
-from barnabas.security.acls import (
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.security.acls import (
     UNRESTRICTED,
     Access,
     AclFilter,
@@ -41,6 +38,9 @@ from barnabas.security.acls import (
     ResourceType,
     SubjectRules,
 )
+from barnabas.kafka.security.principal import Principal
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.subjects import unqualified
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 
 
 class Code(IntEnum):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from barnabas.installation import pip_install
+from barnabas.base.installation import pip_install
 from barnabas.registry.avro import AvroSchema
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility

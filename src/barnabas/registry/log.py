@@ -23,14 +23,14 @@ from typing import Any, TypeVar
 
 import confluent_kafka
 
+from barnabas.base.errors import BarnabasError
+from barnabas.base.types import TopicPartition
 from barnabas.client import Admin
 from barnabas.client.errors import translate
 from barnabas.client.settings import librdkafka_settings
-from barnabas.errors import BarnabasError
 from barnabas.registry.decision import Decision
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.records import Record
-from barnabas.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 

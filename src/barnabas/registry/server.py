@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from barnabas.system.own_names import own_names
-from barnabas.system.signals import run_until_signal
-from barnabas.system.sockets import claim_address
+from barnabas.base.system.own_names import own_names
+from barnabas.base.system.signals import run_until_signal
+from barnabas.base.system.sockets import claim_address
 
 DEFAULT_TOPIC = "_schemas"
 DEFAULT_LISTEN = "127.0.0.1:8081"

@@ -7,7 +7,7 @@ import logging
 import ssl
 from pathlib import Path
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.client import Admin
 from barnabas.client.addresses import parse_servers
 from barnabas.client.errors import ClientError
 from barnabas.client.reach import require_broker
-from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 

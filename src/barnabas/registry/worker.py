@@ -15,12 +15,12 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from barnabas.base.system.limits import limit_memory, memory_held, on_cpu_timer, set_cpu_timer
 from barnabas.registry import document, limits
 from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
 from barnabas.registry.formats import Parsed, parse
 from barnabas.registry.limits import TooLargeError, shortened
 from barnabas.registry.schema import Schema
-from barnabas.system.limits import limit_memory, memory_held, on_cpu_timer, set_cpu_timer
 
 logger = logging.getLogger(__name__)
 

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import barnabas
+from barnabas.base.system.processes import inherits, kill_group, own_group
 from barnabas.registry.errors import Code, RegistryError
-from barnabas.system.processes import inherits, kill_group, own_group
 
 #: few: answers are cached, and a worker takes some 60 MB
 SIZE = 2
 
 #: argv: the folder of the package, the connection's descriptor
 _RUN = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from barnabas.system.processes import inherited; "
+    "import sys; sys.path.insert(0, sys.argv[1]); from barnabas.base.system.processes import inherited; "
     "from barnabas.registry.worker import serve; serve(inherited(int(sys.argv[2])))"
 )
 

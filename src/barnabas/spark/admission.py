@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from barnabas.base.types import TopicPartition
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import Offsets, limit_to
-from barnabas.types import TopicPartition
 
 #: How many bytes a record has on average, of each partition for which that is known.
 Sizes = dict[TopicPartition, float]

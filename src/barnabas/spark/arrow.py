@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Buffer, Offset, TopicPartition
 from barnabas.spark.record_fields import Fields, Places, fields_of, headers_of
 from barnabas.spark.visible_batches import Payload
-from barnabas.types import Buffer, Offset, TopicPartition
 
 #: So many bytes of records are decoded at once, and are a batch for Spark, whose own cost for a batch (some
 #: 0.4 ms on either side) is what smaller ones suffer from.

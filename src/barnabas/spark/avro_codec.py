@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.avro_types import arrow_type, without_logical_types
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
 from barnabas.spark.registry_client import RegisteredSchema, RegistryClient

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 
 _PRIMITIVES = {
     "null": pa.null(),

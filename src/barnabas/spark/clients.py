@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient
 
+from barnabas.base.errors import ConfigError
 from barnabas.client.settings import ASK_AGAIN, KEEP_BROKERS
-from barnabas.errors import ConfigError
 from barnabas.spark.librdkafka import BatchProducer, Failed
 from barnabas.spark.option_values import refuse
 

@@ -6,17 +6,17 @@ import base64
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import BrokerId, Offset, TopicId, TopicPartition
 from barnabas.client.connection import Connection, Repeated
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.spark.fetch_settings import FetchSettings
-from barnabas.types import BrokerId, Offset, TopicId, TopicPartition
 
 
 class Topic(NamedTuple):

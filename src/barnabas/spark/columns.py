@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 
 _SPARK_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _SPARK_COLUMNS = [

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.exact_fields import UNIT_OF_TYPE, epoch_time, exact_decimal, parsed_type
 from barnabas.spark.text_formats import Decoded, decode_text, parse_schema
 

@@ -8,9 +8,10 @@ from typing import NamedTuple, cast
 
 import pyarrow as pa
 
-from barnabas.errors import BarnabasError, KafkaError
-from barnabas.protocol.messages.fetch import AbortedTransaction
-from barnabas.records.batch import BatchHeader
+from barnabas.base.errors import BarnabasError, KafkaError
+from barnabas.base.types import Buffer, Offset, TopicPartition
+from barnabas.kafka.protocol.messages.fetch import AbortedTransaction
+from barnabas.kafka.records.batch import BatchHeader
 from barnabas.spark.arrow import to_record_batches
 from barnabas.spark.clients import Settings, kept
 from barnabas.spark.cluster import Cluster
@@ -19,7 +20,6 @@ from barnabas.spark.fetcher import Fetched, Fetcher
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.visible_batches import visible_payloads, whole_batches
-from barnabas.types import Buffer, Offset, TopicPartition
 
 
 class ReadTimeoutError(BarnabasError):

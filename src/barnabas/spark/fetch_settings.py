@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from barnabas.base.errors import ConfigError
 from barnabas.client.addresses import Address
 from barnabas.client.connection import LARGEST_RESPONSE
 from barnabas.client.security import ConnectionSecurity
 from barnabas.client.security_settings import security_of
-from barnabas.errors import ConfigError
 from barnabas.spark.option_values import refuse
 
 _TRUE = ("true", "t", "1")

@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from barnabas.base.errors import BarnabasError, ErrorCode
+from barnabas.base.types import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
-from barnabas.errors import BarnabasError, ErrorCode
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from barnabas.spark.cluster import Cluster, Topic, id_from_text
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.option_values import EARLIEST, LATEST
-from barnabas.types import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 #: The last version of Fetch that names topics; later ones have their ids, which not every broker gives.
 _LAST_BY_NAME = 12

@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.dead_letters import dead_letters
 from barnabas.spark.debezium import DELETED, decode_debezium_json, unwrap
 from barnabas.spark.option_values import refuse

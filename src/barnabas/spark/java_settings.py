@@ -10,9 +10,9 @@ import functools
 import logging
 from collections.abc import Mapping
 
+from barnabas.base.errors import ConfigError
 from barnabas.client.errors import SettingError
 from barnabas.client.properties import translate
-from barnabas.errors import ConfigError
 from barnabas.spark.option_values import positive, refuse
 
 _logger = logging.getLogger(__name__)

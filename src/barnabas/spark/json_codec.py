@@ -17,7 +17,7 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.json_columns import json_column
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
 from barnabas.spark.registry_client import JSON, RegisteredSchema, RegistryClient

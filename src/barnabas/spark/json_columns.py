@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from referencing.exceptions import Unresolvable
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 
 _PLAIN = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_(), "integer": pa.int64()}
 

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.connection import Repeated
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from barnabas.spark.cluster import Cluster
 from barnabas.spark.ranges import Offsets
-from barnabas.types import BrokerId, TopicPartition
 
 
 @dataclass

@@ -16,9 +16,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from confluent_kafka import Consumer, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from barnabas.base.errors import BarnabasError, ConfigError, ErrorCode
+from barnabas.base.types import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicPartition
 from barnabas.client.consumer_groups import commit_offsets, committed
 from barnabas.client.errors import AuthenticationError, ClientError
-from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.spark.clients import consumer_settings, new_consumer
 from barnabas.spark.cluster import Cluster, Topic, id_as_text
 from barnabas.spark.fetch_settings import FetchSettings
@@ -27,7 +28,6 @@ from barnabas.spark.list_offsets import Answers, OffsetQuestion
 from barnabas.spark.option_values import EARLIEST, LATEST, refuse, topic_pattern
 from barnabas.spark.options import Bound, ReadOptions
 from barnabas.spark.ranges import Offsets, to_json
-from barnabas.types import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicPartition
 
 _logger = logging.getLogger(__name__)
 

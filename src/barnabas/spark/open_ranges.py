@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
+from barnabas.base.types import Offset, TopicPartition
 from barnabas.spark.ranges import OffsetRange
-from barnabas.types import Offset, TopicPartition
 
 _logger = logging.getLogger(__name__)
 

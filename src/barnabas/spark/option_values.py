@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings_file import read_unchecked
+from barnabas.base.text import without_userinfo
+from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.client.properties import translate
-from barnabas.config.files import read_unchecked
-from barnabas.errors import ConfigError
 from barnabas.spark.ranges import Offsets, from_json
-from barnabas.text import without_userinfo
-from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
     import regex

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
+from barnabas.base.types import TopicPartition
 from barnabas.spark.columns import column_names
 from barnabas.spark.fetch_settings import reading_settings
 from barnabas.spark.java_settings import IGNORED_OPTIONS, from_java, note
@@ -34,7 +35,6 @@ from barnabas.spark.option_values import (
     topic_pattern,
 )
 from barnabas.spark.ranges import Offsets
-from barnabas.types import TopicPartition
 
 _SERVERS = "kafka.bootstrap.servers"
 _CONFIG = "barnabas.config"

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 from pyarrow.compute import CastOptions
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.spark.registry_client import UnknownSchemaError
 
 _MAGIC = 0

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange, Offsets, Task, from_json, plan_tasks, to_json
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from barnabas.errors import ConfigError
-from barnabas.records.message_indexes import read_message_indexes, write_message_indexes
+from barnabas.base.errors import ConfigError
+from barnabas.kafka.records.message_indexes import read_message_indexes, write_message_indexes
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
 from barnabas.spark.protobuf_columns import MessageColumns
 from barnabas.spark.protobuf_schema import ProtobufFile

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf import json_format
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.payloads import RowUnfitError
 
 _MICROSECONDS = 1_000_000

@@ -12,8 +12,8 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
-from barnabas.errors import ConfigError
-from barnabas.installation import pip_install
+from barnabas.base.errors import ConfigError
+from barnabas.base.installation import pip_install
 from barnabas.spark.registry_client import RegisteredSchema
 
 _MAIN = "<schema>"

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from barnabas.types import Offset, TopicPartition
+from barnabas.base.types import Offset, TopicPartition
 
 _EVERY_OFFSET = range(2**63)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
-from barnabas.types import Offset, TopicPartition
+from barnabas.base.types import Offset, TopicPartition
 
 #: the offset of the next record to read, by partition
 Offsets: TypeAlias = dict[TopicPartition, Offset]

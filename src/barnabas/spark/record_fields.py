@@ -1,8 +1,8 @@
 """The records of many batches taken apart at once: arrays of numbers and of places, no object per record.
 
 Finding where each record begins takes a step of Python per record, since only a record's length tells where
-the next one is. All else is done for all records together: a varint of each (barnabas.records.record has the
-format) is read byte by byte, for those only that have so many bytes.
+the next one is. All else is done for all records together: a varint of each (barnabas.kafka.records.record
+has the format) is read byte by byte, for those only that have so many bytes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Buffer
 from barnabas.spark.visible_batches import Payload
-from barnabas.types import Buffer
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 _Bytes: TypeAlias = npt.NDArray[np.uint8]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 from barnabas.spark.clients import Settings, new_producer
 from barnabas.spark.librdkafka import BatchProducer, Failed, MessageTable
 from barnabas.spark.message_table import message_table

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
-from barnabas.errors import ConfigError
-from barnabas.installation import pip_install
+from barnabas.base.errors import ConfigError
+from barnabas.base.installation import pip_install
 from barnabas.spark.option_values import refuse
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder
 from barnabas.spark.registry_client import AVRO, JSON, PROTOBUF, Reference, RegisteredSchema, RegistryClient

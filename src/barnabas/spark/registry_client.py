@@ -16,8 +16,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
-from barnabas.errors import BarnabasError, ConfigError
-from barnabas.text import is_plain_url, without_userinfo
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.text import is_plain_url, without_userinfo
 
 _TIMEOUT_S = 10.0
 _ATTEMPTS = 5

@@ -20,14 +20,14 @@ from typing import NamedTuple, TypeVar
 
 from xxhash import xxh3_64_hexdigest
 
+from barnabas.base.errors import BarnabasError, ErrorCode
+from barnabas.base.types import TopicPartition
 from barnabas.client.brokers import Brokers
 from barnabas.client.consumer_groups import Committed, commit_offsets, committed
 from barnabas.client.offset_calls import list_offsets
-from barnabas.errors import BarnabasError, ErrorCode
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.spark.cluster import id_as_text
 from barnabas.spark.task_content import Content, KeysContent, TaskContent
-from barnabas.types import TopicPartition
 
 T = TypeVar("T")
 

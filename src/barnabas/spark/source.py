@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.columns import check_writable, chosen_columns, read_schema
 from barnabas.spark.options import ReadOptions, WriteOptions
 from barnabas.spark.worker_heap import count_use

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from barnabas.base.types import Offset, TopicPartition
 from barnabas.spark.admission import Admission
 from barnabas.spark.batch_reader import read_task
 from barnabas.spark.lookup import OffsetLookup
@@ -28,7 +29,6 @@ from barnabas.spark.streaming_api import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from barnabas.types import Offset, TopicPartition
 
 #: The task of a batch without records: a sink learns of a batch, and marks it as written, by its tasks.
 _NOTHING_TO_READ = Task([])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import __version__ as _version
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 
 __all__ = [
     "HAS_LIMITS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.option_values import refuse
 
 #: ways to name a subject, as Confluent's serializers have them

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.fetch import AbortedTransaction
-from barnabas.records.batch import (
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Buffer, Offset
+from barnabas.kafka.protocol.messages.fetch import AbortedTransaction
+from barnabas.kafka.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -20,9 +21,8 @@ from barnabas.records.batch import (
     check_crc,
     parse_header,
 )
-from barnabas.records.compression import decompress
-from barnabas.records.control import decode_end_transaction
-from barnabas.types import Buffer, Offset
+from barnabas.kafka.records.compression import decompress
+from barnabas.kafka.records.control import decode_end_transaction
 
 
 class Payload(NamedTuple):

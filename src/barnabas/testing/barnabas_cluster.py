@@ -12,14 +12,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from barnabas.base.system.orphans import environment_that_ends
+from barnabas.base.system.sockets import claim_alone
+from barnabas.broker.config.durability import replicated_settings
 from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError
-from barnabas.config.durability import replicated_settings
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.schema import Request
-from barnabas.system.orphans import environment_that_ends
-from barnabas.system.sockets import claim_alone
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.schema import Request
 from barnabas.testing.broker import TEST_SETTINGS
 from barnabas.testing.cluster import TemporaryCluster
 from barnabas.testing.nodes import Node, NodeSettings
@@ -403,7 +403,7 @@ class _Processes:
     """Starts brokers in processes, with a ZooKeeper of their own."""
 
     def __init__(self, folder: Path) -> None:
-        from barnabas.metadata.zookeeper.server import ZooKeeperServer
+        from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 
         ends = environment_that_ends()
         self._zookeeper = ZooKeeperServer(folder, tick=_TICK, fsync=False, environment=ends)

@@ -23,6 +23,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from barnabas.base.types import TopicPartition
 from barnabas.client.record import Record
 from barnabas.pipelines.build import Run, build
 from barnabas.pipelines.errors import PipelineError
@@ -32,7 +33,6 @@ from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.supervisor import Supervisor
 from barnabas.spark.text_formats import parse_schema
 from barnabas.testing.cluster import Cluster
-from barnabas.types import TopicPartition
 
 Row = dict[str, Any]
 

@@ -120,7 +120,7 @@ def barnabas_cluster(
     It takes the arguments of `barnabas.testing.BarnabasCluster`. The clusters stop at the end of the test.
     A run in mode "process" has its clusters in threads if there is no ZooKeeper (Java and PySpark).
     """
-    from barnabas.metadata.zookeeper.server import is_installed
+    from barnabas.broker.metadata.zookeeper.server import is_installed
     from barnabas.testing.barnabas_cluster import BarnabasCluster
 
     with ExitStack() as started:

@@ -20,19 +20,19 @@ from typing import Self
 
 from kazoo.client import KazooClient
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.blocking import Threads
-from barnabas.environment.environment import Environment
-from barnabas.environment.randomness import system_random
-from barnabas.errors import BarnabasError
-from barnabas.metadata.zookeeper.address import parse_address
-from barnabas.metadata.zookeeper.store import ZooKeeperStore
-from barnabas.server.broker import Broker
-from barnabas.server.run import serve
-from barnabas.system import event_loop
-from barnabas.system.orphans import environment_that_ends
-from barnabas.system.processes import ask_to_stop, own_group
-from barnabas.system.signals import stop_this_process
+from barnabas.base.environment.blocking import Threads
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.randomness import system_random
+from barnabas.base.errors import BarnabasError
+from barnabas.base.system import event_loop
+from barnabas.base.system.orphans import environment_that_ends
+from barnabas.base.system.processes import ask_to_stop, own_group
+from barnabas.base.system.signals import stop_this_process
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.metadata.zookeeper.address import parse_address
+from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
+from barnabas.broker.server.broker import Broker
+from barnabas.broker.server.run import serve
 from barnabas.testing.nodes import NodeSettings
 from barnabas.testing.runners import BrokerDied
 from barnabas.testing.surroundings import AdjustableClock, FillableDisk, RoutedNetwork

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from barnabas.system import event_loop
+from barnabas.base.system import event_loop
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from barnabas.errors import BarnabasError
-from barnabas.system.orphans import environment_that_ends
-from barnabas.system.processes import ask_to_stop, own_group
+from barnabas.base.errors import BarnabasError
+from barnabas.base.system.orphans import environment_that_ends
+from barnabas.base.system.processes import ask_to_stop, own_group
 
 
 class BrokerDied(BarnabasError):
@@ -29,8 +29,8 @@ class ThreadRunner:
     """The broker in a thread of this process."""
 
     def start(self, settings: Mapping[str, str]) -> str:
-        from barnabas.config import BrokerConfig
-        from barnabas.server.run import BrokerServer
+        from barnabas.broker.config import BrokerConfig
+        from barnabas.broker.server.run import BrokerServer
 
         self._server = BrokerServer(BrokerConfig.from_text(settings))
         return self._server.start().bootstrap_servers

@@ -18,12 +18,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.metadata.first_users import credentials
+from barnabas.broker.server.run import BrokerServer
 from barnabas.client.certificate_folder import CertificateFolder
 from barnabas.client.servers import Servers
 from barnabas.client.settings import librdkafka_settings
-from barnabas.config import BrokerConfig
-from barnabas.metadata.first_users import credentials
-from barnabas.server.run import BrokerServer
 from barnabas.testing.broker import TEST_SETTINGS
 from barnabas.testing.cluster import TemporaryCluster
 

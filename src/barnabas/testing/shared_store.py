@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
 
-from barnabas.metadata.operations import SingleOperations
-from barnabas.metadata.session import FINAL, Session
-from barnabas.metadata.store import (
+from barnabas.broker.metadata.operations import SingleOperations
+from barnabas.broker.metadata.session import FINAL, Session
+from barnabas.broker.metadata.store import (
     Cancel,
     Delete,
     Event,
@@ -28,8 +28,8 @@ from barnabas.metadata.store import (
     StoreUnavailableError,
     Watcher,
 )
-from barnabas.metadata.tree import Tree
-from barnabas.metadata.watches import Watches
+from barnabas.broker.metadata.tree import Tree
+from barnabas.broker.metadata.watches import Watches
 
 T = TypeVar("T")
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from barnabas.environment.blocking import ThreadPool, Threads
-from barnabas.environment.clock import SystemClock
-from barnabas.environment.filesystem import Volume
-from barnabas.environment.network import ProtocolFactory, ServerSocket, SocketNetwork
-from barnabas.environment.os_filesystem import OsFile, OsFileSystem, OsLock
-from barnabas.types import Buffer
+from barnabas.base.environment.blocking import ThreadPool, Threads
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.environment.filesystem import Volume
+from barnabas.base.environment.network import ProtocolFactory, ServerSocket, SocketNetwork
+from barnabas.base.environment.os_filesystem import OsFile, OsFileSystem, OsLock
+from barnabas.base.types import Buffer
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 

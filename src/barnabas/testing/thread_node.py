@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.clock import SystemClock
-from barnabas.environment.environment import Environment
-from barnabas.environment.randomness import system_random
-from barnabas.server.broker import Broker
-from barnabas.system import event_loop
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.randomness import system_random
+from barnabas.base.system import event_loop
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.broker import Broker
 from barnabas.testing.nodes import NodeSettings
 from barnabas.testing.shared_store import SharedServer, SharedStore
 from barnabas.testing.surroundings import FillableDisk, KillableThreads, RoutedNetwork

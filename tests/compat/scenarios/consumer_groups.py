@@ -12,30 +12,30 @@ import time
 from tests.compat.scenarios.groups import beat as classic_beat
 from tests.compat.scenarios.groups import commit, join, leave, sync
 
-from barnabas.protocol.messages.alter_configs import AlterableConfig as OldAlterableConfig
-from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
-from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.kafka.protocol.messages.alter_configs import AlterableConfig as OldAlterableConfig
+from barnabas.kafka.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from barnabas.kafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.kafka.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterResource
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.offset_delete import (
+from barnabas.kafka.protocol.messages.incremental_alter_configs import AlterConfigsResource as AlterResource
+from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.kafka.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

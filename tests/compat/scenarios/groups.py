@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import struct
 
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.kafka.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_delete import (
+from barnabas.kafka.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 UNKNOWN_ID = b"no such topic id"
 # ConsumerProtocolSubscription v0 of topic "t": Apache Kafka never answers a member whose own it cannot read.

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.messages.alter_configs import AlterableConfig as Config
-from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
-from barnabas.protocol.messages.alter_configs import AlterConfigsResource as Resource
-from barnabas.protocol.messages.create_partitions import (
+from barnabas.kafka.protocol.messages.alter_configs import AlterableConfig as Config
+from barnabas.kafka.protocol.messages.alter_configs import AlterConfigsRequest
+from barnabas.kafka.protocol.messages.alter_configs import AlterConfigsResource as Resource
+from barnabas.kafka.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from barnabas.protocol.messages.create_topics import (
+from barnabas.kafka.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.protocol.messages.describe_topic_partitions import (
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.kafka.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from barnabas.protocol.messages.incremental_alter_configs import AlterableConfig as Change
-from barnabas.protocol.messages.incremental_alter_configs import AlterConfigsResource as Changed
-from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.incremental_alter_configs import AlterableConfig as Change
+from barnabas.kafka.protocol.messages.incremental_alter_configs import AlterConfigsResource as Changed
+from barnabas.kafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 UNKNOWN_ID = b"no such topic id"
 TOPIC, BROKER = 2, 4

@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import time
 
-from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.kafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.kafka.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.kafka.protocol.messages.end_txn import EndTxnRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.kafka.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.messages.txn_offset_commit import (
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from barnabas.protocol.messages.write_txn_markers import (
+from barnabas.kafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.kafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from barnabas.records import Record, encode_batch
+from barnabas.kafka.records import Record, encode_batch
 
 T0 = 1_700_000_000_000
 NOBODY = (987_654_321, 0)

@@ -22,9 +22,9 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
 from tests.ports import held_port
 
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.cli.cluster_folder import ClusterFolder, Layout
 from barnabas.client import Admin, Consumer, Producer
-from barnabas.metadata.zookeeper.server import ZooKeeperServer
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 BROKERS = 3

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.ports import held_port
 
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 from barnabas.cli.app import app
 from barnabas.client import Admin
 from barnabas.client.certificate_folder import CertificateFolder
-from barnabas.config import BrokerConfig
-from barnabas.server.run import BrokerServer
 
 
 class Stand(NamedTuple):

@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 from tests.integration.cli.forking import Forking
 from tests.unit.cli.commands import LASTING, LEAVES, arguments, fill, options
 
+from barnabas.base.types import TopicPartition
 from barnabas.cli.cluster_control import ControlServer
 from barnabas.cli.cluster_folder import ClusterFolder
-from barnabas.types import TopicPartition
 
 ENDING = [path for path in LEAVES if path not in LASTING]
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from barnabas.base.types import TopicPartition
 from barnabas.cli.record_format import from_json
-from barnabas.types import TopicPartition
 
 
 @pytest.fixture

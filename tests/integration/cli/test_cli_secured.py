@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.certificates import Certificates
 
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 from barnabas.cli.app import app
 from barnabas.client import Admin, Producer
 from barnabas.client.servers import Servers
-from barnabas.config import BrokerConfig
-from barnabas.server.run import BrokerServer
 
 PASSWORD = "wonder; land"
 

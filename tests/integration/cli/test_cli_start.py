@@ -11,9 +11,9 @@ import time
 import pytest
 from tests.ports import held_port
 
+from barnabas.base.environment.machine import machine_name
 from barnabas.cli.start import start as start_command
 from barnabas.client import Admin
-from barnabas.environment.machine import machine_name
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 
@@ -76,7 +76,7 @@ def test_it_says_ready_with_its_address_and_ends_cleanly_at_a_signal(start, tmp_
     assert f"keeps data  {tmp_path / 'here'}" in err
     assert "Traceback" not in err
     assert (tmp_path / "here" / "meta.properties").is_file()
-    assert f"INFO barnabas.server.signals: {number.name}: stopping" in err
+    assert f"INFO barnabas.broker.server.signals: {number.name}: stopping" in err
     assert f"{tmp_path / 'here'}: flushed and closed 0 partitions; the stop is marked as clean" in err
 
 
@@ -268,7 +268,7 @@ def test_data_outlives_the_process(start, barnabas):
 def test_it_loads_neither_rich_nor_a_kafka_client(tmp_path):
     code = (
         "import sys, threading, os, signal\n"
-        "import barnabas.server.run as run\n"
+        "import barnabas.broker.server.run as run\n"
         "real = run.run\n"
         "def serve(config, ready, *more):\n"
         "    real(config, lambda broker: (ready(broker), os.kill(os.getpid(), signal.SIGTERM)))\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.types import TopicPartition
+from barnabas.base.types import TopicPartition
 
 
 def test_a_topic_is_created_listed_described_altered_and_deleted(barnabas):

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from barnabas.client.connection import Connection
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.records import Record, encode_batch
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.records import Record, encode_batch
 from barnabas.testing import BarnabasBroker
 
 SECONDS = 60

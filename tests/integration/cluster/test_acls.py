@@ -11,12 +11,12 @@ from tests.integration.acl_broker import add_users, log_in
 from tests.integration.acl_walk import ANY_RULE
 from tests.integration.conftest import Wire
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.security.acls import Operation, Permission, ResourceType
+from barnabas.base.errors import ErrorCode
+from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.delete_acls import DeleteAclsRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.security.acls import Operation, Permission, ResourceType
 from barnabas.testing import BarnabasCluster
 from barnabas.testing.nodes import NodeSettings
 

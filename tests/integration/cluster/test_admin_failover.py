@@ -7,11 +7,11 @@ import time
 import pytest
 from confluent_kafka import Producer
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client import Admin
 from barnabas.client.transactions import Transactions
-from barnabas.errors import ErrorCode, KafkaError
 from barnabas.testing import BarnabasCluster
-from barnabas.types import TopicPartition
 
 TOPIC = "orders"
 #: seconds that a call has; a dead controller is noticed after 2 s

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from barnabas.broker.coordinator.partitioning import partition_for
 from barnabas.client import Admin
-from barnabas.coordinator.partitioning import partition_for
 
 PARTITIONS = 4
 PATIENCE = 60

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 import pytest
 from tests.relay import Relay
 
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.metadata.zookeeper.address import parse_address
 from barnabas.client.connection import Connection
-from barnabas.errors import ErrorCode
-from barnabas.metadata.zookeeper.address import parse_address
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.kafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.testing import process_node
 from barnabas.testing.barnabas_cluster import BarnabasCluster
 from barnabas.testing.nodes import NodeSettings

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from tests.integration.conftest import Wire
 
-from barnabas.config import BrokerConfig
-from barnabas.errors import ErrorCode
-from barnabas.metadata.zookeeper.server import ZooKeeperServer
-from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from barnabas.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.security.clients import scram
-from barnabas.server.run import BrokerServer
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.broker.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from barnabas.kafka.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from barnabas.kafka.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from barnabas.kafka.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.kafka.security.sasl_client import scram
 
 HOUR = 3_600_000
 SCRAM = "SCRAM-SHA-512"

@@ -21,10 +21,10 @@ from tests.integration.cluster.test_damaged_replicas import (
     stored,
 )
 
+from barnabas.base.types import TopicPartition
 from barnabas.client import Consumer
 from barnabas.client.moves import Moves
 from barnabas.testing import BarnabasCluster
-from barnabas.types import TopicPartition
 
 MARK = "barnabas-incomplete"
 

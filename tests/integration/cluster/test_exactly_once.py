@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.integration.cluster.copying import Copy, committed_in
 
-from barnabas.coordinator.partitioning import partition_for
+from barnabas.broker.coordinator.partitioning import partition_for
 
 SOURCE, TARGET = "orders", "invoices"
 RECORDS = 1500

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from tests.integration.cluster.load import LOADS, Load, await_progress, check, stored_in
 
+from barnabas.base.types import TopicPartition
 from barnabas.cli.app import app
 from barnabas.client import Consumer
 from barnabas.testing import BarnabasCluster
-from barnabas.types import TopicPartition
 
 #: kafka-python and aiokafka drop sockets and tasks of connections that were refused
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

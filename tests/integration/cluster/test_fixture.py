@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from barnabas.base.errors import BarnabasError
 from barnabas.client.connection import Connection
-from barnabas.errors import BarnabasError
-from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 from barnabas.testing import BarnabasCluster
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.integration.cluster.load import ConfluentLoad, await_progress
 
+from barnabas.base.types import TopicPartition
 from barnabas.client import Admin
 from barnabas.client.connection import Connection
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.testing import BarnabasCluster
-from barnabas.types import TopicPartition
 
 #: kafka-python and aiokafka drop sockets and tasks of connections that were refused
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -12,10 +12,10 @@ from tests.integration.cluster.copying import Copy, committed_in
 from tests.integration.cluster.load import ConfluentLoad, await_progress, check, stored_in
 from tests.integration.registry.conftest import Registry, record
 
+from barnabas.base.types import TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.client.moves import Moves
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
-from barnabas.types import TopicPartition
 
 OLD, NEW = 1, (4, 5)
 RECORDS = 600

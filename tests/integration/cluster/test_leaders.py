@@ -10,22 +10,22 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from barnabas.base.errors import ErrorCode
 from barnabas.cli.app import app
 from barnabas.client.connection import Connection
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.delete_records import (
+from barnabas.kafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.records import Record, encode_batch
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.records import Record, encode_batch
 from barnabas.testing import BarnabasCluster
 
 PATIENT = 60.0

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import time
 
-from barnabas.environment.os_filesystem import OsFileSystem
-from barnabas.metadata.backup import Backup, read_backup, restore
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.broker.metadata.backup import Backup, read_backup, restore
 from barnabas.testing import BarnabasCluster
 from barnabas.testing.barnabas_cluster import _Threads
 from barnabas.testing.shared_store import SharedStore

@@ -12,11 +12,11 @@ import confluent_kafka
 import pytest
 from click.testing import CliRunner
 
+from barnabas.base.types import TopicPartition
 from barnabas.cli.app import app
 from barnabas.client.admin import Admin
 from barnabas.client.moves import Moves
 from barnabas.testing import BarnabasCluster
-from barnabas.types import TopicPartition
 
 
 class Load:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.certificates import Certificates
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.testing import BarnabasCluster
 from barnabas.testing.nodes import NodeSettings
 

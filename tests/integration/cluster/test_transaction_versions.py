@@ -6,34 +6,34 @@ import time
 
 import pytest
 
-from barnabas.coordinator.partitioning import partition_for
-from barnabas.environment.clock import SystemClock
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.coordinator.partitioning import partition_for
+from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.end_txn import EndTxnRequest
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.messages.txn_offset_commit import (
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from barnabas.records import Record, encode_batch
+from barnabas.kafka.records import Record, encode_batch
 
 PARTITIONS = 4
 #: the last versions of a producer that adds partitions itself

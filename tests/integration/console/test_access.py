@@ -13,7 +13,7 @@ from barnabas.cli.app import app
 from barnabas.client import Admin
 from barnabas.client.acls import create_acls
 from barnabas.client.quotas import alter_quotas
-from barnabas.security.acls import (
+from barnabas.kafka.security.acls import (
     AclBinding,
     AclEntry,
     Operation,

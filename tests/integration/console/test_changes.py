@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
+from barnabas.base.types import TopicPartition
 from barnabas.client import Admin, Producer
-from barnabas.types import TopicPartition
 
 
 @pytest.fixture

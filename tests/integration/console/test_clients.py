@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.conftest import Wire
 from tests.integration.test_telemetry import INTRODUCTION, pushing, subscribe
-from tests.unit.server.telemetry.test_otlp import attribute, double, gauge, pushed, text, total, whole
+from tests.unit.broker.server.telemetry.test_otlp import attribute, double, gauge, pushed, text, total, whole
 
-from barnabas.config import BrokerConfig
+from barnabas.base.errors import ConfigError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 from barnabas.console.client_metrics import check_urls, parse_series
-from barnabas.errors import ConfigError
-from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from barnabas.server.run import BrokerServer
+from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 
 
 @pytest.fixture

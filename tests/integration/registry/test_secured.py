@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from barnabas.base.errors import ConfigError
 from barnabas.client.servers import Servers
-from barnabas.errors import ConfigError
 from barnabas.registry.access import ClusterAccess, _try_login, topic_of
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.registry.tls import TlsFile
@@ -189,7 +189,7 @@ def test_a_new_certificate_is_shown_and_one_that_is_half_written_is_not(
 
 def _shown(tls: TlsFile) -> set[str]:
     """The names in the certificate that a client is shown."""
-    from barnabas.security.certificates import describe
+    from barnabas.base.tls.certificates import describe
 
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.integration.registry.conftest import A, B, record
 from tests.ports import held_port
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.registry.log import SchemasLog
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.testing import BarnabasBroker

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from tests.unit.cli.commands import BY_FILE, LASTING, LEAVES, SENSIBLE, arguments, fill, options, value_of
 
+from barnabas.base.errors import BarnabasError
 from barnabas.cli.app import app
-from barnabas.errors import BarnabasError
 
 NOBODY = "127.0.0.1:1"
 ABSURD = [

@@ -5,11 +5,11 @@ import io
 import click
 import pytest
 
+from barnabas.base.types import TopicPartition
 from barnabas.cli.offset_targets import Target, parse_duration, parse_time
 from barnabas.cli.options import parse_assignments
 from barnabas.cli.output import print_table, snake_case
 from barnabas.cli.progress import Counter, human_bytes, is_file
-from barnabas.types import TopicPartition
 
 NOTHING = {
     "to_earliest": False,

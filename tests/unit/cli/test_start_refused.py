@@ -3,9 +3,9 @@
 import pytest
 from click.testing import CliRunner
 
+from barnabas.broker.config import BrokerConfig, Type
+from barnabas.broker.server.broker import Broker
 from barnabas.cli.app import app
-from barnabas.config import BrokerConfig, Type
-from barnabas.server.broker import Broker
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def refused(tmp_path, monkeypatch):
         pytest.fail("the broker went on to open its listeners and its data")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("barnabas.server.network.listener.Listener.bind", never)
+    monkeypatch.setattr("barnabas.broker.server.network.listener.Listener.bind", never)
     monkeypatch.setattr(Broker, "_open_logs", never)
 
     def run(*arguments, code=1):

@@ -11,7 +11,7 @@ from barnabas.client import broker_calls
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.testing import BarnabasBroker
 
 

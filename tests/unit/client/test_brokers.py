@@ -7,42 +7,42 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client import brokers
 from barnabas.client.admin import Admin
 from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import UnservedError
 from barnabas.client.errors import AuthenticationError, ClientError
 from barnabas.client.servers import Servers
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.delete_groups import (
+from barnabas.kafka.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from barnabas.protocol.messages.delete_topics import (
+from barnabas.kafka.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from barnabas.protocol.messages.find_coordinator import (
+from barnabas.kafka.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from barnabas.protocol.messages.metadata import (
+from barnabas.kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from barnabas.types import TopicPartition
 
 FIRST, SECOND = ("one", 1), ("two", 2)
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings_file import read_unchecked
+from barnabas.base.tls.key_stores import pem_of_pkcs12, trusted_of_pkcs12
 from barnabas.client import certificate_folder
 from barnabas.client.certificate_folder import TRUSTSTORE_PASSWORD, CertificateFolder, write_private
 from barnabas.client.errors import ClientError
 from barnabas.client.properties import translate
 from barnabas.client.security_settings import security_of
-from barnabas.config.files import read_unchecked
-from barnabas.errors import ConfigError
-from barnabas.security.stores import pem_of_pkcs12, trusted_of_pkcs12
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import threading
 import pytest
 from confluent_kafka import KafkaError as ConfluentError
 
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.client import Consumer
-from barnabas.errors import ErrorCode, KafkaError
 
 
 class Message:

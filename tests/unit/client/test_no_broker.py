@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from barnabas.base.types import TopicPartition
 from barnabas.client import ClientError, Consumer, Producer
-from barnabas.types import TopicPartition
 
 #: nothing listens there
 NOWHERE = "127.0.0.1:1"

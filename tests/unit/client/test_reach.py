@@ -9,9 +9,9 @@ import pytest
 from barnabas.client import reach
 from barnabas.client.addresses import Address, parse_servers
 from barnabas.client.errors import ClientError
-from barnabas.protocol.codec import encode
-from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from barnabas.kafka.protocol.codec import encode
+from barnabas.kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from barnabas.kafka.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from barnabas.testing import BarnabasBroker
 
 

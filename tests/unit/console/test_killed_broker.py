@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from tests.unit.console.clusters import Cluster
 
+from barnabas.base.errors import KafkaError
 from barnabas.console.pages.brokers import broker, brokers
 from barnabas.console.pages.overview import overview
-from barnabas.errors import KafkaError
 
 ALIVE, KILLED = 1, 2
 PARTITIONS = 61

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from barnabas.base.types import TopicPartition
 from barnabas.console.lag import Ages
-from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from barnabas.records import Record
-from barnabas.records.builder import encode_batch
-from barnabas.types import TopicPartition
+from barnabas.kafka.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from barnabas.kafka.records import Record
+from barnabas.kafka.records.builder import encode_batch
 
 PARTITIONS, NOW_S, PRODUCED_S = 6, 1_000_000.0, 999_910
 

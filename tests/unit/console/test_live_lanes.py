@@ -8,9 +8,9 @@ import pytest
 
 from barnabas.console import live, reading
 from barnabas.console.live import TopicReader
-from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from barnabas.records import Record
-from barnabas.records.builder import encode_batch
+from barnabas.kafka.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from barnabas.kafka.records import Record
+from barnabas.kafka.records.builder import encode_batch
 
 
 class Log:

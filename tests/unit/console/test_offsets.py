@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.console.kafka import rest
 from barnabas.console.offsets import committed_offsets
-from barnabas.types import TopicPartition
 
 PLACE = TopicPartition("orders", 0)
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from barnabas.base.types import TopicPartition
 from barnabas.console import rates
 from barnabas.console.rates import Rates
-from barnabas.types import TopicPartition
 
 PLACE = TopicPartition("orders", 0)
 

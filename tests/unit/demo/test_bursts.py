@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow
 import pyarrow.dataset
 import pytest
-
-from barnabas.demo import APP, DB
-from barnabas.demo.bursts import find_bursts
-from barnabas.demo.report import Count
+from demo import APP, DB
+from demo.bursts import find_bursts
+from demo.report import Count
 
 
 def test_windows_of_many_errors_side_by_side_are_one_burst() -> None:

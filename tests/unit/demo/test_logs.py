@@ -6,11 +6,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-
-from barnabas.demo import APP, DB, INGRESS, logs
-from barnabas.demo.folder import FolderError, prepare
-from barnabas.demo.logs import NoLogsError, by_topic, check_logs, find_logs
-from barnabas.demo.windows import choose_window, describe, span
+from demo import APP, DB, INGRESS, logs
+from demo.folder import FolderError, prepare
+from demo.logs import NoLogsError, by_topic, check_logs, find_logs
+from demo.windows import choose_window, describe, span
 
 
 def write_log(path: Path, *minutes: int) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.demo.readback import Readback, pulse_value
+from demo.readback import Readback, pulse_value
 
 
 def read(*pulses: tuple[int, int]) -> Readback:

@@ -6,14 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from demo import APP, DB, INGRESS
+from demo.bursts import Burst
+from demo.failover import Failover
+from demo.plot import plot_over_time
+from demo.report import Count, Totals
+from demo.summary import Result, print_summary
 from rich.console import Console
-
-from barnabas.demo import APP, DB, INGRESS
-from barnabas.demo.bursts import Burst
-from barnabas.demo.failover import Failover
-from barnabas.demo.plot import plot_over_time
-from barnabas.demo.report import Count, Totals
-from barnabas.demo.summary import Result, print_summary
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-
-from barnabas.docs.floors import Room, draw, levels, needed
-from barnabas.docs.imports import between, imports, modules
+from tools.docs.floors import Room, draw, levels, needed
+from tools.docs.imports import between, imports, modules
 
 USES = {"top": {"middle", "ground"}, "middle": {"ground"}, "beside": {"ground"}, "ground": set()}
 

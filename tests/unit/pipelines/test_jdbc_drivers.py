@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.jdbc_drivers import check_driver, driver_of, subprotocol
 from barnabas.pipelines.read import read_pipeline

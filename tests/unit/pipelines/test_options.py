@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.pipelines.options import PipelineOptions, SinkOptions, SourceOptions
 
 

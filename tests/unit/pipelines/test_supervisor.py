@@ -141,7 +141,7 @@ def test_a_query_that_fails_too_often_in_a_row_ends_the_pipeline() -> None:
 @pytest.mark.parametrize(
     "why",
     [
-        "barnabas.errors.ConfigError: option topik=t is not allowed: did you mean topic?",
+        "barnabas.base.errors.ConfigError: option topik=t is not allowed: did you mean topic?",
         "a.SparkException: [USER_RAISED_EXCEPTION] t-0 offset 3 does not parse SQLSTATE: P0001",
         "barnabas.spark.sink_progress.ReplayError: task 0 was written with 3 rows and now has 4",
         "barnabas.spark.open_ranges.DataLossError: t-0: offsets 3 to 4 are gone",

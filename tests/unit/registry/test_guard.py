@@ -16,15 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from barnabas.registry.computed import NotComputed
-from barnabas.registry.decision import Decision
-from barnabas.registry.registration import register
-from barnabas.registry.rest.app import build
-from barnabas.registry.schema import Schema
-from barnabas.registry.state import State
-from barnabas.registry.workers import WORKERS
-from barnabas.security import Principal
-from barnabas.security.acls import (
+from barnabas.kafka.security.acls import (
     Access,
     AclBinding,
     AclEntry,
@@ -37,6 +29,14 @@ from barnabas.security.acls import (
     ResourceType,
     SubjectRules,
 )
+from barnabas.kafka.security.principal import Principal
+from barnabas.registry.computed import NotComputed
+from barnabas.registry.decision import Decision
+from barnabas.registry.registration import register
+from barnabas.registry.rest.app import build
+from barnabas.registry.schema import Schema
+from barnabas.registry.state import State
+from barnabas.registry.workers import WORKERS
 
 ORDERS, SECRETS, STAGED = (
     json.dumps({"type": "record", "name": name, "fields": [{"name": "id", "type": "long"}]})

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.base.system import limits
 from barnabas.registry import workers
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.worker import Source
 from barnabas.registry.workers import Workers
-from barnabas.system import limits
 
 INT = Source("AVRO", '"int"')
 

@@ -7,9 +7,8 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-
-from barnabas.simulation.network import NetworkConditions, SimulatedNetwork
-from barnabas.simulation.virtual_time import run_virtual
+from simulation.network import NetworkConditions, SimulatedNetwork
+from simulation.virtual_time import run_virtual
 
 
 class Recorder(asyncio.Protocol):

@@ -5,17 +5,17 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from simulation.ensemble import EnsembleConditions, SimulatedEnsemble
+from simulation.environment import simulated_environment
+from simulation.network import SimulatedNetwork
+from simulation.virtual_time import VirtualProcess, run_virtual
 
-from barnabas.config import BrokerConfig
-from barnabas.interbroker import Channel
-from barnabas.metadata import znodes
-from barnabas.metadata.store import SessionState, StoreUnavailableError, UnknownOutcomeError
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.server.broker import Broker
-from barnabas.simulation.ensemble import EnsembleConditions, SimulatedEnsemble
-from barnabas.simulation.environment import simulated_environment
-from barnabas.simulation.network import SimulatedNetwork
-from barnabas.simulation.virtual_time import VirtualProcess, run_virtual
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.interbroker import Channel
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.store import SessionState, StoreUnavailableError, UnknownOutcomeError
+from barnabas.broker.server.broker import Broker
+from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 TIMEOUT = EnsembleConditions().session_timeout
 LOST = [SessionState.SUSPENDED, SessionState.OVERDUE, SessionState.LOST, SessionState.CONNECTED]

@@ -3,8 +3,8 @@
 import asyncio
 from random import Random
 
-from barnabas.simulation.blocking import VirtualThreads
-from barnabas.simulation.virtual_time import VirtualProcess, run_virtual
+from simulation.blocking import VirtualThreads
+from simulation.virtual_time import VirtualProcess, run_virtual
 
 
 def test_hung_call_is_made_when_the_disk_answers_again() -> None:

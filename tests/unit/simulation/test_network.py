@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from simulation.virtual_time import VirtualProcess
 from tests.unit.simulation.conftest import Recorder
 
-from barnabas.environment.network import BindError, sendfile_descriptor, set_buffer_sizes
-from barnabas.simulation.virtual_time import VirtualProcess
+from barnabas.base.environment.network import BindError, sendfile_descriptor, set_buffer_sizes
 
 
 def test_bytes_arrive_in_order_and_the_end_after_them(run):

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextvars import copy_context
 
 import pytest
-
-from barnabas.simulation.virtual_time import Killed, VirtualProcess, run_virtual
+from simulation.virtual_time import Killed, VirtualProcess, run_virtual
 
 
 def test_nothing_of_a_killed_process_runs_any_more() -> None:

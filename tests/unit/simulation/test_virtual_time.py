@@ -4,9 +4,8 @@ import asyncio
 import time
 
 import pytest
-
-from barnabas.simulation.clocks import VirtualClock
-from barnabas.simulation.virtual_time import Deadlock, run_virtual
+from simulation.clocks import VirtualClock
+from simulation.virtual_time import Deadlock, run_virtual
 
 
 def test_timers_fire_in_order_without_waiting() -> None:

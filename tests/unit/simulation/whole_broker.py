@@ -15,42 +15,50 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from barnabas.config import BrokerConfig
-from barnabas.environment.environment import Environment
-from barnabas.interbroker import Channel
-from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_offsets import (
+from simulation.blocking import VirtualThreads
+from simulation.clocks import VirtualClock
+from simulation.connection import Segment
+from simulation.faulty_disk import FaultyDisk
+from simulation.network import Host, SimulatedNetwork
+from simulation.virtual_time import VirtualProcess, run_virtual
+
+from barnabas.base.environment.environment import Environment
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.interbroker import Channel
+from barnabas.broker.server.broker import Broker
+from barnabas.kafka.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from barnabas.kafka.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.kafka.protocol.messages.end_txn import EndTxnRequest
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.messages.txn_offset_commit import (
+from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from barnabas.records import Record, all_records, encode_batch
-from barnabas.server.broker import Broker
-from barnabas.simulation.blocking import VirtualThreads
-from barnabas.simulation.clocks import VirtualClock
-from barnabas.simulation.connection import Segment
-from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.simulation.network import Host, SimulatedNetwork
-from barnabas.simulation.virtual_time import VirtualProcess, run_virtual
+from barnabas.kafka.records import Record, all_records, encode_batch
 
 DAY = 86_400
 SETTINGS = {

@@ -7,7 +7,7 @@ from soak.checker import sift
 from soak.checker.findings import Finding
 from soak.copies import with_epochs
 
-from barnabas.records import Record, encode_batch
+from barnabas.kafka.records import Record, encode_batch
 
 PLACE = ["events", 0]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.avro_codec import AvroSchema, Decoder, Encoder
 from barnabas.spark.payloads import RowUnfitError
 from barnabas.spark.registry_client import RegisteredSchema, UnknownSchemaError

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.client.connection import Repeated
 from barnabas.client.errors import ClientError
-from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from barnabas.kafka.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from barnabas.spark import cluster as cluster_module
 from barnabas.spark.cluster import Cluster
 from barnabas.spark.fetch_settings import FetchSettings

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark.arrow import arrow_schema
 from barnabas.spark.batch_reader import TopicReader
 from barnabas.spark.columns import check_writable, column_names, read_schema

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.errors import BarnabasError, ErrorCode
+from barnabas.base.types import ZERO_TOPIC_ID, TopicPartition
 from barnabas.client.errors import AuthenticationError, ClientError
-from barnabas.errors import BarnabasError, ErrorCode
-from barnabas.protocol.messages.fetch import (
+from barnabas.kafka.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -21,7 +22,6 @@ from barnabas.spark.fetcher import Fetcher
 from barnabas.spark.open_ranges import DataLossError, OpenRanges
 from barnabas.spark.option_values import EARLIEST, LATEST
 from barnabas.spark.ranges import OffsetRange
-from barnabas.types import ZERO_TOPIC_ID, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ID, OTHER_ID = b"i" * 16, b"o" * 16

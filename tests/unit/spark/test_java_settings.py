@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.spark import java_settings
 from barnabas.spark.clients import check_producer_settings, producer_settings
 from barnabas.spark.fetch_settings import FetchSettings

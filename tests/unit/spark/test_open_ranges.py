@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
+from barnabas.base.types import TopicPartition
 from barnabas.spark.open_ranges import DataLossError, OpenRanges
 from barnabas.spark.ranges import OffsetRange
-from barnabas.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.errors import ConfigError
+from barnabas.base.errors import ConfigError
+from barnabas.base.types import TopicPartition
 from barnabas.spark.fetch_settings import FetchSettings
 from barnabas.spark.option_values import EARLIEST, LATEST, topic_pattern
 from barnabas.spark.options import ReadOptions, WriteOptions
-from barnabas.types import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 READ = {**SERVERS, "subscribe": "orders"}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.base.types import TopicPartition
 from barnabas.spark.plan import Plan
 from barnabas.spark.position import Position
-from barnabas.types import TopicPartition
 
 topics = st.sampled_from(["a", "b", "id", "0"])
 partitions = st.builds(TopicPartition, topics, st.integers(0, 20))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from barnabas.base.types import TopicPartition
 from barnabas.spark.progress import lag
-from barnabas.types import TopicPartition
 
 
 def test_lag_is_what_lies_between_the_end_of_the_batch_and_the_end_of_the_log() -> None:

@@ -17,8 +17,8 @@ from pyspark.sql.datasource import (
     Not,
 )
 
+from barnabas.base.types import TopicPartition
 from barnabas.spark.pushdown import wanted_by
-from barnabas.types import TopicPartition
 
 OFFSET = ("offset",)
 

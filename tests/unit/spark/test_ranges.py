@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.base.types import TopicPartition
 from barnabas.spark.ranges import OffsetRange, Task, from_json, limit_to, plan_tasks, to_json
-from barnabas.types import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.fetch import AbortedTransaction
-from barnabas.records import Compression, Record, batches, encode_batch, parse_header
-from barnabas.records.batch import BatchHeader, with_timestamp_type
-from barnabas.records.builder import all_records, assemble_batch, batch_payload
-from barnabas.records.compacted import with_records
-from barnabas.records.control import EndTransaction, encode_end_transaction
-from barnabas.records.record import encode_records, record_spans
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.kafka.protocol.messages.fetch import AbortedTransaction
+from barnabas.kafka.records import Compression, Record, batches, encode_batch, parse_header
+from barnabas.kafka.records.batch import BatchHeader, with_timestamp_type
+from barnabas.kafka.records.builder import all_records, assemble_batch, batch_payload
+from barnabas.kafka.records.compacted import with_records
+from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
+from barnabas.kafka.records.record import encode_records, record_spans
 from barnabas.spark.arrow import arrow_schema, to_record_batches
 from barnabas.spark.columns import column_names
 from barnabas.spark.visible_batches import visible_payloads, whole_batches
-from barnabas.types import TopicPartition
 
 TP = TopicPartition("t", 3)
 EVERYTHING = (0, 2**62)

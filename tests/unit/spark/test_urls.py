@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.text import is_plain_url, without_userinfo
 from barnabas.pipelines.options import SinkOptions
 from barnabas.spark.option_values import refuse
 from barnabas.spark.registry_client import RegistryClient
-from barnabas.text import is_plain_url, without_userinfo
 
 #: upper case, as nothing else in these URLs and messages is
 passwords = st.text(string.ascii_uppercase, min_size=2, max_size=5)

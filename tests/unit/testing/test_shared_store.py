@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.metadata.store import Event, NoNodeError, SessionState, StoreUnavailableError
+from barnabas.broker.metadata.store import Event, NoNodeError, SessionState, StoreUnavailableError
 from barnabas.testing.shared_store import SharedServer, SharedStore
 
 PATIENCE = 60.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.base.errors import KafkaError
 from barnabas.client.acls import describe_acls
 from barnabas.client.errors import ClientError
 from barnabas.client.quotas import describe_quotas
@@ -12,8 +13,7 @@ from barnabas.console.kafka import said
 from barnabas.console.pages.query import Query
 from barnabas.console.rule_words import OPERATIONS
 from barnabas.console.view import ClusterView
-from barnabas.errors import KafkaError
-from barnabas.security.acls import AclFilter, PatternType, ResourceType
+from barnabas.kafka.security.acls import AclFilter, PatternType, ResourceType
 
 #: rows of each table
 _MOST = 500

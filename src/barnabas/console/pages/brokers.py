@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.client.errors import ClientError, error_code
 from barnabas.console.kafka import said
 from barnabas.console.members import members_of
 from barnabas.console.pages.query import Listing, Query, whole
 from barnabas.console.survey import Totals
 from barnabas.console.view import ClusterView
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.kafka.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 GONE = "The broker is gone."
 #: how many partitions of a broker are named

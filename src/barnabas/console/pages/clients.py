@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from barnabas.base.errors import KafkaError
 from barnabas.client.errors import ClientError
 from barnabas.console.client_metrics import read_series
 from barnabas.console.kafka import check, said
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
-from barnabas.errors import KafkaError
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.kafka.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
 _CLIENT_METRICS = 16
 #: rows of each table

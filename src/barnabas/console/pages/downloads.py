@@ -11,7 +11,7 @@ from barnabas.console.pages.records import record_of, search
 from barnabas.console.reading import Found
 from barnabas.console.shown import Masks, exported
 from barnabas.console.view import ClusterView
-from barnabas.records import Record
+from barnabas.kafka.records import Record
 
 #: what of a topic's name stays in the name of a file
 _ODD = re.compile(r"[^A-Za-z0-9._-]")

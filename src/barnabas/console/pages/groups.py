@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.console.kafka import said
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, lags, leaders, offsets_at
 from barnabas.console.pages.query import Listing, Query
 from barnabas.console.view import ClusterView
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.types import TopicPartition
 
 #: for how many partitions the lag is shown in seconds, each of which takes a read
 _READ = 50

@@ -11,6 +11,8 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.console.kafka import Kafka
 from barnabas.console.offsets import EARLIEST, LATEST, leaders, offsets_at
 from barnabas.console.pages.query import Query
@@ -18,8 +20,6 @@ from barnabas.console.pages.topic import described
 from barnabas.console.reading import fetch, next_offset, records_in
 from barnabas.console.shown import MOST_SHOWN, NOT_JSON, parsed, visible
 from barnabas.console.view import ClusterView
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.types import TopicPartition
 
 #: what pipelines write to unless they are told otherwise
 STATUS_TOPIC = "barnabas-pipelines"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from barnabas.errors import BarnabasError
+from barnabas.base.errors import BarnabasError
 
 Query = Mapping[str, str]
 T = TypeVar("T")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
+from barnabas.base.types import TopicPartition
 from barnabas.console.dead_letters import origin
 from barnabas.console.filters import Candidate, Filter, parse, paths
 from barnabas.console.offsets import EARLIEST, LATEST, leaders, offsets_at
@@ -15,8 +16,7 @@ from barnabas.console.pages.topic import described
 from barnabas.console.reading import Found, fetch, next_offset, records_in
 from barnabas.console.shown import FORMATS, HIDDEN, MOST_SHOWN, PREVIEW, Masks, cell, compared, shown, visible
 from barnabas.console.view import ClusterView
-from barnabas.records import Record
-from barnabas.types import TopicPartition
+from barnabas.kafka.records import Record
 
 #: how much one request scans; the next continues where it ended
 _MOST_BYTES, _MOST_SECONDS = 16 << 20, 2.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.console.kafka import said
 from barnabas.console.offsets import EARLIEST, LATEST, lags, leaders, offsets_at
 from barnabas.console.pages.query import Query, choice
 from barnabas.console.view import ClusterView
-from barnabas.errors import ErrorCode, KafkaError
-from barnabas.types import TopicPartition
 
 #: how many partitions are listed
 _MOST = 1000

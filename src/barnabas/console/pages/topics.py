@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from barnabas.base.types import TopicPartition
 from barnabas.console.offsets import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Listing, Query, choice
 from barnabas.console.view import ClusterView
-from barnabas.types import TopicPartition
 
 _SORTED_BY = ("name", "partitions", "records", "bytes", "rate")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.client.transactions import Transactions
 from barnabas.console.kafka import said
 from barnabas.console.pages.query import Query, whole
 from barnabas.console.view import ClusterView
-from barnabas.errors import KafkaError
-from barnabas.types import TopicPartition
 
 _MOST = 500
 #: in partitions of how many topics hanging transactions are looked for

@@ -7,12 +7,12 @@ from contextvars import ContextVar
 
 from aiohttp import web
 
+from barnabas.kafka.security.acls import UNRESTRICTED, Access, Operation
 from barnabas.registry.access import ClusterAccess, topic_of
 from barnabas.registry.errors import RegistryError, schema_not_found
 from barnabas.registry.rest.exchange import body_of, id_of, scope_of, subject_of, uses_of
 from barnabas.registry.state import Version
 from barnabas.registry.subjects import context_of, in_context
-from barnabas.security.acls import UNRESTRICTED, Access, Operation
 
 ACCESS: web.AppKey[ClusterAccess] = web.AppKey("access", ClusterAccess)
 #: the permissions of the client of this task's request

@@ -1,0 +1,12 @@
+"""What a broker uses outside of itself: interfaces, each with an implementation by the operating system.
+
+A broker is given these by its caller and uses nothing else of the outside. So many whole brokers can run in
+virtual time, from a seed, in one process: `simulation` implements the interfaces for that.
+
+blocking: pools of threads for what blocks.
+clock: wall time.
+filesystem: files and folders.
+network: listening, connecting, the name of this machine.
+machine: facts about this machine that the real network needs.
+randomness: random numbers and unique ids.
+"""

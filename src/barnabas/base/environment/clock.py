@@ -1,0 +1,40 @@
+"""Wall time, taken from outside so that a test or a simulation can bring its own.
+
+Timers are the event loop's `call_later`, which a virtual-time loop (`simulation.virtual_time`) runs
+without waiting.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What time it is."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch; the clock may be set back."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary moment, to measure durations."""
+        ...
+
+
+class SystemClock:
+    """The machine's wall clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    #: not a method, because every request reads it
+    monotonic = staticmethod(time.perf_counter)
+
+
+def utc_text(now_ms: int) -> str:
+    """A time of `Clock.now_ms` in RFC 3339's format: ``2026-11-22T21:03:12.481Z``."""
+    return (
+        datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )

@@ -1,0 +1,69 @@
+"""Documents that a broker's settings name, on an https server or in a file. The calls block: use a thread."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from barnabas.base.errors import BarnabasError
+
+_MOST_BYTES = 1 << 20
+
+
+class DocumentError(BarnabasError):
+    """A document cannot be read; the text says why, without the address."""
+
+
+def check_address(url: str) -> None:
+    """Refuse an address that `read_document` does not read.
+
+    Raises:
+        DocumentError: it is not https://, file:/// or, on this machine, http://.
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        raise DocumentError("it is no URL") from None
+    if parts.scheme == "file" and host in ("", "localhost") and parts.path:
+        return
+    if parts.username is not None:
+        raise DocumentError("it names a user, whom every log would show")
+    if parts.scheme == "https" and host:
+        return
+    if parts.scheme == "http" and _is_here(host):
+        return
+    raise DocumentError("write https://HOST/PATH or file:///PATH; http only of this machine")
+
+
+def read_document(url: str) -> bytes:
+    """The document at `url`, at most a mebibyte. A server's certificate must be one that the system trusts.
+
+    Raises:
+        DocumentError: it cannot be read.
+    """
+    check_address(url)
+    parts = urlsplit(url)
+    try:
+        if parts.scheme == "file":
+            with Path(unquote(parts.path)).open("rb") as file:
+                found = file.read(_MOST_BYTES + 1)
+        else:
+            # Importing Python's HTTP client takes a twentieth of a broker's start, and few brokers need it.
+            from barnabas.base.environment.download import download
+
+            found = download(url, _MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise DocumentError(f"it cannot be read: {cause}") from None
+    if len(found) > _MOST_BYTES:
+        raise DocumentError(f"it is longer than {_MOST_BYTES} bytes")
+    return found
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

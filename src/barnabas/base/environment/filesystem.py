@@ -1,0 +1,233 @@
+"""The file system as the log needs it, so that a test can use one that loses, tears and refuses writes.
+
+Everything raises OSError as the system does. A file's bytes are durable after `File.sync`; its name is
+durable after `sync_directory` of its folder.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from barnabas.base.system.files import IOV_MAX
+from barnabas.base.types import Buffer
+
+
+class Entry(NamedTuple):
+    """One name in a folder."""
+
+    name: str
+    size: int
+    is_directory: bool
+    modified_ms: int
+
+
+class Problem(NamedTuple):
+    """Why a folder cannot be used, and the cure."""
+
+    text: str
+    in_use: bool = False
+
+
+class Volume(NamedTuple):
+    """Size and free space of a folder's volume, in bytes."""
+
+    size: int
+    free: int
+
+
+class File(Protocol):
+    """An open file, read and written by position."""
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Read `size` bytes; fewer only at the file's end."""
+        ...
+
+    def is_cached(self, size: int, position: int) -> bool:
+        """Whether these bytes can be read without waiting for the disk; True if the system does not tell."""
+        ...
+
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+        """Write all of `chunks` in order. After an OSError some of the bytes may have been written."""
+        ...
+
+    def send_to(self, descriptor: int, size: int, position: int) -> int:
+        """Send up to `size` bytes to a socket; return how many it took, 0 only at the file's end.
+
+        Raises:
+            BlockingIOError: the socket's buffer is full.
+        """
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """An exclusive lock, held until it is released or the process ends."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """A file system. Paths are strings with slashes."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file to read and write. A missing file is created with `create`, else FileNotFoundError."""
+        ...
+
+    def entries(self, path: str) -> list[Entry]:
+        """The entries of a folder, in no order."""
+        ...
+
+    def make_directory(self, path: str) -> bool:
+        """Create a folder with its parents; return False if it existed."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or folder. An existing file `target` is replaced."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Take a lock file. Raises BlockingIOError while another process holds it."""
+        ...
+
+    def real_path(self, path: str) -> str:
+        """The absolute path with symbolic links resolved; ValueError if it cannot be a path."""
+        ...
+
+    def absolute_path(self, path: str) -> str:
+        """The absolute path, with symbolic links kept."""
+        ...
+
+    def folder_problem(self, path: str) -> Problem | None:
+        """Why a broker cannot store its data in a folder, or None. A missing folder is created."""
+        ...
+
+    def volume(self, path: str) -> Volume:
+        """The volume of a folder. Raises OSError if the system does not tell."""
+        ...
+
+    def system_path(self, path: str) -> str | None:
+        """The path by which other programs can open a file; None if they cannot."""
+        ...
+
+    def most_open_files(self) -> int | None:
+        """How many files and connections this process may have open; None when there is no limit."""
+        ...
+
+
+def exists(fs: FileSystem, path: str) -> bool:
+    """Whether a file or folder exists; False also if its parent is not a folder."""
+    folder, _, name = path.rpartition("/")
+    try:
+        return any(entry.name == name for entry in fs.entries(folder or "/"))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def read_file(fs: FileSystem, path: str) -> bytes:
+    """Read the whole of a small file; FileNotFoundError if it is missing."""
+    file = fs.open(path)
+    try:
+        parts = []
+        position = 0
+        while part := file.read_at(65_536, position):
+            parts.append(part)
+            position += len(part)
+        return b"".join(parts)
+    finally:
+        file.close()
+
+
+def write_file(fs: FileSystem, path: str, data: bytes) -> None:
+    """Write a small file without durability: after a crash it may be missing or torn."""
+    file = fs.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.write_at([data], 0)
+    finally:
+        file.close()
+
+
+def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
+    """Replace a small file atomically and durably: after a crash it is the old or the new one, whole."""
+    temporary = path + ".tmp"
+    file = fs.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write_at([data], 0)
+        file.sync()
+    finally:
+        file.close()
+    fs.rename(temporary, path)
+    fs.sync_directory(path.rpartition("/")[0])
+
+
+def make_durable_directory(fs: FileSystem, path: str) -> bool:
+    """Create a folder with its parents, durably; return False if it existed."""
+    parent, slash, _ = path.rpartition("/")
+    if parent and not _is_there(fs, parent):
+        make_durable_directory(fs, parent)
+    if not fs.make_directory(path):
+        return False
+    fs.sync_directory(parent or slash or ".")
+    return True
+
+
+def _is_there(fs: FileSystem, path: str) -> bool:
+    try:
+        return exists(fs, path)
+    except OSError:  # its parent cannot be listed: somebody else has created it
+        return True
+
+
+class VectoredFile:
+    """Writes any number of chunks through a call that takes few and may write less, as pwritev does.
+
+    The limit and short writes are handled here for every file system: the one in memory for tests refuses and
+    shortens writes as the system would.
+    """
+
+    __slots__ = ()
+
+    def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
+        """Write at most `IOV_MAX` chunks, perhaps not all of them; return how many bytes were written."""
+        raise NotImplementedError
+
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+        """As `File.write_at`."""
+        if len(chunks) <= IOV_MAX:
+            written = self.write_some(chunks, position)
+            if written != sum(map(len, chunks)):
+                self._write_rest(chunks, position, written)
+            return
+        for first in range(0, len(chunks), IOV_MAX):
+            part = chunks[first : first + IOV_MAX]
+            self.write_at(part, position)
+            position += sum(map(len, part))
+
+    def _write_rest(self, chunks: Sequence[Buffer], position: int, written: int) -> None:
+        """Write the rest. The system writes less than it is given when a disk fills up, or above 2 GiB."""
+        for chunk in chunks:
+            size = len(chunk)
+            skipped = min(written, size)
+            written -= skipped
+            position += skipped
+            rest = memoryview(chunk)[skipped:]
+            while rest:
+                step = self.write_some([rest], position)
+                if not step:
+                    raise OSError(errno.EIO, "nothing could be written")
+                rest = rest[step:]
+                position += step

@@ -1,0 +1,44 @@
+"""Ends the processes that this one has started when it ends, even by SIGKILL (Linux alone).
+
+A test run that is killed tears nothing down. Its brokers have sessions of their own, so a signal to its group
+does not reach them, and Linux's parent-death signal goes by the thread that started a process. So the
+environment of each child has a mark, which the child's own children inherit. A reaper (`reaper.py`) waits for
+the end of the marking process, in a session of its own, and kills each process that has the mark.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from barnabas.base.system.processes import own_group
+
+#: the marks of all processes above, the outermost first
+MARKS = "BARNABAS_ENDS_WITH"
+
+
+def environment_that_ends() -> dict[str, str]:
+    """Return an environment for children that must not outlive this process.
+
+    It is this process's own one where the system cannot do that.
+    """
+    marks = _marks(os.getpid())
+    return {**os.environ, **({MARKS: marks} if marks else {})}
+
+
+@cache
+def _marks(pid: int) -> str | None:
+    """Start the reaper of this process, once; return all marks of its children."""
+    if not hasattr(os, "pidfd_open") or not Path("/proc/self/environ").exists():
+        return None
+    mark = f"{pid}-{secrets.token_hex(8)}"
+    quiet = subprocess.DEVNULL
+    # -I and -S: it needs nothing installed, and starts in some ten milliseconds
+    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("reaper.py")), str(pid), mark]
+    reaper = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/", **own_group())
+    reaper.returncode = 0  # nobody waits for it, which Popen would warn of
+    return f"{os.environ.get(MARKS, '')} {mark}".strip()

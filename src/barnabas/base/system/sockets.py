@@ -1,0 +1,44 @@
+"""Addresses that one process alone may listen on."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from barnabas.base.errors import ConfigError
+
+
+def claim_alone(sock: socket.socket) -> None:
+    """Before `bind`: a port that was just given up can be taken at once, and one in use cannot.
+
+    On Windows SO_REUSEADDR would let two processes listen on one port.
+    """
+    if os.name == "nt":
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)  # type: ignore[attr-defined]
+    else:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+
+def claim_address(listen: str, who: str, example: str) -> socket.socket:
+    """Take the address HOST:PORT, on which nothing is answered yet.
+
+    Args:
+        who: who is to listen there, and `example`: an address that would do; for messages.
+
+    Raises:
+        ConfigError: it is not one, or it is in use.
+    """
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{who} cannot listen on {listen}: write HOST:PORT, such as {example}")
+    host = host.strip("[]") or "127.0.0.1"
+    claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    claim_alone(claimed)
+    try:
+        claimed.bind((host, int(port)))
+    except OSError as error:
+        claimed.close()
+        raise ConfigError(
+            f"{who} cannot listen on {listen}: {error.strerror}; choose another address"
+        ) from None
+    return claimed

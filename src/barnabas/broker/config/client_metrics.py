@@ -1,0 +1,70 @@
+"""The settings of a client-metrics resource: which clients push what, and how often (KIP-714)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.base.errors import ConfigError
+from barnabas.broker.config.patterns import compiled
+from barnabas.broker.config.setting import Type, Update, setting
+from barnabas.broker.config.settings import Settings
+
+#: stands for every metric
+ALL_METRICS = "*"
+#: what ``match`` may look at
+ATTRIBUTES = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+
+class ClientMetricsConfig(Settings):
+    """The settings of a client-metrics resource, for the clients that it matches."""
+
+    metrics: tuple[str, ...] = setting(
+        Type.LIST,
+        (),
+        update=Update.CLUSTER_WIDE,
+        doc="The beginnings of the names of the metrics to push; `*` for all.",
+    )
+    interval_ms: int = setting(
+        Type.INT,
+        300_000,
+        minimum=100,
+        maximum=3_600_000,
+        update=Update.CLUSTER_WIDE,
+        doc="How often clients push, in milliseconds.",
+    )
+    match: tuple[str, ...] = setting(
+        Type.LIST,
+        (),
+        update=Update.CLUSTER_WIDE,
+        doc="Which clients push: `ATTRIBUTE=REGEX` for each attribute that has to match as a whole, of "
+        + ", ".join(f"`{name}`" for name in ATTRIBUTES)
+        + "; without any, every client.",
+    )
+
+
+def parse_match(selectors: Iterable[str]) -> dict[str, Any]:
+    """Compiled expressions by the attribute that each has to match as a whole, from the items of ``match``.
+
+    Raises:
+        ConfigError: an item is no ATTRIBUTE=REGEX.
+    """
+    patterns = {}
+    for selector in selectors:
+        name, equals, pattern = (part.strip() for part in selector.partition("="))
+        if not equals or name not in ATTRIBUTES or not pattern:
+            raise ClientMetricsConfig.declared["match"].refuse(
+                selector, f"write ATTRIBUTE=REGEX, with one of {', '.join(ATTRIBUTES)}"
+            )
+        try:
+            patterns[name] = compiled(pattern)
+        except ValueError as error:
+            raise ConfigError(f"match={name}=… is no regular expression of RE2: {error}") from None
+    return patterns

@@ -1,0 +1,66 @@
+"""What DescribeConfigs tells of a setting, and what docs/reference/configuration.md is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from barnabas.broker.config.broker import BrokerConfig
+from barnabas.broker.config.client_metrics import ClientMetricsConfig
+from barnabas.broker.config.group import GroupConfig
+from barnabas.broker.config.layers import Entry, Layer, Source, entries, read
+from barnabas.broker.config.listener_settings import ListenerSetting
+from barnabas.broker.config.setting import Setting
+from barnabas.broker.config.settings import Settings
+from barnabas.broker.config.topic import TopicConfig
+
+
+class Description(NamedTuple):
+    """A setting with its value, the value's source, and all entries that set it, the winner first."""
+
+    setting: Setting
+    text: str | None
+    source: Source
+    entries: tuple[Entry, ...]
+
+
+def describe_topic(layers: Sequence[Layer]) -> Iterator[Description]:
+    """Every setting of a topic as it stands in `layers`."""
+    return _describe(TopicConfig, layers)
+
+
+def describe_group(layers: Sequence[Layer]) -> Iterator[Description]:
+    """Every setting of a consumer group as it stands in `layers`."""
+    return _describe(GroupConfig, layers)
+
+
+def describe_client_metrics(layers: Sequence[Layer]) -> Iterator[Description]:
+    """Every setting of a client-metrics resource as it stands in `layers`."""
+    return _describe(ClientMetricsConfig, layers)
+
+
+def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
+    """Every setting of a broker as it stands in `layers`.
+
+    As in Apache Kafka, one that is not set by its own name has no value, whatever its synonyms say.
+    """
+    for setting in BrokerConfig.declared.values():
+        found = tuple(entries(setting.names, layers))
+        own = found[next((i for i, entry in enumerate(found) if entry.name == setting.name), len(found)) :]
+        if not own:
+            yield Description(setting, None, Source.DEFAULT_CONFIG, ())
+        else:
+            yield Description(setting, own[0].text, own[0].source, own)
+    for name in sorted({name for layer in layers for name in layer.texts if ListenerSetting.parse(name)}):
+        found = tuple(entries((name,), layers))
+        yield Description(BrokerConfig.find(name), found[0].text, found[0].source, found)
+
+
+def _describe(settings: type[Settings], layers: Sequence[Layer]) -> Iterator[Description]:
+    for setting in settings.declared.values():
+        found = tuple(entries(setting.names, layers))
+        if not found:
+            yield Description(setting, setting.render(setting.default), Source.DEFAULT_CONFIG, ())
+        else:
+            text = setting.render(read(setting, found[0], settings.declared))
+            yield Description(setting, text, found[0].source, found)

@@ -1,0 +1,35 @@
+"""Regular expressions that clients send, in the syntax of RE2, which takes time linear in the text."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from barnabas.base.text import shown
+
+#: the longest expression, in characters: to compile takes time, too
+MAX_LENGTH = 4096
+#: what one compiled expression may take, in bytes
+_MAX_MEMORY = 1 << 20
+
+
+@lru_cache(32)
+def compiled(pattern: str) -> Any:
+    """`pattern` as RE2 has it; ``fullmatch`` says whether it matches a whole text.
+
+    Raises:
+        ValueError: it is none, or too large; the text says why, on one line.
+    """
+    import re2  # few brokers need it: it is not loaded at start
+
+    if len(pattern) > MAX_LENGTH:
+        raise ValueError(f"it has {len(pattern)} characters, {MAX_LENGTH} are allowed")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MAX_MEMORY
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0]
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(shown(text)) from None

@@ -1,0 +1,167 @@
+"""How a setting is declared: once, as a typed attribute of a `Settings` class.
+
+    class TopicConfig(Settings):
+        retention_ms: int = setting(Type.LONG, 604_800_000, minimum=-1, doc="How long ...")
+
+declares ``retention.ms``: the attribute's name with dots. The declaration is what parses and checks a value,
+what DescribeConfigs answers and what docs/reference/configuration.md is made from.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import shown
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = sys.float_info.max
+
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_LONGEST_NUMBER = 100
+
+
+class Type(IntEnum):
+    """The types of the protocol's DescribeConfigs (KIP-569), by their numbers there."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    PASSWORD = 9
+
+
+class Update(Enum):
+    """When a change takes effect, and how far it reaches (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+_INTEGER_LIMITS = {
+    Type.INT: (-(2**31), INT_MAX),
+    Type.SHORT: (-(2**15), 2**15 - 1),
+    Type.LONG: (-(2**63), LONG_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One declared setting; `name` is set by the class that holds it."""
+
+    type: Type
+    default: Any
+    doc: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    update: Update = Update.READ_ONLY
+    sensitive: bool = False
+    #: names that stand in for this one, best first: other spellings, coarser units, the broker's default
+    synonyms: tuple[str, ...] = ()
+    #: of a list: the regular expression that each item matches, and the cure for one that does not
+    items: tuple[str, str] | None = None
+    name: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it goes by, its own name first."""
+        return tuple(dict.fromkeys((self.name, *self.synonyms)))
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` spells.
+
+        Raises:
+            ConfigError: the text is not of the type, or the value out of bounds.
+        """
+        value = self._parse_type(text.strip())
+        self.check(value)
+        return value
+
+    def check(self, value: Any) -> None:
+        """Raises ConfigError when a value of the right type is not allowed."""
+        if value is None:
+            return
+        if self.choices:
+            items = value if self.type is Type.LIST else (value,)
+            for item in items:
+                if item not in self.choices:
+                    raise self.refuse(value, f"choose from {', '.join(self.choices)}")
+        if self.items is not None and not all(re.fullmatch(self.items[0], item) for item in value):
+            raise self.refuse(value, self.items[1])
+        if self.type in _INTEGER_LIMITS or self.type is Type.DOUBLE:
+            if self.minimum is not None and value < self.minimum:
+                raise self.refuse(value, f"it must be at least {self.minimum}")
+            if self.maximum is not None and value > self.maximum:
+                raise self.refuse(value, f"it must be at most {self.maximum}")
+
+    def render(self, value: Any) -> str | None:
+        """How Kafka's tools would print `value`; `parse` reads it back."""
+        if value is None:
+            return None
+        if self.type is Type.BOOLEAN:
+            return "true" if value else "false"
+        if self.type is Type.LIST:
+            return ",".join(value)
+        if self.type is Type.DOUBLE:
+            return str(value).replace("e+", "E")
+        return str(value)
+
+    def refuse(self, value: object, cure: str) -> ConfigError:
+        """The error for a value that is not allowed."""
+        text = ",".join(value) if isinstance(value, tuple) else "[hidden]" if self.sensitive else str(value)
+        return ConfigError(f"{self.name}={shown(text)} is not allowed: {cure}")
+
+    def _parse_type(self, text: str) -> Any:
+        if self.type in (Type.STRING, Type.PASSWORD):
+            return text
+        if self.type is Type.LIST:
+            return tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text else ()
+        if self.type is Type.BOOLEAN:
+            lowered = text.lower()
+            if lowered not in ("true", "false"):
+                raise self.refuse(text, "write true or false")
+            return lowered == "true"
+        if self.type is Type.DOUBLE:
+            try:
+                number = float(text)
+            except ValueError:
+                number = math.nan
+            if not math.isfinite(number):
+                raise self.refuse(text, "write a number")
+            return number
+        if not _WHOLE_NUMBER.fullmatch(text):  # int() would also take 1_000 and the digits of other scripts
+            raise self.refuse(text, "write a whole number")
+        value = int(text) if len(text) <= _LONGEST_NUMBER else sys.maxsize + 1
+        low, high = _INTEGER_LIMITS[self.type]
+        if not low <= value <= high:
+            raise self.refuse(text, f"it must lie between {low} and {high}")
+        return value
+
+
+def setting(
+    type: Type,
+    default: Any,
+    *,
+    doc: str,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+    update: Update = Update.READ_ONLY,
+    sensitive: bool = False,
+    synonyms: tuple[str, ...] = (),
+    items: tuple[str, str] | None = None,
+) -> Any:
+    """Declare a setting in the body of a `Settings` class (typed Any so that the annotation rules)."""
+    return Setting(type, default, doc, minimum, maximum, choices, update, sensitive, synonyms, items)

@@ -1,0 +1,114 @@
+"""The rules of who may do what (KIP-140)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.metadata import acl_nodes
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Create, Delete, Operation, Set
+from barnabas.kafka.security.acls import (
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    Acls,
+    ResourcePattern,
+)
+
+#: how many rules one resource pattern may have: they lie in one node of the store
+MOST_RULES = 5000
+#: how many resource patterns are checked in one turn of the event loop
+_AT_ONCE = 500
+
+
+class AclControl:
+    """The part of the controller that decides which rules there are."""
+
+    def __init__(self, election: ControllerElection, loader: MetadataLoader) -> None:
+        self._election = election
+        self._loader = loader
+
+    async def create(self, rules: Sequence[AclBinding]) -> dict[AclBinding, KafkaError]:
+        """Add rules, all of a resource pattern or none; those that were not added, and why.
+
+        A rule that is there already is no error.
+        """
+        async with self._election.answering():
+            acls = (await self._loader.settled()).acls
+            wanted: dict[ResourcePattern, dict[AclEntry, None]] = {}
+            for resource, entry in rules:
+                if resource not in wanted:
+                    wanted[resource] = dict.fromkeys(_entries(acls, resource))
+                wanted[resource][entry] = None
+            writes: dict[ResourcePattern, list[Operation]] = {}
+            errors: dict[ResourcePattern, KafkaError] = {}
+            for resource, entries in wanted.items():
+                if len(entries) > MOST_RULES:
+                    errors[resource] = KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"{resource.type.name} '{resource.name}' has more than {MOST_RULES} rules",
+                    )
+                elif len(entries) > len(_entries(acls, resource)):
+                    writes[resource] = _write(acls, resource, entries)
+            errors |= await self._election.write_each(writes)
+            await self._loader.settled()
+            return {rule: errors[rule.resource] for rule in rules if rule.resource in errors}
+
+    async def delete(
+        self, filters: Sequence[AclFilter]
+    ) -> tuple[list[list[AclBinding]], dict[ResourcePattern, KafkaError]]:
+        """Take away the rules that filters select: those of each filter, and why those of a resource stay.
+
+        The loop is held for some hundred rules at a time.
+        """
+        async with self._election.answering():
+            acls = (await self._loader.settled()).acls
+            selected = [await _select(acls, each) for each in filters]
+            gone: dict[ResourcePattern, set[AclEntry]] = {}
+            for rules in selected:
+                for number, (resource, entry) in enumerate(rules, 1):
+                    gone.setdefault(resource, set()).add(entry)
+                    if number % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
+            writes: dict[ResourcePattern, list[Operation]] = {}
+            errors: dict[ResourcePattern, KafkaError] = {}
+            for number, (resource, entries) in enumerate(gone.items(), 1):
+                left = [entry for entry in _entries(acls, resource) if entry not in entries]
+                writes[resource] = _write(acls, resource, left)
+                if number % _AT_ONCE == 0:
+                    errors |= await self._election.write_each(writes)
+                    writes.clear()
+            errors |= await self._election.write_each(writes)
+            await self._loader.settled()
+            return selected, errors
+
+
+async def _select(acls: Acls, chosen: AclFilter) -> list[AclBinding]:
+    if chosen.exact is not None:
+        patterns: Collection[ResourcePattern] = [chosen.exact]
+    else:
+        patterns = acls.rules
+    found: list[AclBinding] = []
+    for number, resource in enumerate(patterns, 1):
+        if chosen.selects_resource(resource):
+            entries = _entries(acls, resource)
+            found += [AclBinding(resource, entry) for entry in entries if chosen.selects_entry(entry)]
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    # The same at every run where there are few; where there are many, sorting would hold the loop.
+    return sorted(found) if len(found) <= _AT_ONCE else found
+
+
+def _entries(acls: Acls, resource: ResourcePattern) -> tuple[AclEntry, ...]:
+    rules = acls.rules.get(resource)
+    return () if rules is None else rules.entries
+
+
+def _write(acls: Acls, resource: ResourcePattern, entries: Collection[AclEntry]) -> list[Operation]:
+    path = acl_nodes.path(resource)
+    if resource not in acls.rules:
+        return [Create(path, acl_nodes.encode(entries))]
+    return [Set(path, acl_nodes.encode(entries)) if entries else Delete(path)]

@@ -1,0 +1,121 @@
+"""Topics that come into being when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from barnabas.base.errors import ErrorCode, KafkaError, error_code
+from barnabas.base.text import logger_of
+from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller.internal_topics import CLUSTER_REPLICAS
+from barnabas.broker.controller.topics import DEFAULT
+from barnabas.kafka.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+log = logger_of(__name__)
+
+_REPLICATION_SETTINGS = {
+    GROUP_METADATA_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+}
+
+
+class AutoCreation:
+    """Makes topics with the broker's defaults.
+
+    Args:
+        config: the broker's settings of the moment.
+        brokers: how many brokers of the cluster run, and how many are known.
+        create: has the controller make topics; afterwards they are in the broker's image. Raises KafkaError.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        brokers: Callable[[], tuple[int, int]],
+        create: Callable[[CreateTopicsRequest], Awaitable[CreateTopicsResponse]],
+    ) -> None:
+        self._config = config
+        self._brokers = brokers
+        self._create = create
+        #: why internal topics could not be made when that was last logged
+        self._logged: dict[str, str] = {}
+
+    async def create(self, names: Iterable[str]) -> dict[str, KafkaError]:
+        """Make topics; afterwards they are in the broker's image.
+
+        The answer has the errors of those that could not be made. One that someone else made meanwhile is
+        none. If none can be made now, all are unknown topics, as in Apache Kafka: clients ask again.
+        """
+        topics = [_defaults(name, self._config(), *self._brokers()) for name in dict.fromkeys(names)]
+        try:
+            response = await self._create(CreateTopicsRequest(topics=topics))
+        except KafkaError as error:
+            unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error.message)
+            return {topic.name: unknown for topic in topics}
+        errors = {
+            result.name: KafkaError(error_code(result.error_code), result.error_message)
+            for result in response.topics
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        }
+        for name, why in errors.items():
+            self._report(name, why)
+        return errors
+
+    def _report(self, name: str, error: KafkaError) -> None:
+        """Groups and transactions wait without a word while their internal topic cannot be made."""
+        setting = _REPLICATION_SETTINGS.get(name)
+        if setting is None or self._logged.get(name) == error.message:
+            return
+        self._logged[name] = error.message
+        cure = ""
+        if error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+            cure = f": start more brokers, or start this one with {setting}=1"
+        log.error("%s cannot be created, and its clients wait for it: %s%s", name, error.message, cure)
+
+
+def _defaults(name: str, config: BrokerConfig, running: int, known: int) -> CreatableTopic:
+    replicas, min_isr = 1, 1
+    if config.zookeeper_connect is not None:
+        min_isr = 2
+        # Brokers that are away count once enough of the others run for the topic to be written. Where these
+        # are few, the controller adds more when there are more brokers.
+        replicas = max(1, min(CLUSTER_REPLICAS, known if running >= min_isr else running))
+    if name == GROUP_METADATA_TOPIC:
+        return _topic(
+            name,
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor or replicas,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+    if name == TRANSACTION_STATE_TOPIC:
+        return _topic(
+            name,
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor or replicas,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr or min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            },
+        )
+    return _topic(name, DEFAULT, DEFAULT, {})
+
+
+def _topic(name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[CreatableTopicConfig(name=each, value=value) for each, value in configs.items()],
+    )

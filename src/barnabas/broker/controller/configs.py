@@ -1,0 +1,539 @@
+"""Settings of topics, groups, brokers and client metrics, changed while they run.
+
+KIP-133, KIP-226, KIP-339, KIP-714.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from barnabas.base.errors import ConfigError, ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId
+from barnabas.broker.config import (
+    BrokerConfig,
+    ClientMetricsConfig,
+    GroupConfig,
+    Setting,
+    Settings,
+    TopicConfig,
+    Type,
+    Update,
+)
+from barnabas.broker.config.client_metrics import parse_match
+from barnabas.broker.config.layers import Layer, Source, entries, read
+from barnabas.broker.config.listener_settings import ListenerSetting
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.names import check_topic_name
+from barnabas.broker.controller.partition_changes import with_isr
+from barnabas.broker.logins.kerberos import ShortNames
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Create, Delete, Operation, Set
+
+log = logger_of(__name__)
+
+_MIN_ISR = "min.insync.replicas"
+_KERBEROS_RULES = "sasl.kerberos.principal.to.local.rules"
+#: settings that a broker's next start may be unable to use
+_OF_KERBEROS = frozenset({_KERBEROS_RULES, "sasl.kerberos.service.name"})
+#: how many client-metrics resources there may be: each client is compared with all of them
+_MOST_CLIENT_METRICS = 100
+
+
+class ResourceType(IntEnum):
+    """What settings can belong to, by the protocol's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """Whose settings: a topic's by its name, a group's and a broker's by its id, all brokers' by ""."""
+
+    type: int
+    name: str
+
+
+class AlterOperation(IntEnum):
+    """What becomes of a setting, by the protocol's numbers; the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    name: str
+    operation: int
+    value: str | None = None
+
+
+#: (what a resource has set, its layers) -> what it will have set
+Change = Callable[["_Resource"], dict[str, str]]
+
+
+#: tries the keys of listeners as settings would have them, raises ConfigError when they cannot be used
+TryKeys = Callable[[BrokerConfig], Awaitable[None]]
+
+
+class _Resource(NamedTuple):
+    """One resource as the image shows it."""
+
+    settings: type[Settings]
+    #: the code for a setting or value that is not allowed
+    refusal: ErrorCode
+    path: str
+    texts: Mapping[str, str]
+    #: where its values come from, itself first
+    layers: Sequence[Layer]
+
+    def find(self, name: str) -> Setting:
+        """The setting called `name`.
+
+        Raises:
+            KafkaError: it is unknown, or read at start only.
+        """
+        try:
+            setting = self.settings.find(name)
+        except ConfigError as error:
+            raise KafkaError(self.refusal, str(error)) from error
+        if setting.update is Update.READ_ONLY:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} is read at start only: set it for `barnabas start` and restart the broker"
+                + (", or alter listener.name.NAME." + name if _may_change_by_listener(name) else ""),
+            )
+        if setting.update is Update.PER_BROKER and self.path == znodes.broker_config(ALL_BROKERS):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{name} is a broker's own: name the broker that it is for"
+            )
+        return setting
+
+    def parse(self, setting: Setting, text: str | None) -> Any:
+        """The value that `text` spells.
+
+        Raises:
+            KafkaError: there is none, or it is not allowed.
+        """
+        if text is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{setting.name} has no value: give one, or delete it"
+            )
+        try:
+            return setting.parse(text)
+        except ConfigError as error:
+            raise KafkaError(self.refusal, str(error)) from error
+
+    def check_together(self, texts: Mapping[str, str]) -> None:
+        """Raises KafkaError when the resource's settings, with `texts` as its own, cannot be used."""
+        if self.settings is TopicConfig:
+            own, *others = self.layers
+            _check_lags(TopicConfig.from_layers([own._replace(texts=texts), *others], texts))
+        elif self.settings is BrokerConfig:
+            _check_kerberos_rules(texts)
+        elif self.settings is ClientMetricsConfig and "match" in texts:
+            try:
+                parse_match(ClientMetricsConfig.find("match").parse(texts["match"]))
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def value(self, setting: Setting) -> Any:
+        """The value that holds now, wherever it comes from."""
+        winner = next(entries(setting.names, self.layers), None)
+        return setting.default if winner is None else read(setting, winner, self.settings.declared)
+
+
+class ConfigControl:
+    """The part of the controller that decides what is set for topics and brokers.
+
+    Args:
+        try_keys: tries what is to be set for this broker's own listeners.
+    """
+
+    def __init__(
+        self,
+        election: ControllerElection,
+        loader: MetadataLoader,
+        configs: ConfigResolver,
+        broker_id: BrokerId,
+        try_keys: TryKeys | None = None,
+    ) -> None:
+        self._election = election
+        self._own_name = str(broker_id)
+        self._try_keys = try_keys
+        self._loader = loader
+        self._configs = configs
+
+    async def replace(
+        self, resources: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> dict[ConfigResource, KafkaError]:
+        """Set what is given and unset all else (AlterConfigs); the errors of those that were left alone."""
+        changes = {resource: _replacing(texts) for resource, texts in resources.items()}
+        return await self._change(changes, validate_only)
+
+    async def alter(
+        self, resources: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+    ) -> dict[ConfigResource, KafkaError]:
+        """Change what is named and leave all else (IncrementalAlterConfigs); errors as of `replace`."""
+        changes = {resource: _altering(steps) for resource, steps in resources.items()}
+        return await self._change(changes, validate_only)
+
+    async def settle_min_isr(self) -> None:
+        """Store one ``min.insync.replicas`` for the cluster, as Kafka's controller does for KIP-966.
+
+        A cluster that has none gets the value with which this broker was started. Values of single brokers,
+        which earlier versions took, are removed.
+
+        Raises:
+            KafkaError: as `ControllerElection.write`.
+        """
+        async with self._election.deciding():
+            image = await self._loader.settled()
+            after = image
+            for name, texts in image.broker_configs.items():
+                if name != ALL_BROKERS and _MIN_ISR in texts:
+                    log.info("%s of broker %s is removed: the cluster has one value", _MIN_ISR, name)
+                    left = {key: text for key, text in texts.items() if key != _MIN_ISR}
+                    after = _with_texts(after, ConfigResource(ResourceType.BROKER, name), left)
+            if lacks_min_isr(image):
+                value = str(self._configs.static.min_insync_replicas)
+                log.info("%s of the cluster is %s, with which this controller was started", _MIN_ISR, value)
+                texts = {**image.broker_config(ALL_BROKERS), _MIN_ISR: value}
+                after = _with_texts(after, ConfigResource(ResourceType.BROKER, ""), texts)
+            if after is image:
+                return
+            await self._empty_elrs(image, after)
+            await self._election.write(
+                [
+                    operation
+                    for name, texts in after.broker_configs.items()
+                    if texts is not image.broker_configs.get(name)
+                    for operation in _write(znodes.broker_config(name), image.broker_config(name), texts)
+                ]
+            )
+            await self._loader.settled()
+
+    def warn_of_min_isr(self, image: ClusterImage) -> None:
+        """Log that the cluster's ``min.insync.replicas`` overrides the one with which this broker started."""
+        own, held = self._configs.static, self._configs.broker_config(image).min_insync_replicas
+        if _MIN_ISR in own.given and own.min_insync_replicas != held:
+            log.warning(
+                "%s=%d of this broker's start has no effect: the cluster has %d, which "
+                "`barnabas configs alter` changes for all brokers",
+                _MIN_ISR,
+                own.min_insync_replicas,
+                held,
+            )
+
+    async def _change(
+        self, changes: Mapping[ConfigResource, Change], validate_only: bool
+    ) -> dict[ConfigResource, KafkaError]:
+        async with self._election.answering():
+            image = await self._loader.settled()
+            errors: dict[ConfigResource, KafkaError] = {}
+            writes: dict[ConfigResource, list[Operation]] = {}
+            after = image
+            for resource, change in changes.items():
+                try:
+                    found = self._find(resource, image)
+                    texts = change(found)
+                    found.check_together(texts)
+                    self._check_limits(found, texts, image)
+                    _check_min_isr(resource, found.texts, texts)
+                    _check_listeners(resource, found.texts, texts, image)
+                    await self._check_keys(resource, found, texts)
+                except KafkaError as error:
+                    errors[resource] = error
+                else:
+                    writes[resource] = _write(found.path, found.texts, texts)
+                    if found.texts.get(_MIN_ISR) != texts.get(_MIN_ISR):
+                        after = _with_texts(after, resource, texts)
+            if not validate_only:
+                if after is not image:
+                    await self._empty_elrs(image, after)
+                errors |= await self._election.write_each(writes)
+                await self._loader.settled()
+            return errors
+
+    async def _empty_elrs(self, image: ClusterImage, after: ClusterImage) -> None:
+        """Before fewer replicas are enough to commit: the others may lack something then (KIP-966)."""
+        operations: list[Operation] = []
+        for name, topic in sorted(image.topics.items()):
+            min_isr = self._configs.topic_config(after, name).min_insync_replicas
+            for number, state in enumerate(topic.partitions):
+                changed = with_isr(state, state.isr, min_isr) if state.elr or state.last_known_elr else state
+                if changed != state:
+                    data = znodes.encode_partition_state(changed, self._election.epoch)
+                    operations.append(Set(znodes.partition_state(name, number), data, state.partition_epoch))
+        await self._election.write_batches(operations)
+
+    def _find(self, resource: ConfigResource, image: ClusterImage) -> _Resource:
+        if resource.type == ResourceType.TOPIC:
+            if not resource.name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
+            check_topic_name(resource.name)
+            if resource.name not in image.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{resource.name}'")
+            return _Resource(
+                TopicConfig,
+                ErrorCode.INVALID_CONFIG,
+                znodes.topic_config(resource.name),
+                image.topic_config(resource.name),
+                self._configs.topic_layers(image, resource.name),
+            )
+        if resource.type == ResourceType.BROKER:
+            layers = self._configs.broker_layers(image)
+            name = resource.name
+            if not name:
+                name, layers = ALL_BROKERS, layers[1:]  # without what the one broker sets for itself
+            elif name not in map(str, {*image.brokers, *image.admitted}):  # a dead one's throttle is lifted
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"there is no broker '{name}': give a broker's id, or nothing for all brokers",
+                )
+            return _Resource(
+                BrokerConfig,
+                ErrorCode.INVALID_REQUEST,
+                znodes.broker_config(name),
+                image.broker_config(name),
+                layers,
+            )
+        if resource.type == ResourceType.GROUP:
+            check_group_name(resource.name)
+            return _Resource(
+                GroupConfig,
+                ErrorCode.INVALID_CONFIG,
+                znodes.group_config(resource.name),
+                image.group_config(resource.name),
+                self._configs.group_layers(image, resource.name),
+            )
+        if resource.type == ResourceType.CLIENT_METRICS:
+            check_client_metrics_name(resource.name)
+            texts = image.client_metrics.get(resource.name, {})
+            if not texts and len(image.client_metrics) >= _MOST_CLIENT_METRICS:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"there are {len(image.client_metrics)} client-metrics resources: delete one first",
+                )
+            return _Resource(
+                ClientMetricsConfig,
+                ErrorCode.INVALID_REQUEST,
+                znodes.client_metrics_config(resource.name),
+                texts,
+                [Layer(Source.DYNAMIC_CLIENT_METRICS_CONFIG, texts)],
+            )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.type))
+
+    async def _check_keys(self, resource: ConfigResource, found: _Resource, texts: Mapping[str, str]) -> None:
+        """Keys and certificates that this broker could not use are refused; those of others lie elsewhere."""
+        if self._try_keys is None or resource != (ResourceType.BROKER, self._own_name):
+            return
+        if _keys_in(texts) == _keys_in(found.texts):
+            return
+        own, *others = found.layers
+        config = BrokerConfig.from_layers([own._replace(texts=texts), *others], texts)
+        try:
+            await self._try_keys(config)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def _check_limits(self, resource: _Resource, texts: Mapping[str, str], image: ClusterImage) -> None:
+        """Settings of a group are bounded by those of the broker, and by each other."""
+        if resource.settings is GroupConfig:
+            layers = [Layer(Source.DYNAMIC_GROUP_CONFIG, texts), *self._configs.broker_layers(image)]
+            try:
+                GroupConfig.from_layers(layers, texts).check_limits(self._configs.broker_config(image))
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def lacks_min_isr(image: ClusterImage) -> bool:
+    """Whether the cluster has no ``min.insync.replicas`` of its own yet."""
+    return _MIN_ISR not in image.broker_config(ALL_BROKERS)
+
+
+def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Refuse what would let the controller and a leader take two values of min.insync.replicas.
+
+    They must agree, since it decides which replicas may lead. Kafka 4.1 refuses the same where it tracks
+    eligible leader replicas (KIP-966).
+
+    Raises:
+        KafkaError: INVALID_CONFIG.
+    """
+    if resource.type != ResourceType.BROKER or before.get(_MIN_ISR) == after.get(_MIN_ISR):
+        return
+    if resource.name and _MIN_ISR in after:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{_MIN_ISR} of a single broker is not allowed: it decides which replicas may lead; "
+            "set it for all brokers, or for a topic",
+        )
+    if not resource.name and _MIN_ISR not in after:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{_MIN_ISR} of all brokers cannot be removed: brokers may have started with different ones; set "
+            "another value",
+        )
+
+
+def _check_listeners(
+    resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str], image: ClusterImage
+) -> None:
+    """Refuse what a broker takes for its later listeners only, as Kafka does.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, the broker has the listener.
+    """
+    broker = image.brokers.get(int(resource.name)) if _is_one_broker(resource) else None
+    if broker is None:
+        return
+    present = {endpoint.listener.lower() for endpoint in broker.endpoints}
+    for name in sorted(before.keys() | after.keys()):
+        setting = ListenerSetting.parse(name) if before.get(name) != after.get(name) else None
+        if setting is not None and setting.may_precede and setting.listener in present:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} cannot be updated dynamically for an existing listener: set it for `barnabas start` "
+                "and restart the broker",
+            )
+
+
+def _is_one_broker(resource: ConfigResource) -> bool:
+    return resource.type == ResourceType.BROKER and bool(resource.name)
+
+
+def _check_kerberos_rules(texts: Mapping[str, str]) -> None:
+    """Raises KafkaError INVALID_REQUEST for rules with which the broker could not start again."""
+    for name, text in texts.items():
+        if name.endswith(_KERBEROS_RULES):
+            try:
+                ShortNames(BrokerConfig.find(name).parse(text), default_realm="")
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[str, str]) -> ClusterImage:
+    """The image as it will be."""
+    if resource.type == ResourceType.TOPIC:
+        return image._replace(topic_configs={**image.topic_configs, resource.name: texts})
+    name = resource.name or ALL_BROKERS
+    return image._replace(broker_configs={**image.broker_configs, name: texts})
+
+
+def _keys_in(texts: Mapping[str, str]) -> dict[str, str]:
+    """The settings of single listeners, and the names of Kerberos."""
+    return {
+        name: text
+        for name, text in texts.items()
+        if name in _OF_KERBEROS or ListenerSetting.parse(name) is not None
+    }
+
+
+def _may_change_by_listener(name: str) -> bool:
+    setting = ListenerSetting.parse(f"listener.name.any.{name}")
+    return setting is not None and setting.may_change
+
+
+def check_group_name(name: str) -> None:
+    """Raises KafkaError INVALID_REQUEST for what is no group's name."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
+
+
+def check_client_metrics_name(name: str) -> None:
+    """Raises KafkaError INVALID_REQUEST for what is no client-metrics resource's name."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a client-metrics resource needs a name")
+
+
+def unserved(resource_type: int) -> str:
+    """Why the settings of a type of resource are neither shown nor changed."""
+    try:
+        name = ResourceType(resource_type).name
+    except ValueError:
+        return f"there is no resource type {resource_type}"
+    return f"resources of type {name} have no settings here: topics, groups, brokers, client metrics have"
+
+
+def check_topic_config(texts: Mapping[str, str | None]) -> None:
+    """Raises KafkaError INVALID_CONFIG unless a topic may be given these settings."""
+    for name, text in texts.items():
+        if text is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} has no value: give one, or leave it out")
+        try:
+            TopicConfig.find(name).parse(text)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    _check_lags(TopicConfig.from_text({name: text for name, text in texts.items() if text is not None}))
+
+
+def _check_lags(config: TopicConfig) -> None:
+    least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+    if least > most:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"min.compaction.lag.ms={least} is more than max.compaction.lag.ms={most}: lower it",
+        )
+
+
+def _replacing(texts: Mapping[str, str | None]) -> Change:
+    def change(resource: _Resource) -> dict[str, str]:
+        changed = {}
+        for name, text in texts.items():
+            setting = resource.find(name)
+            changed[setting.name] = _render(setting, resource.parse(setting, text))
+        return changed
+
+    return change
+
+
+def _altering(steps: Sequence[ConfigChange]) -> Change:
+    def change(resource: _Resource) -> dict[str, str]:
+        texts = dict(resource.texts)
+        for step in steps:
+            if step.operation == AlterOperation.DELETE:  # also of what this version does not know
+                texts.pop(step.name, None)
+            else:
+                setting = resource.find(step.name)
+                texts[setting.name] = _render(setting, _altered(resource, setting, step))
+        return texts
+
+    return change
+
+
+def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
+    """The value of `setting` after a step."""
+    if step.operation == AlterOperation.SET:
+        return resource.parse(setting, step.value)
+    if step.operation not in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{step.name}: there is no operation {step.operation}")
+    if setting.type is not Type.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{setting.name} is no list to append to or subtract from: set it"
+        )
+    now = resource.value(setting)
+    if step.operation == AlterOperation.APPEND:
+        return (*now, *(item for item in resource.parse(setting, step.value) if item not in now))
+    gone = [item.strip() for item in (step.value or "").split(",")]
+    return tuple(item for item in now if item not in gone)
+
+
+def _render(setting: Setting, value: Any) -> str:
+    return setting.render(value) or ""
+
+
+def _write(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Operation]:
+    data = znodes.encode_config(after)
+    if not before:
+        return [Create(path, data)] if after else []
+    return [Set(path, data)] if after else [Delete(path)]

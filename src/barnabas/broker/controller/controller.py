@@ -1,0 +1,388 @@
+"""The controller: the only writer of what the cluster agrees on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from random import Random
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.controller.acls import AclControl
+from barnabas.broker.controller.configs import ConfigControl, TryKeys, lacks_min_isr
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.elections import ElectionControl
+from barnabas.broker.controller.features import FeatureControl
+from barnabas.broker.controller.internal_topics import InternalTopics
+from barnabas.broker.controller.leader_balance import LeaderBalance
+from barnabas.broker.controller.partitions import PartitionControl
+from barnabas.broker.controller.producer_ids import ProducerIdControl
+from barnabas.broker.controller.quotas import QuotaControl
+from barnabas.broker.controller.reassignments import ReassignmentControl
+from barnabas.broker.controller.registration import Registration, check_registered
+from barnabas.broker.controller.replica_logs import Ask
+from barnabas.broker.controller.standing import leaders_to_move
+from barnabas.broker.controller.tokens import TokenControl
+from barnabas.broker.controller.topics import TopicControl
+from barnabas.broker.controller.unclean_elections import UncleanElections
+from barnabas.broker.controller.users import UserControl
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import BrokerImage, BrokerState, ClusterImage, ImageDelta
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.lost_nodes import PERMANENT, put_back
+from barnabas.broker.metadata.reconnection import persistently
+from barnabas.broker.metadata.session import FINAL
+from barnabas.broker.metadata.store import (
+    Cancel,
+    Event,
+    MetadataStore,
+    NoNodeError,
+    SessionState,
+    StoreError,
+    StoreUnavailableError,
+)
+
+log = logger_of(__name__)
+
+#: between two attempts to join while the store is connected, doubled after each; in seconds
+_FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
+#: a broker that waits longer says so
+_ADMISSION_EXPECTED_SECONDS = 5.0
+#: after which nodes are made again that somebody has deleted, in seconds
+_RESTORE_AFTER = 0.5
+#: for which those of them are left to other brokers that this one knows nothing of, in seconds
+_OTHERS_PATIENCE = 3.0
+
+
+class Controller:
+    """One broker's controller, which acts while it is elected (`ControllerElection`).
+
+    Its parts decide one after the other, each on an image that shows all that was decided before, and return
+    when this broker's image shows the result. While the store is out of reach they raise
+    KafkaError(KAFKA_STORAGE_ERROR).
+
+    Args:
+        store: what the cluster agrees on.
+        loader: shows this broker's image of it.
+        configs: the broker's settings.
+        broker: what to register.
+        clock: the time of the registration.
+        random: spreads replicas.
+        ask: sends a request to a broker.
+        on_failure: called when another broker has registered by this one's id: this one has to stop.
+        token_keys: makes the HMACs of delegation tokens; None where there are none.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        loader: MetadataLoader,
+        configs: ConfigResolver,
+        broker: BrokerImage,
+        clock: Clock,
+        random: Random,
+        ask: Ask,
+        on_failure: Callable[[Exception], None] | None = None,
+        token_keys: TokenKeys | None = None,
+        try_keys: TryKeys | None = None,
+    ) -> None:
+        self._store = store
+        self._on_failure = on_failure
+        self._loader = loader
+        self._broker = broker
+        self._clock = clock
+        self._election = ControllerElection(store, broker.id, clock, lambda: loader.image.controller_epoch)
+        self._unclean = UncleanElections(self._election, loader, configs, ask)
+        #: who leads each partition, and who is in sync
+        self.partitions = PartitionControl(
+            self._election, loader, configs, self._unclean, ask, self._begin_join
+        )
+        #: which topics there are
+        self.topics = TopicControl(
+            self._election, loader, configs, broker.id, random, self.partitions.caught_up
+        )
+        #: which partitions move to other brokers
+        self.reassignments = ReassignmentControl(
+            self._election, loader, configs, self.partitions.caught_up, self._begin_join
+        )
+        #: elections that are asked for
+        self.elections = ElectionControl(self._election, loader, self.partitions.caught_up, ask)
+        self._balance = LeaderBalance(
+            self.elections,
+            lambda: self.active,
+            lambda: loader.image,
+            lambda: configs.broker_config(loader.image),
+        )
+        self._internal_topics = InternalTopics(
+            lambda: self.active,
+            lambda: loader.image,
+            lambda: configs.broker_config(loader.image),
+            self.reassignments.alter,
+        )
+        #: what is set for topics, brokers and groups
+        self.configs = ConfigControl(self._election, loader, configs, broker.id, try_keys)
+        #: which level of each feature the cluster uses
+        self.features = FeatureControl(store, self._election, loader)
+        #: who may log in
+        self.users = UserControl(self._election, loader)
+        #: how much clients may use
+        self.quotas = QuotaControl(self._election, loader)
+        #: who may do what
+        self.acls = AclControl(self._election, loader)
+        #: what stands for users in the hands of others
+        self.tokens = TokenControl(
+            self._election,
+            loader,
+            lambda: configs.broker_config(loader.image),
+            token_keys,
+            clock,
+            random,
+        )
+        #: blocks of producer ids
+        self.producer_ids = ProducerIdControl(store, self._election, lambda: loader.image.last_producer_id)
+        #: what the cluster knows of this broker
+        self.registration = Registration(store, broker, clock)
+        self._admitted = asyncio.Event()
+        #: set whenever leaders may have moved
+        self._moved = asyncio.Event()
+        self._joining: asyncio.Task[None] | None = None
+        self._must_join = False
+        #: begins the join that puts deleted nodes back
+        self._restoring: asyncio.TimerHandle | None = None
+        #: since when nodes are missing of which this broker knows nothing
+        self._missing_since: float | None = None
+        self._stepping_down: asyncio.Task[None] | None = None
+        self._is_isolated = False
+        self._cancels: list[Cancel] = []
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the cluster's controller."""
+        return self._election.is_won
+
+    @property
+    def unclean_elections(self) -> int:
+        """For how many partitions this broker has elected leaders that may lack records, since its start."""
+        return self._unclean.elected
+
+    async def start(self) -> None:
+        """Register the broker, run for controller, and if elected give leaders to partitions without one.
+
+        All of that is done again in each new session with the store, when there is no controller any more,
+        and when the connection broke half-way.
+
+        Raises:
+            StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.
+        """
+        try:
+            await self._join()
+        except (KafkaError, StoreUnavailableError) as error:
+            if isinstance(error, StoreUnavailableError) and not self._may_come_back:
+                raise
+            log.warning("broker %d runs for controller again: %s", self._broker.id, error)
+            self._begin_join()
+        self._cancels = [self._store.on_state(self._on_state), self._loader.subscribe(self._on_image)]
+        self._cancels.append(await persistently(self._store, lambda: self._store.watch("/", self._on_node)))
+        # What has changed since then was heard of by nobody.
+        image = self._loader.image
+        everything = ImageDelta(ClusterImage(), image, brokers=True)
+        self._on_image(everything)
+        self._balance.start()
+
+    @property
+    def _may_come_back(self) -> bool:
+        """Whether the store is one that connects again by itself."""
+        return self._store.session_timeout > 0 and self._store.state not in FINAL
+
+    async def enter(self) -> None:
+        """Announce that the broker runs, and wait until the controller has admitted it.
+
+        From then on this broker's image shows who leads what: nothing that it led in an earlier life counts.
+        """
+        await self.registration.update(state=BrokerState.RUNNING)
+        try:
+            async with asyncio.timeout(_ADMISSION_EXPECTED_SECONDS):
+                await self._admitted.wait()
+        except TimeoutError:
+            log.warning("waiting for the controller to admit broker %d", self._broker.id)
+            await self._admitted.wait()
+        self.configs.warn_of_min_isr(self._loader.image)
+
+    async def check_registered(self, broker: BrokerId, epoch: int) -> None:
+        """Raises KafkaError BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH, and if the store cannot be read.
+
+        The epoch of a broker that asks for something has to be its latest.
+        """
+        try:
+            await check_registered(self._loader, broker, epoch)
+        except StoreError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def note_isolation(self, isolated: bool) -> None:
+        """Announce whether this broker is cut off from the others: then it is no controller either."""
+        self._is_isolated = isolated
+        if isolated and self.active:
+            self._election.resign()
+            self._stepping_down = asyncio.create_task(self._step_down(), name="controller steps down")
+        else:
+            self.registration.announce(is_isolated=isolated)
+            self._begin_join()
+
+    async def _step_down(self) -> None:
+        """Make way for another controller. If that fails, another one comes with the end of the session."""
+        await self.registration.update(is_isolated=True)
+        with contextlib.suppress(StoreError):
+            await self._election.give_up()
+
+    def _may_run(self) -> bool:
+        """Whether this broker may be the controller: an isolated one only if no other can."""
+        others = (b for b in self._loader.image.brokers.values() if b.id != self._broker.id)
+        return not self._is_isolated or all(
+            other.is_isolated or other.state is not BrokerState.RUNNING for other in others
+        )
+
+    def register_anew(self) -> None:
+        """Register in another broker epoch, as soon as the store can be reached: this one counts no more."""
+        self.registration.give_up()
+        self._begin_join()
+
+    async def leave(self, patience: float) -> None:
+        """Announce that the broker shuts down, and wait until others lead what they can.
+
+        Args:
+            patience: for at most so many seconds; the end of the session tells the cluster, too.
+        """
+        with contextlib.suppress(TimeoutError, StoreUnavailableError):
+            async with asyncio.timeout(patience):
+                self._moved.clear()
+                await self.registration.update(state=BrokerState.SHUTTING_DOWN)
+                while left := leaders_to_move(await self._loader.settled(), self._broker.id):
+                    log.info(
+                        "broker %d still leads %d partitions that others can lead", self._broker.id, left
+                    )
+                    await self._moved.wait()
+                    self._moved.clear()
+
+    async def stop(self) -> None:
+        """Decide nothing more. The end of the session takes the registration away."""
+        while self._cancels:
+            self._cancels.pop()()
+        self._election.resign()
+        if self._restoring is not None:
+            self._restoring.cancel()
+        for task in (self._joining, self._stepping_down):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        await self._balance.stop()
+        await self._internal_topics.stop()
+        await self.partitions.stop()
+        await self._unclean.stop()
+        await self.reassignments.stop()
+        await self.registration.stop()
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self._election.resign()
+        elif state is SessionState.CONNECTED:
+            self._begin_join()
+
+    def _on_image(self, delta: ImageDelta) -> None:
+        self._note_admission(delta.after)
+        self._moved.set()
+        self.partitions.on_image(delta)
+        self.reassignments.on_image(delta)
+        self._internal_topics.on_image(delta)
+        if self._store.state is SessionState.CONNECTED and self._lacks_nodes(delta.after):
+            self._begin_join()
+
+    def _lacks_nodes(self, image: ClusterImage) -> bool:
+        """Whether there is no controller, or somebody has deleted a node of this broker or controller."""
+        if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
+            return True
+        return self._election.is_won and (image.controller_id != self._broker.id or lacks_min_isr(image))
+
+    def _on_node(self, event: Event, path: str) -> None:
+        """Have a deleted node made again soon; whoever removes a whole cluster shall be done by then."""
+        if event is Event.DELETED and path in PERMANENT and self._restoring is None:
+            self._restoring = asyncio.get_running_loop().call_later(_RESTORE_AFTER, self._restore)
+
+    def _restore(self) -> None:
+        self._restoring = None
+        if self._store.state is SessionState.CONNECTED:  # else that is when it is done
+            self._begin_join()
+
+    def _note_admission(self, image: ClusterImage) -> None:
+        epoch = self.registration.epoch
+        if image.admitted.get(self._broker.id) == epoch:
+            self.registration.admitted(epoch)
+            self._admitted.set()
+
+    def _begin_join(self) -> None:
+        self._must_join = True
+        if self._joining is None or self._joining.done():
+            self._joining = asyncio.create_task(self._join_again(), name="controller election")
+
+    async def _join_again(self) -> None:
+        delay = _FIRST_RETRY
+        while self._must_join:
+            self._must_join = False
+            try:
+                await self._join()
+            except (StoreUnavailableError, NoNodeError, KafkaError) as error:
+                log.warning(
+                    "broker %d will register again when the store answers: %s", self._broker.id, error
+                )
+                if self._store.state is SessionState.CONNECTED:  # else that is when it begins again
+                    self._must_join = True
+                    await asyncio.sleep(delay)
+                    delay = min(2 * delay, _LAST_RETRY)
+            except StoreError as error:
+                log.error("broker %d cannot register again: %s", self._broker.id, error)
+                if self._on_failure is not None:
+                    self._on_failure(error)
+
+    async def _join(self) -> None:
+        await self._put_back()
+        await self.registration.register()
+        elected_at = None
+        if self._may_run() and await self._election.run():
+            elected_at = self._clock.monotonic()
+            log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
+        if self._election.is_won:
+            await self.configs.settle_min_isr()
+            self.partitions.begin()
+            await self.partitions.settled()
+            if not self._election.is_won:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the partitions could not be settled")
+            self.reassignments.resume()
+            self._internal_topics.begin()
+            if elected_at is not None:
+                log.info(
+                    "broker %d has taken over as the controller: all partitions settled in %.2f s",
+                    self._broker.id,
+                    self._clock.monotonic() - elected_at,
+                )
+        await self._loader.settled()
+
+    async def _put_back(self) -> None:
+        """Make nodes again that somebody has deleted.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, nodes are missing of which other brokers may know more.
+        """
+        now = asyncio.get_running_loop().time()
+        waited = 0.0 if self._missing_since is None else now - self._missing_since
+        image = self._loader.image
+        is_final = waited >= _OTHERS_PATIENCE or not image.brokers.keys() - {self._broker.id}
+        left = await put_back(self._store, image, is_final=is_final)
+        if not left:
+            self._missing_since = None
+            return
+        if self._missing_since is None:
+            self._missing_since = now
+        raise KafkaError(
+            ErrorCode.NOT_CONTROLLER,
+            f"{', '.join(left)} is missing in the metadata store: other brokers may know more of it",
+        )

@@ -1,0 +1,240 @@
+"""Controller election: one broker is the controller, and the store refuses the writes of any other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import BrokerId
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.batches import batches
+from barnabas.broker.metadata.store import (
+    BadVersionError,
+    Check,
+    Create,
+    MetadataStore,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Set,
+    StoreUnavailableError,
+    TransactionTooLargeError,
+    UnknownOutcomeError,
+)
+
+K = TypeVar("K")
+
+#: transactions written at once
+_MOST_ON_THEIR_WAY = 4
+
+
+class ControllerElection:
+    """One broker's part in controller elections, and the writes that its controller epoch fences.
+
+    A broker is elected by creating the ephemeral node ``/controller`` and raising ``/controller_epoch`` in
+    one transaction. Each write checks that ``/controller_epoch`` has not changed, so a controller that was
+    replaced without noticing changes nothing (as in Apache Kafka since KAFKA-6082).
+
+    Args:
+        store: what the cluster agrees on.
+        broker_id: this broker.
+        clock: the time of an election.
+        seen_epoch: the highest epoch of a controller that this broker has seen: the next one is higher.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker_id: BrokerId,
+        clock: Clock,
+        seen_epoch: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._seen_epoch = seen_epoch
+        self._store = store
+        self._broker_id = broker_id
+        self._clock = clock
+        self._epoch_version: int | None = None
+        self._lock = asyncio.Lock()
+        #: whether the store has been asked since `answering` began if this is still the controller
+        self._is_confirmed = False
+        #: how many controllers there have been, this one included
+        self.epoch = 0
+
+    @property
+    def is_won(self) -> bool:
+        return self._epoch_version is not None
+
+    def require_won(self) -> None:
+        """Raises KafkaError NOT_CONTROLLER unless this broker is the controller."""
+        if not self.is_won:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    @asynccontextmanager
+    async def deciding(self) -> AsyncIterator[None]:
+        """Entered by whoever decides something: decisions are made one after the other.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the store went out of reach within.
+        """
+        async with self._lock:
+            try:
+                yield
+            except StoreUnavailableError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """As `deciding`, for what somebody is told: it holds although nothing may be written.
+
+        A controller that was replaced without noticing knows an old image: by that a topic is there which was
+        deleted, or nothing is to be changed. So a decision without a write is told only if this broker is
+        still the controller.
+
+        Raises:
+            KafkaError: as `deciding`; NOT_CONTROLLER, this broker is not (any more) the controller.
+        """
+        async with self.deciding():
+            self._is_confirmed = self._store.session_timeout == 0  # nobody could have replaced it
+            try:
+                yield
+            except KafkaError:
+                await self._confirm()
+                raise
+            await self._confirm()
+
+    async def _confirm(self) -> None:
+        if not self._is_confirmed:
+            await self.write(())
+
+    def resign(self) -> None:
+        """Decide nothing more: the session is lost, or what became of a write is not known."""
+        self._epoch_version = None
+
+    async def give_up(self) -> None:
+        """Resign, and let others be elected. Raises StoreError."""
+        self.resign()
+        node = await self._store.exists(znodes.CONTROLLER)
+        if node is not None and node.owner == self._store.session_id:
+            await self._store.delete(znodes.CONTROLLER)
+
+    async def run(self) -> bool:
+        """Try to be elected; False when another broker is the controller, or this one still is.
+
+        A node ``/controller`` of this session may be there already, from an election whose answer was lost or
+        from before `resign`. Then the epoch is raised again: whatever this broker wrote under an earlier one
+        and has not heard of fails or has been done. If somebody has deleted the node of this controller, it
+        resigns and runs again.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, the node of the epoch is gone (`lost_nodes`).
+            StoreError: the store cannot be reached.
+        """
+        async with self._lock:  # what was decided as the controller before is written before, or never
+            return await self._run()
+
+    async def _run(self) -> bool:
+        stored, controller = await self._store.read([znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
+        if (
+            stored is not None
+            and stored.version == self._epoch_version
+            and controller is not None
+            and controller.owner == self._store.session_id
+        ):
+            return False
+        self.resign()
+        if stored is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"there is no node {znodes.CONTROLLER_EPOCH}")
+        epoch = max(znodes.decode_controller_epoch(stored.data), self._seen_epoch()) + 1
+        if controller is None:
+            node_data = znodes.encode_controller(self._broker_id, self._clock.now_ms())
+            first: Operation = Create(znodes.CONTROLLER, node_data, ephemeral=True)
+        elif controller.owner == self._store.session_id:
+            first = Check(znodes.CONTROLLER)
+        else:
+            return False
+        raised = Set(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), stored.version)
+        try:
+            _, version = await self._store.multi([first, raised])
+        except (NodeExistsError, NoNodeError, BadVersionError):
+            return False
+        self.epoch, self._epoch_version = epoch, version
+        return True
+
+    async def write(self, operations: Sequence[Operation]) -> list[int]:
+        """All of the operations or none, as `MetadataStore.multi`.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, when this broker is not (any more) the controller;
+                POLICY_VIOLATION, when the store does not take so much at once;
+                KAFKA_STORAGE_ERROR, when the store cannot be written. If the write may have been carried out
+                all the same, this broker has resigned.
+            StoreError: an operation is not allowed.
+        """
+        self._is_confirmed = True
+        if self._epoch_version is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        guard = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
+        try:
+            return (await self._store.multi([guard, *operations]))[1:]
+        except (BadVersionError, NoNodeError):
+            stored = await self._store.exists(znodes.CONTROLLER_EPOCH)
+            if stored is not None and stored.version == self._epoch_version:
+                raise
+            self._epoch_version = None
+            raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
+        except TransactionTooLargeError as error:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from error
+        except UnknownOutcomeError as error:
+            self.resign()  # and begin anew from what the store holds then (kazoo 757)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except StoreUnavailableError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    async def write_batches(self, operations: Sequence[Operation]) -> list[int]:
+        """Write operations that need not happen together; the versions that each gave.
+
+        They are written in their order, several transactions on their way at once. The loop is held for one
+        transaction at a time.
+
+        Raises:
+            KafkaError, StoreError: as `write`, when none is on its way any more; some may have been written.
+        """
+        versions: list[int] = []
+        on_their_way: deque[asyncio.Future[list[int]]] = deque()
+        try:
+            for batch in batches(operations):
+                if len(on_their_way) == _MOST_ON_THEIR_WAY:
+                    versions += await on_their_way.popleft()
+                on_their_way.append(asyncio.ensure_future(self.write(batch)))
+                await asyncio.sleep(0)
+            while on_their_way:
+                versions += await on_their_way.popleft()
+        finally:
+            await asyncio.gather(*on_their_way, return_exceptions=True)
+        return versions
+
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        """As `MetadataStore.read`."""
+        return await self._store.read(paths)
+
+    async def write_each(self, transactions: Mapping[K, Sequence[Operation]]) -> dict[K, KafkaError]:
+        """Write each transaction by itself; the errors of those that changed nothing.
+
+        Raises:
+            StoreError: an operation is not allowed.
+        """
+        writes = (self.write(operations) for operations in transactions.values())
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        errors: dict[K, KafkaError] = {}
+        for key, outcome in zip(transactions, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                errors[key] = outcome
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return errors

@@ -1,0 +1,102 @@
+"""Each broker confirms that it has removed the logs of deleted topics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId, TopicId
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.image import ImageDelta
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import (
+    BadVersionError,
+    Delete,
+    MetadataStore,
+    NoNodeError,
+    SessionState,
+    Set,
+    StoreUnavailableError,
+)
+
+log = logger_of(__name__)
+
+#: between two attempts, in seconds
+_RETRY = 5.0
+
+
+class DeletionNotes:
+    """Removes this broker from the notes of deleted topics once it has no folder of them any more.
+
+    A note is a node of the store: a deleted topic's id, and the brokers that may still have folders of it. A
+    broker deletes a log only when a note says so. Then it removes its own id, on condition of the node's
+    version; the last broker removes the node. As for a registration, this needs no controller. A broker that
+    crashed or was away still finds its id in the note, and deletes what it has.
+
+    Args:
+        store: what has the notes.
+        loader: shows them.
+        broker_id: this broker.
+        without: finds which of some topics have no folder in the log directories, nor would after a crash.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        loader: MetadataLoader,
+        broker_id: BrokerId,
+        without: Callable[[Collection[TopicId]], Awaitable[Collection[TopicId]]],
+    ) -> None:
+        self._store = store
+        self._loader = loader
+        self._broker_id = broker_id
+        self._without = without
+        self._confirming: asyncio.Task[None] | None = None
+        self._is_stopped = False
+
+    def on_image(self, delta: ImageDelta) -> None:
+        """Confirm what the image's notes ask for, after its logs have been deleted."""
+        if self._is_stopped:  # images go on coming for a while
+            return
+        if delta.after.deleted_topics and (self._confirming is None or self._confirming.done()):
+            self._confirming = asyncio.create_task(self._confirm_all(), name="deletion notes")
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        if self._confirming is not None:
+            self._confirming.cancel()
+            await asyncio.gather(self._confirming, return_exceptions=True)
+
+    async def _confirm_all(self) -> None:
+        while named := self._named():
+            for topic_id in sorted(await self._without(named)):
+                try:
+                    await self._confirm(topic_id)
+                except StoreUnavailableError as error:
+                    if self._store.state is not SessionState.CONNECTED:
+                        return  # when it is again, all is read again, and this is begun again
+                    log.info("the notes of deleted topics stay for now: %s", error)
+                    break
+            with contextlib.suppress(StoreUnavailableError):
+                await self._loader.settled()
+            if self._named():
+                await asyncio.sleep(_RETRY)
+
+    async def _confirm(self, topic_id: TopicId) -> None:
+        path = znodes.deleted_topic(topic_id)
+        while (node := await self._store.exists(path)) is not None:
+            left = znodes.decode_deleted_topic(node.data) - {self._broker_id}
+            data = znodes.encode_deleted_topic(left)
+            try:
+                await self._store.multi(
+                    [Set(path, data, node.version) if left else Delete(path, node.version)]
+                )
+            except (BadVersionError, NoNodeError):
+                continue  # another broker was faster
+            return
+
+    def _named(self) -> list[TopicId]:
+        notes = self._loader.image.deleted_topics
+        return [topic_id for topic_id, brokers in notes.items() if self._broker_id in brokers]

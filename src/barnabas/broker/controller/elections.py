@@ -1,0 +1,168 @@
+"""Leader elections on request: of preferred leaders (KIP-183), of leaders that may lack records (KIP-460)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from enum import IntEnum
+from typing import TypeAlias
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
+from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
+from barnabas.broker.controller.standing import incomplete_replicas, standing_of
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.image import ClusterImage, PartitionState
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Operation, Set
+
+log = logger_of(__name__)
+
+Reaches: TypeAlias = dict[TopicPartition, dict[BrokerId, Reach]]
+
+
+class ElectionType(IntEnum):
+    """The kinds of elections, by their numbers in ElectLeaders."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ElectionControl:
+    """The part of the controller that elects leaders when somebody asks for it.
+
+    Args:
+        election: gives leave to decide, and writes.
+        loader: shows this broker's image.
+        caught_up: waits until what has happened to the brokers has been dealt with.
+        ask: sends requests to brokers.
+    """
+
+    def __init__(
+        self,
+        election: ControllerElection,
+        loader: MetadataLoader,
+        caught_up: Callable[[], Awaitable[None]],
+        ask: Ask,
+    ) -> None:
+        self._election = election
+        self._loader = loader
+        self._caught_up = caught_up
+        self._ask = ask
+
+    async def elect(
+        self, kind: ElectionType, partitions: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elect leaders; what came of it, by partition.
+
+        Args:
+            kind: the preferred leader, or where there is none one that may lack records: of the replicas that
+                run, the one whose log reaches furthest.
+            partitions: None for all; those where nothing is to be done are not told of then.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
+        """
+        await self._caught_up()
+        self._election.require_won()
+        asked = await self._loader.settled()
+        told: Reaches = {}
+        if kind is ElectionType.UNCLEAN:
+            told = await reaches(self._ask, asked, _leaderless(asked, partitions))
+        async with self._election.answering():
+            self._election.require_won()
+            image = await self._loader.settled()
+            incomplete = incomplete_replicas(image)
+            results: dict[TopicPartition, KafkaError | None] = {}
+            changes: list[Operation] = []
+            for partition in _all(image) if partitions is None else partitions:
+                try:
+                    state = _state(image, partition)
+                    if kind is ElectionType.PREFERRED:
+                        elected = _preferred(state, image)
+                    else:
+                        still = {
+                            broker: reach
+                            for broker, reach in told.get(partition, {}).items()
+                            if _is_the_same(image, asked, broker)
+                        }
+                        elected = _unclean(state, still, incomplete.get(partition, frozenset()))
+                        log.warning(
+                            "%s: elected broker %d, as asked: records beyond offset %d may be lost",
+                            partition,
+                            elected.leader,
+                            still[elected.leader].end,
+                        )
+                except KafkaError as error:
+                    if partitions is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
+                        results[partition] = error
+                    continue
+                data = znodes.encode_partition_state(elected, self._election.epoch)
+                changes.append(Set(znodes.partition_state(*partition), data, state.partition_epoch))
+                results[partition] = None
+            await self._election.write_batches(changes)
+            await self._loader.settled()
+            if changes:
+                log.info("elected %s leaders for %d partitions", kind.name.lower(), len(changes))
+            return results
+
+
+def _leaderless(
+    image: ClusterImage, partitions: Collection[TopicPartition] | None
+) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """The partitions that have no leader, and the replicas that could become one."""
+    electable = standing_of(image).in_sync
+    states = ((each, image.partition(each)) for each in (_all(image) if partitions is None else partitions))
+    return {
+        partition: candidates(state, electable, is_unclean_allowed=True)
+        for partition, state in states
+        if state is not None and state.leader == NO_BROKER
+    }
+
+
+def _is_the_same(image: ClusterImage, before: ClusterImage, broker: BrokerId) -> bool:
+    """Whether a broker has not registered again since `before`: what it told still holds."""
+    now, then = image.brokers.get(broker), before.brokers.get(broker)
+    return now is not None and then is not None and now.epoch == then.epoch
+
+
+def _all(image: ClusterImage) -> Iterator[TopicPartition]:
+    for name, topic in sorted(image.topics.items()):
+        for number in range(len(topic.partitions)):
+            yield TopicPartition(name, number)
+
+
+def _state(image: ClusterImage, partition: TopicPartition) -> PartitionState:
+    state = image.partition(partition)
+    if state is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+    return state
+
+
+def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
+    """The state with the preferred leader. Raises KafkaError, with Kafka's codes, if it cannot be elected."""
+    if state.leader == state.replicas[0]:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+    elected = elect_preferred(state, standing_of(image).electable)
+    if elected is None:
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    return elected
+
+
+def _unclean(
+    state: PartitionState, told: Mapping[BrokerId, Reach], incomplete: frozenset[BrokerId]
+) -> PartitionState:
+    """As `_preferred`, for an unclean election.
+
+    Args:
+        state: the partition's.
+        told: how far the log of each candidate reaches.
+        incomplete: of two that reach as far, one that lacks records in between does not lead.
+    """
+    if state.leader != NO_BROKER:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+    if not told:
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+    return elect_uncleanly(state, max(told, key=lambda broker: (told[broker], broker not in incomplete)))

@@ -1,0 +1,94 @@
+"""Which replicas lie in log directories that have failed: a registration names the directories alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.broker.controller.replica_logs import Ask, failed_replicas
+from barnabas.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta
+
+log = logger_of(__name__)
+
+#: between two attempts to ask a broker, in seconds
+_RETRY = 1.0
+
+
+class FailedDirs:
+    """Asks each broker with failed directories which of its replicas they have taken with them.
+
+    A controller that has just been elected asks again. A broker that registers anew is asked anew: its
+    directories may work again.
+
+    Args:
+        image: the cluster as it is now.
+        is_active: whether this broker is the controller.
+        ask: sends a request to a broker.
+        on_news: called when more replicas are known to have failed.
+    """
+
+    def __init__(
+        self,
+        image: Callable[[], ClusterImage],
+        is_active: Callable[[], bool],
+        ask: Ask,
+        on_news: Callable[[], None],
+    ) -> None:
+        self._image = image
+        self._is_active = is_active
+        self._ask = ask
+        self._on_news = on_news
+        #: what brokers have answered, and the registrations they were asked by
+        self._known: dict[BrokerId, tuple[tuple[int, tuple[str, ...]], frozenset[TopicPartition]]] = {}
+        self._asking: asyncio.Task[None] | None = None
+
+    def on_image(self, delta: ImageDelta) -> None:
+        """See whether a directory has failed."""
+        if delta.brokers:
+            self.begin()
+
+    def begin(self) -> None:
+        """Ask whoever has not been asked."""
+        if self._unasked() and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._ask_all(), name="failed log directories")
+
+    async def stop(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    def replicas(self) -> Mapping[TopicPartition, frozenset[BrokerId]]:
+        """The brokers whose replica has failed, by partition."""
+        failed: dict[TopicPartition, frozenset[BrokerId]] = {}
+        for broker in self._image().brokers.values():
+            known = self._known.get(broker.id)
+            if known is not None and known[0][0] == broker.epoch:
+                for partition in known[1]:
+                    failed[partition] = failed.get(partition, frozenset()) | {broker.id}
+        return failed
+
+    def _unasked(self) -> list[BrokerImage]:
+        if not self._is_active():
+            return []
+        return [
+            broker
+            for _, broker in sorted(self._image().brokers.items())
+            if broker.failed_log_dirs
+            and self._known.get(broker.id, (None, None))[0] != (broker.epoch, broker.failed_log_dirs)
+        ]
+
+    async def _ask_all(self) -> None:
+        while unasked := self._unasked():
+            for broker in unasked:
+                failed = await failed_replicas(self._ask, self._image(), broker.id)
+                if failed is not None:
+                    self._known[broker.id] = (broker.epoch, broker.failed_log_dirs), failed
+                    if failed:
+                        log.warning(
+                            "%d replicas of broker %d lie in failed directories", len(failed), broker.id
+                        )
+                        self._on_news()
+            if self._unasked():
+                await asyncio.sleep(_RETRY)

@@ -1,0 +1,104 @@
+"""Which level of each feature the cluster uses (KIP-584, KIP-778)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.features import SUPPORTED, FinalizedFeatures
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Create, MetadataStore, Set
+
+
+class UpgradeType(IntEnum):
+    """Which way a level may move, by the protocol's numbers."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """A feature and the level it is to have."""
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+class FeatureControl:
+    """The part of the controller that decides which level of each feature the cluster uses."""
+
+    def __init__(self, store: MetadataStore, election: ControllerElection, loader: MetadataLoader) -> None:
+        self._store = store
+        self._election = election
+        self._loader = loader
+
+    async def update(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
+        """Finalize the levels, all of them or none.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, there is nothing to do or a feature is named twice;
+                INVALID_UPDATE_VERSION, a level is not supported by a broker, or one is away, or it is lower
+                than before where the update is not called a downgrade; and as `ControllerElection.write`.
+        """
+        if not updates or len({update.name for update in updates}) < len(updates):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
+        async with self._election.answering():
+            image = await self._loader.settled()
+            for update in updates:
+                _check(update, image.features)
+                _check_brokers(update, image)
+            if validate_only:
+                return
+            levels = {**image.features.levels, **{update.name: update.level for update in updates}}
+            if levels == image.features.levels:
+                return
+            node = await self._store.exists(znodes.FEATURES)
+            data = znodes.encode_features(levels)
+            await self._election.write(
+                [Create(znodes.FEATURES, data) if node is None else Set(znodes.FEATURES, data, node.version)]
+            )
+            await self._loader.settled()
+
+
+def _check(update: FeatureUpdate, finalized: FinalizedFeatures) -> None:
+    feature = SUPPORTED.get(update.name)
+    if feature is None:
+        raise _invalid(f"there is no feature {update.name}, only {', '.join(SUPPORTED)}")
+    if not feature.lowest <= update.level <= feature.highest:
+        raise _invalid(f"{update.name} has levels {feature.lowest} to {feature.highest}, not {update.level}")
+    if update.upgrade_type not in tuple(UpgradeType):
+        raise _invalid(f"the upgrade type {update.upgrade_type} of {update.name} is not known")
+    level = finalized.level(update.name)
+    is_downgrade = update.upgrade_type != UpgradeType.UPGRADE
+    if update.level < level and not is_downgrade:
+        raise _invalid(
+            f"{update.name} is at level {level}: to go down to {update.level}, ask for a downgrade"
+        )
+    if update.level > level and is_downgrade:
+        raise _invalid(f"{update.name} is at level {level}: {update.level} is no downgrade")
+
+
+def _check_brokers(update: FeatureUpdate, image: ClusterImage) -> None:
+    """Every broker has to have the level, and whoever is away may be of an older version."""
+    for broker_id, broker in sorted(image.brokers.items()):
+        lowest, highest = broker.features.get(update.name, (0, 0))
+        if not lowest <= update.level <= highest:
+            raise _invalid(
+                f"broker {broker_id} has levels {lowest} to {highest} of {update.name}, not {update.level}: "
+                "upgrade it first"
+            )
+    holders = {r for topic in image.topics.values() for state in topic.partitions for r in state.replicas}
+    away = sorted(holders - image.brokers.keys())
+    if away:
+        raise _invalid(f"broker {away[0]} is away, its version is not known: start it, or move its replicas")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -1,0 +1,111 @@
+"""Adds replicas to internal topics that were created when there were too few brokers.
+
+A lone broker, and the first ones of a cluster, make `__consumer_offsets` and `__transaction_state` with as
+many replicas as there are brokers, so that groups and transactions work at once. When more brokers have come,
+the controller adds replicas. It does so only where the replication factor was left to Barnabas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller.placement import add_replicas
+from barnabas.broker.controller.reassignment import is_moving
+from barnabas.broker.controller.standing import standing_of
+from barnabas.broker.metadata.image import ClusterImage, ImageDelta
+
+log = logger_of(__name__)
+
+#: of internal topics in a cluster, where no setting says otherwise
+CLUSTER_REPLICAS = 3
+
+Reassign = Callable[
+    [Mapping[TopicPartition, Sequence[BrokerId]]], Awaitable[Mapping[TopicPartition, KafkaError]]
+]
+
+
+class InternalTopics:
+    """Adds replicas to internal topics when brokers come.
+
+    Args:
+        is_due: whether this broker is the one to do it.
+        image: the cluster.
+        config: the broker's settings.
+        reassign: has partitions moved.
+    """
+
+    def __init__(
+        self,
+        is_due: Callable[[], bool],
+        image: Callable[[], ClusterImage],
+        config: Callable[[], BrokerConfig],
+        reassign: Reassign,
+    ) -> None:
+        self._is_due = is_due
+        self._image = image
+        self._config = config
+        self._reassign = reassign
+        self._growing: asyncio.Task[None] | None = None
+        self._must_grow = False
+
+    def on_image(self, delta: ImageDelta) -> None:
+        """See whether a broker or an internal topic has come."""
+        names = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
+        if delta.brokers or not delta.topics.isdisjoint(names):
+            self.begin()
+
+    def begin(self) -> None:
+        """Add what is missing soon."""
+        if not self._is_due() or not too_few(self._image(), self._config()):
+            return
+        self._must_grow = True
+        if self._growing is None or self._growing.done():
+            self._growing = asyncio.create_task(self._grow(), name="replicas of internal topics")
+
+    async def stop(self) -> None:
+        if self._growing is not None:
+            self._growing.cancel()
+            await asyncio.gather(self._growing, return_exceptions=True)
+
+    async def _grow(self) -> None:
+        while self._must_grow:
+            self._must_grow = False
+            if not self._is_due() or not (targets := too_few(self._image(), self._config())):
+                return
+            try:
+                errors = await self._reassign(targets)
+            except KafkaError as error:
+                errors = dict.fromkeys(targets, error)
+            if errors:  # the next broker or controller that comes is the next occasion
+                log.warning("internal topics keep too few replicas for now: %s", next(iter(errors.values())))
+            else:
+                log.info("%d partitions of internal topics get more replicas", len(targets))
+
+
+def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """The partitions of internal topics that lack replicas now, and the replicas to have."""
+    if config.zookeeper_connect is None:
+        return {}
+    settings = {
+        GROUP_METADATA_TOPIC: config.offsets_topic_replication_factor,
+        TRANSACTION_STATE_TOPIC: config.transaction_state_log_replication_factor,
+    }
+    in_sync = standing_of(image).in_sync
+    running = [broker for broker in image.brokers.values() if broker.id in in_sync]
+    wanted = min(CLUSTER_REPLICAS, len(running))
+    targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    for name, setting in settings.items():
+        topic = image.topics.get(name)
+        if setting is not None or topic is None:
+            continue
+        held = Counter(replica for state in topic.partitions for replica in state.replicas)
+        for number, state in enumerate(topic.partitions):
+            if len(state.replicas) < wanted and not state.is_missing and not is_moving(state):
+                targets[TopicPartition(name, number)] = add_replicas(state.replicas, wanted, running, held)
+    return targets

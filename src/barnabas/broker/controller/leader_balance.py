@@ -1,0 +1,83 @@
+"""Moves leadership back to preferred leaders at intervals (``auto.leader.rebalance.enable``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller.elections import ElectionControl, ElectionType
+from barnabas.broker.controller.reassignment import is_moving
+from barnabas.broker.controller.standing import standing_of
+from barnabas.broker.metadata.image import ClusterImage
+
+log = logger_of(__name__)
+
+
+class LeaderBalance:
+    """Looks now and then for brokers that lead too few of the partitions whose preferred leader they are.
+
+    Args:
+        elections: elects them.
+        is_due: whether this broker is the one to do it.
+        image: the cluster.
+        config: the broker's settings.
+    """
+
+    def __init__(
+        self,
+        elections: ElectionControl,
+        is_due: Callable[[], bool],
+        image: Callable[[], ClusterImage],
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self._elections = elections
+        self._is_due = is_due
+        self._image = image
+        self._config = config
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._config().auto_leader_rebalance_enable:
+            self._looking = asyncio.create_task(self._look(), name="leader balance")
+
+    async def stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(self._config().leader_imbalance_check_interval_seconds)
+            if not self._is_due():
+                continue
+            wanted = imbalanced(self._image(), self._config().leader_imbalance_per_broker_percentage)
+            if wanted:
+                try:
+                    await self._elections.elect(ElectionType.PREFERRED, wanted)
+                except KafkaError as error:
+                    log.warning("preferred leaders could not be elected: %s", error)
+
+
+def imbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
+    """The partitions whose preferred leader could lead and does not, of brokers for whom more than so many
+    percent of those that they should lead have another leader."""
+    electable = standing_of(image).electable
+    preferred: dict[BrokerId, int] = {}
+    elsewhere: dict[BrokerId, list[TopicPartition]] = {}
+    for name, topic in sorted(image.topics.items()):
+        for number, state in enumerate(topic.partitions):
+            broker = state.replicas[0]
+            preferred[broker] = preferred.get(broker, 0) + 1
+            can_lead = broker in state.isr and broker in electable and not is_moving(state)
+            if state.leader != broker and can_lead:
+                elsewhere.setdefault(broker, []).append(TopicPartition(name, number))
+    return [
+        partition
+        for broker, partitions in elsewhere.items()
+        if 100 * len(partitions) > percentage * preferred[broker]
+        for partition in partitions
+    ]

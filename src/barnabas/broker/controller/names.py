@@ -1,0 +1,66 @@
+"""Which names a topic may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from itertools import chain
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import shown
+
+MAX_LENGTH = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION unless `name` is legal."""
+    if not name:
+        cure = "it is empty"
+    elif name in (".", ".."):
+        cure = "it means a folder"
+    elif len(name) > MAX_LENGTH:
+        cure = f"it is longer than {MAX_LENGTH} characters"
+    elif not _LEGAL.fullmatch(name):
+        cure = "use only ASCII letters and digits, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{shown(name)}' is not a valid topic name: {cure}")
+
+
+def collision_key(name: str) -> str:
+    """Equal for two names that metric names cannot tell apart, since '.' is written as '_' there."""
+    return name.replace(".", "_")
+
+
+class Collisions:
+    """The names that new topics must not collide with.
+
+    Only names with '.' or '_' can collide. The first of them costs a walk through all the others, and no more
+    need one.
+    """
+
+    def __init__(self, existing: Collection[str]) -> None:
+        self._existing = existing
+        self._added: list[str] = []
+        self._by_key: dict[str, str] | None = None
+
+    def check(self, name: str) -> None:
+        """Raises KafkaError INVALID_TOPIC_EXCEPTION when `name` collides with another."""
+        if "." not in name and "_" not in name:
+            return
+        if self._by_key is None:
+            self._by_key = {collision_key(other): other for other in chain(self._existing, self._added)}
+        other = self._by_key.get(collision_key(name), name)
+        if other != name:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"'{name}' collides with the topic '{other}': '.' and '_' count as one in names of metrics",
+            )
+
+    def add(self, name: str) -> None:
+        """Count `name` among the names there are."""
+        if self._by_key is None:
+            self._added.append(name)
+        else:
+            self._by_key[collision_key(name)] = name

@@ -1,0 +1,198 @@
+"""How a partition's state follows from what happens to its replicas: functions of states, without I/O.
+
+The rules are those of KIP-966 (eligible leader replicas), as Apache Kafka's KRaft controller has them. While
+fewer replicas than the minimum are in sync the high watermark stands still, so a replica that leaves the ISR
+then is sure to have all below it: it joins the ELR, from which a leader may come. A replica that stopped
+uncleanly may have lost records, and leaves both. Once both are empty, `last_known_elr` has those who were in
+them.
+
+None of these functions changes `partition_epoch`: that is the version of the stored state, which the store
+raises by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from barnabas.base.types import NO_BROKER, BrokerId
+from barnabas.broker.metadata.image import PartitionState
+
+
+class Standing(NamedTuple):
+    """What the brokers may be now, for the partitions that they hold."""
+
+    #: may stay in an ISR: they run, and have not restarted since they joined it
+    in_sync: frozenset[BrokerId]
+    #: may be elected: they run
+    electable: frozenset[BrokerId]
+    #: are shutting down or isolated: they lead on only where no other can
+    leaving: frozenset[BrokerId] = frozenset()
+    #: may have lost records since they joined an ISR
+    unclean: frozenset[BrokerId] = frozenset()
+
+    def without(self, failed: frozenset[BrokerId]) -> Standing:
+        """For a partition whose replicas on some brokers have failed."""
+        return Standing(
+            self.in_sync - failed, self.electable - failed, self.leaving - failed, self.unclean | failed
+        )
+
+
+def least_in_sync(state: PartitionState, min_isr: int) -> int:
+    """How many replicas must be in sync for the high watermark to move; `min_isr` is the topic's setting."""
+    return max(1, min(min_isr, len(state.replicas)))
+
+
+def with_isr(
+    state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, unclean: frozenset[BrokerId] = frozenset()
+) -> PartitionState:
+    """The state with another ISR, and the ELR and last known ELR that follow from it (KIP-966)."""
+    if len(isr) >= least_in_sync(state, min_isr):
+        return state._replace(isr=isr, elr=(), last_known_elr=())
+    before = {*state.isr, *state.elr}
+    elr = tuple(r for r in state.replicas if r in before and r not in isr and r not in unclean)
+    known = before.union(state.last_known_elr).difference(isr, elr)
+    return state._replace(isr=isr, elr=elr, last_known_elr=tuple(r for r in state.replicas if r in known))
+
+
+def settle(state: PartitionState, min_isr: int, standing: Standing) -> PartitionState:
+    """The state as it should be while the brokers stand so; the same one where nothing is to be done.
+
+    Replicas that may not stay leave the ISR, and a partition without a leader that may stay gets another one
+    from the ISR, else from the ELR, in a new epoch. A leader that is shutting down leads on if there is no
+    other. Where neither has a replica left, see `candidates`.
+    """
+    if _is_settled(state, min_isr, standing) or state.is_missing:
+        return state
+    after = _settle(state, min_isr, standing.in_sync, standing.electable, standing.unclean)
+    if after.leader == NO_BROKER and state.leader in standing.leaving:
+        stays = standing.leaving.intersection(state.isr)
+        after = _settle(
+            state, min_isr, standing.in_sync | stays, standing.electable | {state.leader}, standing.unclean
+        )
+    return state if after == state else after
+
+
+def _is_settled(state: PartitionState, min_isr: int, standing: Standing) -> bool:
+    if state.leader not in standing.in_sync or not standing.in_sync.issuperset(state.isr):
+        return False
+    if not state.elr and not state.last_known_elr:
+        return len(state.isr) >= min_isr or len(state.isr) == len(state.replicas)
+    return len(state.isr) < least_in_sync(state, min_isr) and standing.unclean.isdisjoint(state.elr)
+
+
+def _settle(
+    state: PartitionState,
+    min_isr: int,
+    in_sync: frozenset[BrokerId],
+    electable: frozenset[BrokerId],
+    unclean: frozenset[BrokerId],
+) -> PartitionState:
+    stay = tuple(replica for replica in state.isr if replica in in_sync)
+    after = with_isr(state, stay, min_isr, unclean)
+    if state.leader in stay and state.leader in electable:
+        return after
+    leader = _first_of(after.replicas, after.isr, electable)
+    if leader == NO_BROKER:
+        leader = _first_of(after.replicas, after.elr, electable)
+        if leader != NO_BROKER:
+            after = with_isr(after, (*after.isr, leader), min_isr)
+    if leader == NO_BROKER and state.leader == NO_BROKER:
+        return after
+    return after._replace(leader=leader, leader_epoch=state.leader_epoch + 1)
+
+
+def _first_of(
+    order: Collection[BrokerId], members: Collection[BrokerId], electable: frozenset[BrokerId]
+) -> BrokerId:
+    return next((replica for replica in order if replica in members and replica in electable), NO_BROKER)
+
+
+def candidates(
+    state: PartitionState, electable: frozenset[BrokerId], *, is_unclean_allowed: bool = False
+) -> tuple[BrokerId, ...]:
+    """The replicas of which the one with the furthest log may lead, although it may lack what was committed.
+
+    None while there is a leader. If somebody is still sure to have everything, that broker is waited for; and
+    so are all of the last known ELR, of whom one may have most. With `is_unclean_allowed` nobody is.
+
+    A replica that was out of the ISR before may be further than those who were last in it: all that run are
+    compared.
+    """
+    if state.leader != NO_BROKER or state.is_missing:
+        return ()
+    if not is_unclean_allowed:
+        if state.isr or state.elr:
+            return ()
+        if not electable.issuperset(state.last_known_elr):
+            return ()
+    return tuple(replica for replica in state.replicas if replica in electable)
+
+
+def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
+    """The brokers without whom a partition gets no leader, unless records may be lost; none while it has one.
+
+    Any one of those that are sure to have everything will do; of the last known ELR all are needed.
+    """
+    if state.leader != NO_BROKER or state.is_missing:
+        return ()
+    sure = {*state.isr, *state.elr}
+    return tuple(each for each in state.replicas if each in (sure or {*state.last_known_elr} - electable))
+
+
+def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
+    """The state with a leader that may lack what was committed: from now on its log is what there is.
+
+    A partition with one replica has nobody else to recover from (KIP-704).
+    """
+    return state._replace(
+        isr=(leader,),
+        elr=(),
+        last_known_elr=(),
+        leader=leader,
+        leader_epoch=state.leader_epoch + 1,
+        recovering=len(state.replicas) > 1,
+    )
+
+
+def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> PartitionState:
+    """The state with a leader that reaches as far as anybody who was last known to have everything.
+
+    Until as many as `min_isr` are in sync again, all of those are waited for if the leader is lost: alone
+    it may lose with its machine's power what they have.
+    """
+    after = elect_uncleanly(state, leader)
+    return with_isr(after._replace(last_known_elr=state.last_known_elr), after.isr, min_isr)
+
+
+def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> PartitionState | None:
+    """The state with the preferred leader, if it leads not yet and is in sync; else None."""
+    preferred = state.replicas[0]
+    if preferred == state.leader or preferred not in state.isr or preferred not in electable:
+        return None
+    return state._replace(leader=preferred, leader_epoch=state.leader_epoch + 1)
+
+
+def depart(
+    state: PartitionState, replica: BrokerId, min_isr: int, electable: frozenset[BrokerId]
+) -> PartitionState | None:
+    """The state without a replica that asks to leave the ISR, as it can write no more; None if it must stay.
+
+    What it has it keeps: it may be eligible. If it leads, another one in sync does from now on.
+    """
+    stay = tuple(each for each in state.isr if each != replica)
+    after = with_isr(state, stay, min_isr)
+    if state.leader != replica:
+        return after if stay else None
+    leader = _first_of(state.replicas, stay, electable)
+    if leader == NO_BROKER:
+        return None
+    return after._replace(leader=leader, leader_epoch=state.leader_epoch + 1)
+
+
+def alter(
+    state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, *, is_recovering: bool = False
+) -> PartitionState:
+    """The state after what its leader has proposed (KIP-497), in the order of the replicas."""
+    ordered = tuple(replica for replica in state.replicas if replica in isr)
+    return with_isr(state, ordered, min_isr)._replace(recovering=is_recovering)

@@ -1,0 +1,370 @@
+"""Who leads each partition, and who is in sync: kept in step with the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.failed_dirs import FailedDirs
+from barnabas.broker.controller.partition_changes import (
+    Standing,
+    alter,
+    candidates,
+    depart,
+    elect_uncleanly,
+    settle,
+)
+from barnabas.broker.controller.registration import check_registered
+from barnabas.broker.controller.replica_logs import Ask
+from barnabas.broker.controller.standing import incomplete_replicas, standing_of
+from barnabas.broker.controller.unclean_elections import UncleanElections
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import BrokerState, ClusterImage, ImageDelta, PartitionState
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Set, StoreError, StoreUnavailableError
+
+log = logger_of(__name__)
+
+#: partitions checked in one turn of the event loop; one that changes counts as several
+_A_TURN = 1000
+_WEIGHT_OF_CHANGE = 20
+#: how many partitions a log line names
+_NAMED = 5
+
+
+class Change(NamedTuple):
+    """A partition's state, as it is and as it is to be."""
+
+    partition: TopicPartition
+    before: PartitionState
+    after: PartitionState
+
+
+class IsrProposal(NamedTuple):
+    """What a leader asks for (KIP-497): the ISR, with the broker epochs that it knows, else -1 (KIP-903).
+
+    Any replica in sync may ask for the ISR without itself: it can write no more.
+    """
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    isr: Sequence[tuple[BrokerId, int]]
+    is_recovering: bool = False
+
+
+class PartitionControl:
+    """The part of the controller that elects leaders and keeps dead brokers out of the ISRs.
+
+    A broker has a new epoch whenever it registers anew. The controller deals with it once: in all partitions
+    that it holds it leaves the ISR, since it has to catch up, and if it had stopped uncleanly it leaves the
+    ELR, too (KIP-966). So does each replica that the broker has registered as incomplete. Then the controller
+    writes down that this epoch is admitted. What it did not get to write down the next controller does again,
+    so a broker is never in an ISR by an earlier life (KIP-380, KIP-903). A broker that is starting is not
+    waited for, nor elected.
+
+    Args:
+        election: gives leave to decide, and writes.
+        loader: shows this broker's image.
+        configs: what holds for a topic.
+        unclean: elects where nobody is sure to have everything.
+        ask: sends a request to a broker.
+        on_stuck: called when a write has failed: this controller has resigned, and has to run again.
+    """
+
+    def __init__(
+        self,
+        election: ControllerElection,
+        loader: MetadataLoader,
+        configs: ConfigResolver,
+        unclean: UncleanElections,
+        ask: Ask,
+        on_stuck: Callable[[], None],
+    ) -> None:
+        self._election = election
+        self._loader = loader
+        self._configs = configs
+        self._unclean = unclean
+        self._on_stuck = on_stuck
+        self._failed_dirs = FailedDirs(lambda: loader.image, lambda: election.is_won, ask, self.begin)
+        self._is_due = False
+        self._settling: asyncio.Task[None] | None = None
+
+    # --- what the brokers do ---
+
+    def on_image(self, delta: ImageDelta) -> None:
+        """See whether what has changed asks for new leaders or ISRs."""
+        self._failed_dirs.on_image(delta)
+        if self._election.is_won and (delta.brokers or delta.broker_configs or delta.topic_configs):
+            self.begin()
+
+    def begin(self) -> None:
+        """Settle all partitions soon."""
+        self._is_due = True
+        if self._settling is None or self._settling.done():
+            self._settling = asyncio.create_task(self._settle_while_due(), name="partition leaders")
+
+    async def settled(self) -> None:
+        """Wait until everything that the image shows has been dealt with, or this controller has resigned."""
+        while self._settling is not None and not self._settling.done():
+            await asyncio.shield(self._settling)
+
+    async def caught_up(self) -> None:
+        """Wait until everything that the store has reported has been dealt with.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the store cannot be read.
+        """
+        try:
+            await self._loader.settled()
+        except StoreUnavailableError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        await self.settled()
+
+    async def stop(self) -> None:
+        await self._failed_dirs.stop()
+        if self._settling is not None:
+            self._settling.cancel()
+            await asyncio.gather(self._settling, return_exceptions=True)
+
+    async def _settle_while_due(self) -> None:
+        while self._is_due and self._election.is_won:
+            self._is_due = False
+            try:
+                await self._settle()
+            except (KafkaError, StoreError) as error:
+                log.warning("the partitions could not be settled, beginning again: %s", error)
+                self._begin_again()
+
+    def _begin_again(self) -> None:
+        """Nothing is tried twice: whoever is the controller next begins with what the store holds."""
+        self._election.resign()
+        self._on_stuck()
+
+    async def _settle(self) -> None:
+        async with self._election.deciding():
+            image = await self._loader.settled()
+            changes = [change async for change in self._changes(image)]
+            # Those without a leader serve nobody until they have one.
+            elections = [each for each in changes if each.after.leader_epoch != each.before.leader_epoch]
+            await self._write(elections)
+            await self._write([e for e in changes if e.after.leader_epoch == e.before.leader_epoch])
+            await self._admit(image)
+            if changes:
+                await self._loader.settled()
+        self._unclean.begin()
+        self._failed_dirs.begin()
+        _report(changes, len(elections))
+
+    async def _changes(self, image: ClusterImage) -> AsyncIterator[Change]:
+        standing = standing_of(image)
+        starting = {b.id for b in image.brokers.values() if b.state is BrokerState.STARTING}
+        #: run, and are about to be admitted: nothing may be left of what they were before
+        arriving = {
+            b.id
+            for b in image.brokers.values()
+            if b.state is BrokerState.RUNNING and not image.is_admitted(b.id)
+        }
+        failed = self._failed_dirs.replicas()
+        incomplete = incomplete_replicas(image, only_unadmitted=True)
+        looked_at = 0
+        for name, topic in sorted(image.topics.items()):
+            config = self._configs.topic_config(image, name)
+            min_isr = config.min_insync_replicas
+            for number, state in enumerate(topic.partitions):
+                looked_at += 1
+                allowed = standing
+                if incomplete and (brokers := incomplete.get(TopicPartition(name, number))):
+                    allowed = standing.without(brokers)
+                after = settle(state, min_isr, allowed)
+                if failed and (brokers := failed.get(TopicPartition(name, number))):
+                    moved = settle(after, min_isr, allowed.without(brokers))
+                    # Who is left alone with a failed directory may still be read from.
+                    after = moved if moved.leader != NO_BROKER else after
+                if after is not state:
+                    looked_at += _WEIGHT_OF_CHANGE
+                    after = _with_only_replica(after, state, allowed)
+                    if (
+                        after.leader == NO_BROKER
+                        and state.leader in starting
+                        and arriving.isdisjoint((*state.isr, *state.elr))
+                    ):
+                        after = state  # it serves nobody yet: it is elected when it runs, by one change
+                if after is not state:
+                    yield Change(TopicPartition(name, number), state, after)
+                if looked_at >= _A_TURN:
+                    looked_at = 0
+                    await asyncio.sleep(0)
+
+    async def _write(self, changes: Sequence[Change]) -> list[int]:
+        """Store the states; the versions that they have then."""
+        if not changes:
+            return []
+        epoch = self._election.epoch
+        return await self._election.write_batches(
+            [
+                Set(
+                    znodes.partition_state(*change.partition),
+                    znodes.encode_partition_state(change.after, epoch),
+                    change.before.partition_epoch,
+                )
+                for change in changes
+            ]
+        )
+
+    async def _admit(self, image: ClusterImage) -> None:
+        """Write down the epochs of the brokers that run, once all their partitions are settled."""
+        epochs = {b.id: b.epoch for b in image.brokers.values() if b.state is BrokerState.RUNNING}
+        admitted = {**image.admitted, **epochs}
+        if admitted != image.admitted:
+            await self._election.write([Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(admitted))])
+
+    # --- what the leaders ask for ---
+
+    async def alter(
+        self, leader: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
+    ) -> list[PartitionState | KafkaError]:
+        """Change ISRs as their leader proposes (KIP-497), or let the one who asks leave them.
+
+        Returns for each the state as it is then, or why not.
+
+        Args:
+            leader: who asks.
+            broker_epoch: in which registration.
+            proposals: of different partitions; one that comes twice is refused.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH, the leader has registered anew or is gone; NOT_CONTROLLER.
+        """
+        try:
+            await self.caught_up()
+            return await self._alter(leader, broker_epoch, proposals)
+        except StoreError as error:
+            log.error("an ISR could not be changed, beginning again: %s", error)
+            self._begin_again()
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:  # the leader asks again, whoever decides then
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, error.message) from error
+            raise
+
+    async def _alter(
+        self, leader: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
+    ) -> list[PartitionState | KafkaError]:
+        async with self._election.deciding():
+            image = await self._loader.settled()
+            if not self._election.is_won:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER)
+            try:
+                image = await check_registered(self._loader, leader, broker_epoch)
+            except KafkaError as error:
+                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH) from error
+            results: list[PartitionState | KafkaError] = []
+            changes: dict[int, Change] = {}
+            changed: set[TopicPartition] = set()
+            for place, proposal in enumerate(proposals):
+                try:
+                    change = self._altered(image, leader, proposal)
+                    if change.partition in changed:
+                        raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition is named twice")
+                except KafkaError as error:
+                    results.append(error)
+                    continue
+                results.append(change.before)
+                changed.add(change.partition)
+                if change.after != change.before:
+                    changes[place] = change
+            versions = await self._write(list(changes.values()))
+            for (place, change), version in zip(changes.items(), versions, strict=True):
+                results[place] = change.after._replace(partition_epoch=version)
+            return results
+
+    def _altered(self, image: ClusterImage, leader: BrokerId, proposal: IsrProposal) -> Change:
+        """Raises KafkaError when it may not be, with the codes of Kafka and in its order."""
+        topic = image.topic_by_id(proposal.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = TopicPartition(topic.name, proposal.partition)
+        state = image.partition(partition)
+        if state is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        check_proposal(image, leader, state, proposal)
+        min_isr = self._configs.topic_config(image, topic.name).min_insync_replicas
+        isr = tuple(broker for broker, _ in proposal.isr)
+        after: PartitionState | None
+        if leader in isr:
+            after = alter(state, isr, min_isr, is_recovering=proposal.is_recovering)
+        else:
+            after = depart(state, leader, min_isr, standing_of(image).electable)
+        if after is None:
+            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "no other replica in sync can lead now")
+        return Change(partition, state, after)
+
+
+def check_proposal(
+    image: ClusterImage, leader: BrokerId, state: PartitionState, proposal: IsrProposal
+) -> None:
+    """Raise KafkaError unless the leader may have this ISR, or whoever asks may leave it."""
+    if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > state.partition_epoch:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)  # the leader knows of a newer one's decisions
+    if proposal.leader_epoch < state.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    isr = dict(proposal.isr)
+    leaves = bool(isr) and set(isr) == set(state.isr) - {leader} != set(state.isr)
+    if leader != state.leader and not leaves:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {leader} does not lead the partition")
+    if proposal.partition_epoch < state.partition_epoch:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    if len(proposal.isr) > len(state.replicas):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "there are fewer replicas than are proposed")
+    if len(isr) < len(proposal.isr) or not isr.keys() <= set(state.replicas):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "the proposed ISR has others than the replicas, once each"
+        )
+    if leaves:
+        return
+    if leader not in isr:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the leader is not in the proposed ISR")
+    if proposal.is_recovering and (len(isr) > 1 or not state.recovering):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "nobody is in sync with a leader that recovers")
+    for broker, epoch in isr.items():
+        if broker == leader:
+            continue  # it leads on while it shuts down if nobody else can
+        registered = image.brokers.get(broker)
+        if (
+            registered is None
+            or registered.state is not BrokerState.RUNNING
+            or registered.is_isolated
+            or not image.is_admitted(broker)
+            or epoch not in (-1, registered.epoch)
+        ):
+            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {broker} cannot join now")
+
+
+def _with_only_replica(after: PartitionState, before: PartitionState, standing: Standing) -> PartitionState:
+    """Nothing is won by waiting or asking where there is but one replica."""
+    if len(after.replicas) == 1 and candidates(after, standing.electable):
+        return elect_uncleanly(after, after.replicas[0])._replace(leader_epoch=before.leader_epoch + 1)
+    return after
+
+
+def _report(changes: Sequence[Change], elections: int) -> None:
+    if not changes:
+        return
+    log.info("elected leaders for %d partitions, shrank the ISR of %d", elections, len(changes) - elections)
+    leaderless = [str(each.partition) for each in changes if each.after.leader == NO_BROKER]
+    if leaderless:
+        more = ", ..." if len(leaderless) > _NAMED else ""
+        log.warning(
+            "%d partitions have no leader, since no replica in sync runs: %s%s",
+            len(leaderless),
+            ", ".join(leaderless[:_NAMED]),
+            more,
+        )

@@ -1,0 +1,112 @@
+"""Which brokers get the replicas of new partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from random import Random
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import BrokerId
+from barnabas.broker.metadata.image import BrokerImage
+
+
+def place_replicas(
+    brokers: Iterable[BrokerImage],
+    partitions: int,
+    replication_factor: int,
+    random: Random,
+    *,
+    others: Sequence[Sequence[BrokerId]] = (),
+) -> list[tuple[BrokerId, ...]]:
+    """Replicas for `partitions` new partitions, the preferred leader of each first.
+
+    Leaders go round the brokers from a random start; the followers of one round stand next to their leader,
+    those of the next round a step further on, so that a lost broker's load spreads over the others. A rack
+    gets a second replica of a partition only when every rack has one.
+
+    Where `brokers` are too few, each of them gets a replica, and the rest go to `others`, as in Apache
+    Kafka's KRaft: those catch up when they run. None of these is a preferred leader.
+
+    Args:
+        brokers: that can be in sync at once.
+        partitions: how many.
+        replication_factor: replicas of each.
+        random: chooses the start.
+        others: brokers that do not run now, in groups; those of the first group are taken first.
+
+    Raises:
+        KafkaError: INVALID_REPLICATION_FACTOR, when there are too few brokers.
+    """
+    racks = {broker.id: broker.rack for broker in brokers}
+    ring = _racks_in_turn(racks)
+    known = len(ring) + sum(map(len, others))
+    if replication_factor > known:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{replication_factor} replicas of a partition need as many brokers, and {known} are known",
+        )
+    if not ring:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker runs that could lead a partition")
+    away = replication_factor - len(ring)
+    replication_factor = min(replication_factor, len(ring))
+    start = random.randrange(len(ring))
+    has_racks = len(set(racks.values())) > 1
+    placed = []
+    for partition in range(partitions):
+        leader = start + partition
+        shift = (partition // len(ring)) % max(len(ring) - 1, 1)
+        distances = (0, *(1 + (shift + step) % (len(ring) - 1) for step in range(len(ring) - 1)))
+        order = [ring[(leader + distance) % len(ring)] for distance in distances]
+        chosen = _across_racks(order, racks, replication_factor) if has_racks else order[:replication_factor]
+        more = [each for group in others for each in _rotated(group, leader)][: max(away, 0)]
+        placed.append((*chosen, *more))
+    return placed
+
+
+def add_replicas(
+    replicas: Sequence[BrokerId], count: int, brokers: Iterable[BrokerImage], held: Counter[BrokerId]
+) -> tuple[BrokerId, ...]:
+    """The replicas of one partition and more of them, `count` in all if there are as many brokers.
+
+    First come racks that have none of the partition, then brokers that hold few. `held` says how many each
+    broker holds, and is kept up to date.
+    """
+    racks = {broker.id: broker.rack for broker in brokers}
+    chosen = list(replicas)
+    while len(chosen) < count and (free := racks.keys() - chosen):
+        used = {racks[broker] for broker in chosen if broker in racks}
+        broker = min(free, key=lambda each: (racks[each] in used, held[each], each))
+        chosen.append(broker)
+        held[broker] += 1
+    return tuple(chosen)
+
+
+def _rotated(group: Sequence[BrokerId], by: int) -> Sequence[BrokerId]:
+    by %= max(len(group), 1)
+    return (*group[by:], *group[:by])
+
+
+def _across_racks(
+    order: Sequence[BrokerId], racks: Mapping[BrokerId, str | None], count: int
+) -> list[BrokerId]:
+    """The first `count` brokers of `order`, of which a rack may have one more only when all have as many."""
+    chosen: list[BrokerId] = []
+    used: Counter[str | None] = Counter()
+    most = 0
+    while len(chosen) < count:
+        most += 1
+        for broker in order:
+            if len(chosen) < count and used[racks[broker]] < most and broker not in chosen:
+                chosen.append(broker)
+                used[racks[broker]] += 1
+    return chosen
+
+
+def _racks_in_turn(racks: Mapping[BrokerId, str | None]) -> Sequence[BrokerId]:
+    members: dict[str | None, list[BrokerId]] = {}
+    for broker, rack in sorted(racks.items()):
+        members.setdefault(rack, []).append(broker)
+    rounds = zip_longest(*members.values())
+    return [broker for round_ in rounds for broker in round_ if broker is not None]

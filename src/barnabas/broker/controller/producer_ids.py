@@ -1,0 +1,63 @@
+"""Producer ids, handed out in blocks so that a broker asks the controller once for many producers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.base.types import BrokerId
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.store import Create, MetadataStore, Set
+
+#: ids in a block, as in Apache Kafka
+BLOCK_SIZE = 1000
+#: a controller grants at most so many ids, where nobody knows what those before it have granted
+_IDS_OF_AN_EPOCH = 1 << 32
+
+
+class ProducerIdControl:
+    """The part of the controller that grants blocks of producer ids.
+
+    Producers that share an id would lose each other's records as duplicates. So no id is granted twice, even
+    if somebody deletes the node that says which one was the last.
+
+    Args:
+        store: remembers the last block.
+        election: gives leave to decide, and writes.
+        seen: the last id that this broker has seen granted, -1 for none.
+    """
+
+    def __init__(
+        self, store: MetadataStore, election: ControllerElection, seen: Callable[[], int] = lambda: -1
+    ) -> None:
+        self._store = store
+        self._election = election
+        self._seen = seen
+        #: the last id that this broker has granted
+        self._granted = -1
+
+    async def allocate(self, broker_id: BrokerId) -> range:
+        """A block of producer ids for a broker, that no one else gets, now or after a restart.
+
+        Raises:
+            KafkaError: as `ControllerElection.write`.
+        """
+        async with self._election.deciding():
+            node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
+            last = max(self._seen(), self._granted)
+            if node is not None:
+                last = max(last, znodes.decode_producer_id_block(node.data)[1])
+            first = self._first_of_all() if last < 0 else last + 1
+            block = range(first, first + BLOCK_SIZE)
+            data = znodes.encode_producer_id_block(broker_id, block[0], block[-1])
+            if node is None:
+                await self._election.write([Create(znodes.PRODUCER_ID_BLOCK, data)])
+            else:
+                await self._election.write([Set(znodes.PRODUCER_ID_BLOCK, data, node.version)])
+            self._granted = block[-1]
+            return block
+
+    def _first_of_all(self) -> int:
+        """The first id where nobody knows of an earlier one: none was granted, or the node is gone."""
+        is_shared = self._store.session_timeout > 0  # else nobody could have deleted it
+        return self._election.epoch * _IDS_OF_AN_EPOCH if is_shared and self._election.epoch > 1 else 0

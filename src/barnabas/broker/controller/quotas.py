@@ -1,0 +1,156 @@
+"""Quotas of users, client ids and addresses (KIP-546, KIP-612)."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Create, Delete, Operation, Set
+from barnabas.broker.quotas import QuotaEntity, QuotaKind
+from barnabas.broker.quotas.entities import OF_ADDRESSES
+
+#: the longest name of a user or a client id, in bytes
+_LONGEST_NAME = 256
+_WHOLE = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH, QuotaKind.CONNECTION})
+#: how far a whole number may be off, as in Kafka: it comes as a double
+_EPSILON = 1e-6
+
+
+class QuotaChange(NamedTuple):
+    """A quota is set to a value, or removed with None."""
+
+    key: str
+    value: float | None
+
+
+class QuotaControl:
+    """The part of the controller that decides how much clients may use.
+
+    What is set for a user lies beside the user's credentials, which stay as they are.
+    """
+
+    def __init__(self, election: ControllerElection, loader: MetadataLoader) -> None:
+        self._election = election
+        self._loader = loader
+
+    async def alter(
+        self, changes: Mapping[QuotaEntity, Sequence[QuotaChange]], *, validate_only: bool = False
+    ) -> dict[QuotaEntity, KafkaError]:
+        """Make the changes, all of an entity or none; for each entity whose were not made, why.
+
+        The code is INVALID_REQUEST for what is not allowed. Entities of one user are changed together.
+        """
+        async with self._election.answering():
+            image = await self._loader.settled()
+            errors: dict[QuotaEntity, KafkaError] = {}
+            changed: dict[QuotaEntity, dict[str, str]] = {}
+            for entity, wanted in changes.items():
+                try:
+                    _check_entity(entity)
+                    changed[entity] = _changed(entity, image.client_quotas.get(entity, {}), wanted)
+                except KafkaError as error:
+                    errors[entity] = error
+            if validate_only or not changed:
+                return errors
+            groups: dict[QuotaEntity, dict[QuotaEntity, dict[str, str]]] = {}
+            for entity, texts in changed.items():
+                together = entity if entity.user is None else QuotaEntity(entity.user)
+                groups.setdefault(together, {})[entity] = texts
+            writes = {together: await self._write(group) for together, group in groups.items()}
+            for together, failure in (await self._election.write_each(writes)).items():
+                errors |= dict.fromkeys(groups[together], failure)
+            await self._loader.settled()
+            return errors
+
+    async def _write(self, group: Mapping[QuotaEntity, Mapping[str, str]]) -> list[Operation]:
+        """The operations that store the quotas of some entities, all of the same user if of any."""
+        paths = [znodes.quota_config(entity) for entity in group]
+        parents = _parents(group)
+        nodes = await self._election.read([*parents, *paths])
+        operations: list[Operation] = []
+        made = set()
+        for path, node in zip(parents, nodes, strict=False):
+            if node is None:
+                operations.append(Create(path))
+                made.add(path)
+        for path, node, texts in zip(paths, nodes[len(parents) :], group.values(), strict=True):
+            stored = {} if node is None else znodes.decode_config(node.data)
+            others = {name: text for name, text in stored.items() if name not in _KEYS}
+            data = znodes.encode_config(others | dict(texts))
+            if node is None and path not in made:
+                operations += [Create(path, data)] if texts else []
+            elif others or texts or _may_have_children(path):
+                operations.append(Set(path, data))
+            else:
+                operations.append(Delete(path))
+        return operations
+
+
+_KEYS = {kind.value: kind for kind in QuotaKind}
+
+
+def _parents(group: Mapping[QuotaEntity, object]) -> list[str]:
+    """What has to be there for the client ids of a user."""
+    users = {
+        entity.user: None for entity in group if entity.user is not None and entity.client_id is not None
+    }
+    return [
+        path for user in users for path in (znodes.quota_config(QuotaEntity(user)), znodes.user_clients(user))
+    ]
+
+
+def _may_have_children(path: str) -> bool:
+    entity = znodes.quota_entity(path)
+    return entity is not None and entity.user is not None and entity.client_id is None
+
+
+def _check_entity(entity: QuotaEntity) -> None:
+    names = [name for name in entity if name is not None]
+    if not names:
+        raise _refuse("a quota is of a user, a client id, both, or an address: name one")
+    if entity.ip is not None and len(names) > 1:
+        raise _refuse("a quota of an address is not of a user or a client id as well")
+    for name in names:
+        if isinstance(name, str) and not 1 <= len(name.encode()) <= _LONGEST_NAME:
+            raise _refuse(f"the name of a user or a client id has 1 to {_LONGEST_NAME} bytes")
+    if isinstance(entity.ip, str):
+        try:
+            ipaddress.ip_address(entity.ip)
+        except ValueError:
+            raise _refuse(f"'{entity.ip}' is no address: write one such as 192.0.2.7") from None
+
+
+def _changed(
+    entity: QuotaEntity, before: Mapping[str, str], changes: Sequence[QuotaChange]
+) -> dict[str, str]:
+    texts = dict(before)
+    for change in changes:
+        kind = _KEYS.get(change.key)
+        if kind is None or (kind in OF_ADDRESSES) is not (entity.ip is not None):
+            whose = "an address" if entity.ip is not None else "a user or a client id"
+            raise _refuse(f"there is no quota '{change.key}' of {whose}")
+        if change.value is None:
+            texts.pop(change.key, None)
+        else:
+            texts[change.key] = _text(kind, change.value)
+    return texts
+
+
+def _text(kind: QuotaKind, value: float) -> str:
+    if not (math.isfinite(value) and value > 0):
+        raise _refuse(f"{kind.value}={value} is not allowed: it must be more than 0")
+    if kind not in _WHOLE:
+        return repr(value)
+    if abs(value - round(value)) > _EPSILON or round(value) < 1:
+        raise _refuse(f"{kind.value}={value} is not allowed: it must be a whole number")
+    return str(round(value))
+
+
+def _refuse(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

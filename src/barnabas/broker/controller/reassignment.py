@@ -1,0 +1,99 @@
+"""How a partition is moved to other brokers (KIP-455): each step as a change of its state.
+
+The new replicas are added first; when they are in sync, those that have to go are taken away. Until then the
+partition stays where it was, so a move can be cancelled, or replaced by another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from barnabas.base.types import BrokerId
+from barnabas.broker.controller.partition_changes import least_in_sync, with_isr
+from barnabas.broker.metadata.image import PartitionState
+
+
+def is_moving(state: PartitionState) -> bool:
+    """Whether a reassignment of the partition is under way."""
+    return bool(state.adding or state.removing)
+
+
+def target_of(state: PartitionState) -> tuple[BrokerId, ...]:
+    """The replicas that the partition will have when its reassignment is complete."""
+    return tuple(replica for replica in state.replicas if replica not in state.removing)
+
+
+def origin_of(state: PartitionState) -> tuple[BrokerId, ...]:
+    """The replicas that the partition has if its reassignment is cancelled."""
+    return tuple(replica for replica in state.replicas if replica not in state.adding)
+
+
+def begin(state: PartitionState, target: Sequence[BrokerId]) -> PartitionState:
+    """The state that moves the partition to `target`, in whatever way it is moving now.
+
+    A replica that an earlier reassignment was adding, and that is not wanted any more, is dropped at once if
+    nothing depends on it: it is out of the ISR and is no candidate for leader.
+    """
+    needed = {*target, *origin_of(state), *state.isr, *state.elr, *state.last_known_elr, state.leader}
+    origin = origin_of(state)
+    removing = tuple(replica for replica in state.replicas if replica in needed and replica not in target)
+    after = state._replace(
+        replicas=(*target, *removing),
+        adding=tuple(replica for replica in target if replica not in origin),
+        removing=removing,
+    )
+    return _in_new_epoch_if_smaller(state, after)
+
+
+def cancel(state: PartitionState) -> PartitionState:
+    """The state that moves the partition back to where it was.
+
+    A replica that was being added and is in the ISR already goes like any other that is to be removed: when
+    the others are enough without it.
+    """
+    return begin(state, origin_of(state))
+
+
+def is_complete(state: PartitionState, min_isr: int) -> bool:
+    """Whether the replicas to be removed may go.
+
+    All that were added are in sync, and without those removed enough are: `min_isr`, or as many as there will
+    be. Another replica that is out of sync does not hold the move up (as in Kafka since KRaft).
+    """
+    if not is_moving(state):
+        return False
+    target = target_of(state)
+    staying = [replica for replica in state.isr if replica in target]
+    enough = least_in_sync(state._replace(replicas=target), min_isr)
+    return set(state.adding) <= set(staying) and len(staying) >= enough
+
+
+def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) -> PartitionState | None:
+    """The state after a complete reassignment; None while it is not complete.
+
+    A leader that has to go is followed by the first replica in sync that is `electable`, in a new epoch;
+    while there is none the reassignment waits.
+    """
+    if not is_complete(state, min_isr):
+        return None
+    target = target_of(state)
+    isr = tuple(replica for replica in state.isr if replica in target)
+    done = with_isr(state._replace(replicas=target, adding=(), removing=()), isr, min_isr)
+    if state.leader in target:
+        return _in_new_epoch_if_smaller(state, done)
+    leader = next((replica for replica in target if replica in isr and replica in electable), None)
+    if leader is None:
+        return None
+    return done._replace(leader=leader, leader_epoch=state.leader_epoch + 1)
+
+
+def _in_new_epoch_if_smaller(before: PartitionState, after: PartitionState) -> PartitionState:
+    """`after`, in a new leader epoch if a replica is gone.
+
+    That replica may come back with an empty log before its leader has heard that it was gone: what it fetched
+    earlier, or a late request of that time, would count for the new log. The epoch tells them apart (as in
+    Kafka since KRaft).
+    """
+    if set(before.replicas) <= set(after.replicas):
+        return after
+    return after._replace(leader_epoch=before.leader_epoch + 1)

@@ -1,0 +1,255 @@
+"""Reassignments: begun, cancelled and finished by the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.broker.controller.assignment import check_assignment
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.partition_changes import Standing, settle
+from barnabas.broker.controller.reassignment import begin, cancel, finish, is_moving, target_of
+from barnabas.broker.controller.standing import standing_of
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import ClusterImage, ImageDelta, PartitionState, TopicImage
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Operation, Set, StoreError
+
+log = logger_of(__name__)
+
+#: how many partitions of a topic change in one transaction: with them the topic's node is written, which may
+#: be as large as they are together
+_CHANGED_AT_ONCE = 400
+
+#: seconds
+_RETRY = 1.0
+
+
+class ReassignmentControl:
+    """The part of the controller that moves partitions to other brokers.
+
+    A partition's replicas are in its topic's node, the rest is in its state's: one transaction writes both.
+    Reassignments under way are in the store alone, so that the next controller goes on with them.
+
+    Args:
+        election: gives leave to decide, and writes.
+        loader: shows this broker's image.
+        configs: what holds for a topic.
+        caught_up: waits until what has happened to the brokers has been dealt with.
+        on_stuck: called when a write has failed: this controller has resigned, and has to run again.
+    """
+
+    def __init__(
+        self,
+        election: ControllerElection,
+        loader: MetadataLoader,
+        configs: ConfigResolver,
+        caught_up: Callable[[], Awaitable[None]],
+        on_stuck: Callable[[], None],
+    ) -> None:
+        self._election = election
+        self._loader = loader
+        self._configs = configs
+        self._caught_up = caught_up
+        self._on_stuck = on_stuck
+        #: what is being reassigned, by this broker's image
+        self._moving: set[TopicPartition] = set()
+        self._finishing: asyncio.Task[None] | None = None
+        self._must_finish = False
+
+    async def alter(
+        self,
+        targets: Mapping[TopicPartition, Sequence[BrokerId] | None],
+        *,
+        may_change_factor: bool = True,
+    ) -> dict[TopicPartition, KafkaError]:
+        """Move partitions; for each that is not moved, why.
+
+        Args:
+            targets: the replicas that each partition is to have, the preferred leader first; None cancels its
+                reassignment.
+            may_change_factor: whether a partition may get more or fewer replicas (KIP-860).
+
+        Raises:
+            KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
+        """
+        await self._caught_up()
+        async with self._election.answering():
+            self._election.require_won()
+            image = await self._loader.settled()
+            standing = standing_of(image)
+            errors: dict[TopicPartition, KafkaError] = {}
+            changes: dict[TopicPartition, PartitionState] = {}
+            for partition, target in targets.items():
+                try:
+                    state = _state(image, partition)
+                    begun = _begin(state, target, image, may_change_factor)
+                except KafkaError as error:
+                    errors[partition] = error
+                    continue
+                after = self._finished(image, standing, partition, begun) or begun
+                if after != state:
+                    changes[partition] = after
+            errors |= await self._write(image, changes)
+            return errors
+
+    def on_image(self, delta: ImageDelta) -> None:
+        """Take note of what is being reassigned, and finish what can be."""
+        changed = list(_changed(delta))
+        for partition in changed:
+            state = delta.after.partition(partition)
+            if state is not None and is_moving(state):
+                self._moving.add(partition)
+            else:
+                self._moving.discard(partition)
+        if self._moving and self._election.is_won:
+            ready = self._moving if delta.brokers or not changed else self._moving.intersection(changed)
+            image, standing = delta.after, standing_of(delta.after)
+            states = ((partition, image.partition(partition)) for partition in ready)
+            if any(s is not None and self._finished(image, standing, p, s) is not None for p, s in states):
+                self._begin_finishing()
+
+    def resume(self) -> None:
+        """Go on with what the last controller has begun."""
+        image = self._loader.image
+        self._moving = {
+            TopicPartition(topic.name, number)
+            for topic in image.topics.values()
+            for number, state in enumerate(topic.partitions)
+            if is_moving(state)
+        }
+        if self._moving:
+            self._begin_finishing()
+
+    async def stop(self) -> None:
+        """Finish nothing more."""
+        if self._finishing is not None:
+            self._finishing.cancel()
+            await asyncio.gather(self._finishing, return_exceptions=True)
+
+    def _begin_finishing(self) -> None:
+        self._must_finish = True
+        if self._finishing is None or self._finishing.done():
+            self._finishing = asyncio.create_task(self._finish_ready(), name="reassignments")
+
+    async def _finish_ready(self) -> None:
+        while self._must_finish and self._election.is_won:
+            self._must_finish = False
+            try:
+                errors = await self._finish()
+            except (KafkaError, StoreError) as error:
+                errors = [error]
+            if errors and self._election.is_won:
+                log.warning("reassignments are finished later: %s", errors[0])
+                await asyncio.sleep(_RETRY)
+                self._must_finish = True
+
+    async def _finish(self) -> Sequence[Exception]:
+        await self._caught_up()
+        async with self._election.deciding():
+            image = await self._loader.settled()
+            standing = standing_of(image)
+            changes = {}
+            for partition in sorted(self._moving):
+                state = image.partition(partition)
+                done = None if state is None else self._finished(image, standing, partition, state)
+                if done is not None:
+                    changes[partition] = done
+            errors = await self._write(image, changes)
+            if len(changes) > len(errors):
+                log.info("finished the reassignment of %d partitions", len(changes) - len(errors))
+            return list(errors.values())
+
+    def _finished(
+        self, image: ClusterImage, standing: Standing, partition: TopicPartition, state: PartitionState
+    ) -> PartitionState | None:
+        """The state after the reassignment, if that is complete among those that may be in sync."""
+        if not is_moving(state):
+            return None
+        min_isr = self._configs.topic_config(image, partition.topic).min_insync_replicas
+        return finish(settle(state, min_isr, standing), min_isr, standing.electable)
+
+    async def _write(
+        self, image: ClusterImage, changes: Mapping[TopicPartition, PartitionState]
+    ) -> dict[TopicPartition, KafkaError]:
+        """Store the changes; the errors of those that were not. Afterwards the image shows them."""
+        by_topic: dict[str, dict[int, PartitionState]] = {}
+        for (name, number), state in sorted(changes.items()):
+            by_topic.setdefault(name, {})[number] = state
+        errors: dict[TopicPartition, KafkaError] = {}
+        for name, states in by_topic.items():
+            for numbers, operations in self._transactions(image.topics[name], states):
+                try:
+                    await self._election.write(operations)
+                except (KafkaError, StoreError) as error:
+                    refusal = error if isinstance(error, KafkaError) else self._begin_again(error)
+                    errors.update((TopicPartition(name, number), refusal) for number in numbers)
+                    break  # the next ones would write the topic's node as if this one had succeeded
+        await self._loader.settled()
+        return errors
+
+    def _begin_again(self, error: StoreError) -> KafkaError:
+        """Nothing is tried twice: whoever is the controller next begins with what the store holds."""
+        log.error("a reassignment could not be stored, beginning again: %s", error)
+        self._election.resign()
+        self._on_stuck()
+        return KafkaError(ErrorCode.NOT_CONTROLLER, str(error))
+
+    def _transactions(
+        self, topic: TopicImage, changes: Mapping[int, PartitionState]
+    ) -> Iterator[tuple[Sequence[int], list[Operation]]]:
+        """Which partitions are changed up to the end by what is written next, and what that is."""
+        states = list(topic.partitions)
+        numbers = sorted(changes)
+        for first in range(0, len(numbers), _CHANGED_AT_ONCE):
+            chunk = numbers[first : first + _CHANGED_AT_ONCE]
+            for number in chunk:
+                states[number] = changes[number]
+            whole = topic._replace(partitions=tuple(states))
+            operations: list[Operation] = [
+                Set(znodes.topic(topic.name), znodes.encode_topic(znodes.assignment_of(whole)))
+            ]
+            for number in chunk:
+                data = znodes.encode_partition_state(states[number], self._election.epoch)
+                path = znodes.partition_state(topic.name, number)
+                operations.append(Set(path, data, topic.partitions[number].partition_epoch))
+            yield numbers[first:], operations
+
+
+def _state(image: ClusterImage, partition: TopicPartition) -> PartitionState:
+    state = image.partition(partition)
+    if state is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+    return state
+
+
+def _begin(
+    state: PartitionState, target: Sequence[BrokerId] | None, image: ClusterImage, may_change_factor: bool
+) -> PartitionState:
+    if target is None:
+        if not is_moving(state):
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        return cancel(state)
+    # A replica may stay on a broker that is away.
+    replicas = check_assignment(target, image.brokers.keys() | set(state.replicas))
+    now = len(target_of(state))
+    if not may_change_factor and len(replicas) != now:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the partition has {now} replicas and would have {len(replicas)}, which the request forbids",
+        )
+    return begin(state, replicas)
+
+
+def _changed(delta: ImageDelta) -> Iterable[TopicPartition]:
+    for name in delta.topics:
+        numbers = delta.partitions.get(name)
+        if numbers is None:
+            images = (delta.before.topics.get(name), delta.after.topics.get(name))
+            numbers = range(max((len(topic.partitions) for topic in images if topic is not None), default=0))
+        for number in numbers:
+            yield TopicPartition(name, number)

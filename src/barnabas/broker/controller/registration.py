@@ -1,0 +1,144 @@
+"""A broker's registration: the ephemeral node by which the cluster knows that it lives, and how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import BrokerId
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.ephemeral import claim
+from barnabas.broker.metadata.image import BrokerImage, ClusterImage
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import BadVersionError, MetadataStore, NoNodeError, StoreUnavailableError
+
+#: how long a starting broker waits for the session of its last run to end, as a multiple of its timeout: the
+#: store ends sessions with some delay
+_SESSIONS_WAITED_OUT = 2.0
+
+
+async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int) -> ClusterImage:
+    """The image, if a broker is registered in this epoch.
+
+    A broker that hears of a later epoch gives up all that it leads. So the controller that says so must not
+    be the one that is behind.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+        StoreError: the store cannot be read.
+    """
+    image = loader.image
+    registered = image.brokers.get(broker)
+    if registered is None or registered.epoch != epoch:
+        image = await loader.synced()
+        registered = image.brokers.get(broker)
+    if registered is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if registered.epoch != epoch:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+    return image
+
+
+class Registration:
+    """Makes the node, again after a lost session, and keeps it up to date.
+
+    The number of the transaction that made it is the broker's epoch (KIP-380).
+    """
+
+    def __init__(self, store: MetadataStore, broker: BrokerImage, clock: Clock) -> None:
+        self._store = store
+        self._broker = broker
+        self._registered_ms = clock.now_ms()
+        self._clean_epoch = broker.previous_epoch
+        #: the session that has the node
+        self._session_id = 0
+        #: whether the epoch counts no more: the next registration has another one
+        self.is_given_up = False
+        self._announcing: set[asyncio.Task[None]] = set()
+
+    @property
+    def epoch(self) -> int:
+        """The broker's epoch, -1 before it has registered."""
+        return self._broker.epoch
+
+    @property
+    def clean_epoch(self) -> int:
+        """The last epoch that the controller has admitted, if nothing was lost since (KIP-966); else -1.
+
+        A clean stop writes it down. A broker that registers again without a restart has lost nothing.
+        """
+        return self._clean_epoch
+
+    def admitted(self, epoch: int) -> None:
+        """The controller has dealt with the registration of that epoch."""
+        if epoch == self._broker.epoch:
+            self._clean_epoch = epoch
+
+    def give_up(self) -> None:
+        """Have the next `register` make another node, in another epoch.
+
+        The controller takes this broker out of all ISRs then and elects other leaders, where it can.
+        """
+        self.is_given_up = True
+
+    async def register(self) -> bool:
+        """Create the node, or bring it up to date; False if it has been there since the last call.
+
+        Raises:
+            NodeExistsError: a live broker has this broker's id.
+            StoreUnavailableError: the store will not be reached again.
+        """
+        if self.is_given_up:
+            await self._withdraw()
+        patience = _SESSIONS_WAITED_OUT * self._store.session_timeout
+        node = await claim(self._store, self._path, self._data, patience=patience)
+        is_new = node.created != self._broker.epoch
+        if is_new:
+            self._broker = self._broker._replace(epoch=node.created, previous_epoch=self._clean_epoch)
+            self.is_given_up = False
+        self._session_id = node.owner
+        return is_new
+
+    async def update(self, **changes: Any) -> None:
+        """Change fields of the `BrokerImage` that the node shows.
+
+        While the store is away, or the node is not there, the next `register` makes the change known.
+        """
+        self._broker = self._broker._replace(**changes)
+        with contextlib.suppress(StoreUnavailableError, NoNodeError, BadVersionError):
+            node = await self._store.exists(self._path)
+            if node is not None and node.created == self._broker.epoch:
+                await self._store.set(self._path, self._data(), node.version)
+
+    def announce(self, **changes: Any) -> None:
+        """As `update`, without waiting."""
+        task = asyncio.create_task(self.update(**changes), name="broker registration")
+        self._announcing.add(task)
+        task.add_done_callback(self._announcing.discard)
+
+    async def stop(self) -> None:
+        """Announce nothing more."""
+        for task in self._announcing:
+            task.cancel()
+        await asyncio.gather(*self._announcing, return_exceptions=True)
+
+    async def _withdraw(self) -> None:
+        """Delete the node that was given up, if this session has it still."""
+        node = await self._store.exists(self._path)
+        if node is not None and node.owner == self._store.session_id and node.created == self._broker.epoch:
+            with contextlib.suppress(NoNodeError):
+                await self._store.delete(self._path)
+
+    @property
+    def _path(self) -> str:
+        return znodes.broker(self._broker.id)
+
+    def _data(self) -> bytes:
+        broker = self._broker
+        is_another = self.is_given_up or self._store.session_id != self._session_id
+        if is_another:  # what it follows is known now
+            broker = broker._replace(previous_epoch=self._clean_epoch)
+        return znodes.encode_broker(broker, self._registered_ms)

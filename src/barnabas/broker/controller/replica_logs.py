@@ -1,0 +1,100 @@
+"""How far the replicas of partitions reach: asked of their brokers before an unclean election (KIP-966)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from barnabas.base.errors import BarnabasError, ErrorCode
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.kafka.protocol.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+    PartitionLogInfo,
+    TopicPartitions,
+)
+from barnabas.kafka.protocol.schema import Request
+
+log = logger_of(__name__)
+
+#: sends a request to a broker, this one too; raises BarnabasError
+Ask: TypeAlias = Callable[[BrokerId, Request], Awaitable[Any]]
+
+#: how many partitions one request asks for
+_AT_ONCE = 500
+
+
+class Reach(NamedTuple):
+    """How far a log reaches: of two, the one with the later last epoch has more, then the longer one."""
+
+    epoch: LeaderEpoch
+    end: Offset
+
+
+async def reaches(
+    ask: Ask, image: ClusterImage, wanted: Mapping[TopicPartition, Iterable[BrokerId]]
+) -> dict[TopicPartition, dict[BrokerId, Reach]]:
+    """How far the replicas on the `wanted` brokers reach; those that do not tell are missing.
+
+    A broker that has registered again since `image` was made does not count.
+    """
+    by_broker: dict[BrokerId, list[TopicPartition]] = {}
+    for partition, brokers in wanted.items():
+        for broker in brokers:
+            by_broker.setdefault(broker, []).append(partition)
+    found: dict[TopicPartition, dict[BrokerId, Reach]] = {}
+    answers = await asyncio.gather(
+        *(_of_broker(ask, image, broker, partitions) for broker, partitions in sorted(by_broker.items()))
+    )
+    for broker, answer in zip(sorted(by_broker), answers, strict=True):
+        for partition, info in answer.items():
+            if info.error_code == ErrorCode.NONE:
+                reach = Reach(info.last_written_leader_epoch, info.log_end_offset)
+                found.setdefault(partition, {})[broker] = reach
+    return found
+
+
+async def failed_replicas(
+    ask: Ask, image: ClusterImage, broker: BrokerId
+) -> frozenset[TopicPartition] | None:
+    """Which of its replicas a broker cannot use, None if it does not tell of all."""
+    partitions = [
+        TopicPartition(name, number)
+        for name, topic in sorted(image.topics.items())
+        for number, state in enumerate(topic.partitions)
+        if broker in state.replicas
+    ]
+    answer = await _of_broker(ask, image, broker, partitions)
+    if len(answer) < len(partitions):
+        return None
+    return frozenset(
+        partition for partition, info in answer.items() if info.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    )
+
+
+async def _of_broker(
+    ask: Ask, image: ClusterImage, broker: BrokerId, partitions: list[TopicPartition]
+) -> dict[TopicPartition, PartitionLogInfo]:
+    found: dict[TopicPartition, PartitionLogInfo] = {}
+    registered = image.brokers.get(broker)
+    for first in range(0, len(partitions), _AT_ONCE):
+        topics: dict[TopicId, TopicPartitions] = {}
+        for name, number in partitions[first : first + _AT_ONCE]:
+            topic_id = image.topics[name].id
+            topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id)).partitions.append(number)
+        request = GetReplicaLogInfoRequest(broker_id=broker, topic_partitions=list(topics.values()))
+        try:
+            response: GetReplicaLogInfoResponse = await ask(broker, request)
+        except BarnabasError as error:
+            log.info("broker %d does not tell how far its replicas reach: %s", broker, error)
+            break
+        if registered is None or response.broker_epoch != registered.epoch:
+            break
+        for topic in response.topic_partition_log_info_list:
+            name = image.topic_names.get(topic.topic_id, "")
+            for info in topic.partition_log_info:
+                found[TopicPartition(name, info.partition)] = info
+    return found

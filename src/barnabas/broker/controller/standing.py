@@ -1,0 +1,69 @@
+"""What the brokers of an image may be: in sync, elected, or on their way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.broker.controller.partition_changes import Standing
+from barnabas.broker.metadata.image import BrokerState, ClusterImage
+
+_NONE: Mapping[TopicPartition, frozenset[BrokerId]] = MappingProxyType({})
+
+
+def standing_of(image: ClusterImage) -> Standing:
+    """What the brokers may be now, as the image shows them."""
+    registered = image.brokers.values()
+    alive = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
+    running = alive - {broker.id for broker in registered if broker.is_isolated}
+    shutting_down = {broker.id for broker in registered if broker.state is BrokerState.SHUTTING_DOWN}
+    known = frozenset(broker.id for broker in registered if image.is_admitted(broker.id))
+    return Standing(
+        in_sync=running & known,
+        electable=running,
+        leaving=((alive - running) | shutting_down) & known,
+        unclean=frozenset(
+            broker.id
+            for broker in registered
+            if broker.id not in known
+            and (broker.previous_epoch == -1 or broker.previous_epoch != image.admitted.get(broker.id))
+        ),
+    )
+
+
+def known_brokers(image: ClusterImage) -> frozenset[BrokerId]:
+    """The brokers of the cluster: those that are registered, and those that have run in it and are away."""
+    return frozenset(image.brokers) | frozenset(image.admitted)
+
+
+def incomplete_replicas(
+    image: ClusterImage, *, only_unadmitted: bool = False
+) -> Mapping[TopicPartition, frozenset[BrokerId]]:
+    """The live brokers whose replica lacks records that it had acknowledged, by partition.
+
+    Args:
+        only_unadmitted: leave out brokers that the controller has admitted. It has taken their incomplete
+            replicas out of ISR and ELR then, and what has joined the ISR since is complete.
+    """
+    found: dict[TopicPartition, frozenset[BrokerId]] = {}
+    for broker in image.brokers.values():
+        if not broker.incomplete_replicas or (only_unadmitted and image.is_admitted(broker.id)):
+            continue
+        for topic_id, number in broker.incomplete_replicas:
+            if (name := image.topic_names.get(topic_id)) is not None:
+                partition = TopicPartition(name, number)
+                found[partition] = found.get(partition, frozenset()) | {broker.id}
+    return found or _NONE
+
+
+def leaders_to_move(image: ClusterImage, broker: BrokerId) -> int:
+    """How many partitions a broker leads that another one could lead now."""
+    standing = standing_of(image)
+    electable = standing.electable - {broker}
+    return sum(
+        not electable.isdisjoint((*state.isr, *state.elr))
+        for topic in image.topics.values()
+        for state in topic.partitions
+        if state.leader == broker
+    )

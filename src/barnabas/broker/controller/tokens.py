@@ -1,0 +1,179 @@
+"""Delegation tokens (KIP-48, KIP-373)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Sequence
+from random import Random
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.logins.delegation_tokens import MOST_RENEWERS, MOST_TOKENS, DelegationToken, TokenKeys
+from barnabas.broker.metadata import token_nodes
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Create, Delete, Set
+from barnabas.kafka.security.principal import Principal
+
+log = logger_of(__name__)
+
+#: the longest name of an owner or a renewer, in bytes
+_LONGEST_NAME = 256
+#: how many tokens are checked in one turn of the event loop
+_AT_ONCE = 500
+_ID_BYTES = 16
+
+
+class TokenControl:
+    """The part of the controller that decides which delegation tokens there are.
+
+    Args:
+        election: whether this broker is the controller.
+        loader: shows its image.
+        config: how long tokens hold.
+        keys: makes the HMACs; None where tokens are switched off.
+        clock: the time.
+        random: makes ids.
+    """
+
+    def __init__(
+        self,
+        election: ControllerElection,
+        loader: MetadataLoader,
+        config: Callable[[], BrokerConfig],
+        keys: TokenKeys | None,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._election = election
+        self._loader = loader
+        self._config = config
+        self._keys = keys
+        self._clock = clock
+        self._random = random
+
+    def keys(self) -> TokenKeys:
+        """What makes the HMACs. Raises KafkaError (DELEGATION_TOKEN_AUTH_DISABLED) where there are none."""
+        if self._keys is None:
+            raise KafkaError(
+                ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set"
+            )
+        return self._keys
+
+    async def create(
+        self, requester: Principal, owner: Principal, renewers: Sequence[Principal], max_lifetime_ms: int
+    ) -> DelegationToken:
+        """Make a token.
+
+        Args:
+            requester: who asks for it.
+            owner: as whom it lets others log in.
+            renewers: who may renew and expire it, beside the owner.
+            max_lifetime_ms: it ends then at the latest; 0 and less for as late as the settings allow.
+
+        Raises:
+            KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_REQUEST, a name is empty or too long, or
+                there are too many; POLICY_VIOLATION, there are too many tokens; as
+                `ControllerElection.write`.
+        """
+        self.keys()
+        if len(renewers) > MOST_RENEWERS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a token has at most {MOST_RENEWERS} renewers")
+        for each in (owner, *renewers):
+            if not (each.kind and each.name) or len(str(each).encode()) > _LONGEST_NAME:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"a principal has 1 to {_LONGEST_NAME} bytes")
+        async with self._election.answering():
+            if len((await self._loader.settled()).delegation_tokens) >= MOST_TOKENS:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION, f"there are {MOST_TOKENS} delegation tokens: expire some"
+                )
+            config = self._config()
+            now_ms = self._clock.now_ms()
+            longest = config.delegation_token_max_lifetime_ms
+            max_ms = now_ms + (min(max_lifetime_ms, longest) if max_lifetime_ms > 0 else longest)
+            token = DelegationToken(
+                self._new_id(),
+                owner,
+                requester,
+                tuple(dict.fromkeys(renewers)),
+                now_ms,
+                max_ms,
+                min(max_ms, now_ms + config.delegation_token_expiry_time_ms),
+            )
+            await self._election.write([Create(token_nodes.path(token.id), token_nodes.encode(token))])
+            await self._loader.settled()
+            return token
+
+    async def renew(self, principal: Principal, mac: bytes, period_ms: int) -> int:
+        """Let a token hold for a period from now, in milliseconds; a negative one is the settings'.
+
+        Returns:
+            When it expires, in milliseconds since the epoch: never later than it was made for.
+
+        Raises:
+            KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; DELEGATION_TOKEN_NOT_FOUND;
+                DELEGATION_TOKEN_OWNER_MISMATCH, the principal is neither its owner nor a renewer;
+                DELEGATION_TOKEN_EXPIRED; as `ControllerElection.write`.
+        """
+        if period_ms < 0:
+            period_ms = self._config().delegation_token_expiry_time_ms
+        async with self._election.answering():
+            return await self._expire_in(await self._find(principal, mac), period_ms)
+
+    async def expire(self, principal: Principal, mac: bytes, period_ms: int) -> int:
+        """Let a token end after a period from now, in milliseconds; a negative one deletes it.
+
+        Returns and raises as `renew`.
+        """
+        async with self._election.answering():
+            token = await self._find(principal, mac)
+            if period_ms >= 0:
+                return await self._expire_in(token, period_ms)
+            await self._election.write([Delete(token_nodes.path(token.id))])
+            await self._loader.settled()
+            return self._clock.now_ms()
+
+    async def delete_expired(self) -> None:
+        """Delete the tokens that have expired, if this broker is the controller."""
+        if not self._election.is_won:
+            return
+        try:
+            async with self._election.deciding():
+                now_ms = self._clock.now_ms()
+                tokens = (await self._loader.settled()).delegation_tokens
+                expired = sorted(token.id for token in tokens.values() if token.has_expired(now_ms))
+                await self._election.write_batches([Delete(token_nodes.path(each)) for each in expired])
+                await self._loader.settled()
+        except KafkaError as error:
+            log.warning("delegation tokens that have expired are still stored: %s", error)
+
+    def _new_id(self) -> str:
+        """128 random bits as base64; on a command line it is no option."""
+        token_id = "-"
+        while token_id.startswith("-"):
+            token_id = base64.urlsafe_b64encode(self._random.randbytes(_ID_BYTES)).decode().rstrip("=")
+        return token_id
+
+    async def _expire_in(self, token: DelegationToken, period_ms: int) -> int:
+        now_ms = self._clock.now_ms()
+        if token.has_expired(now_ms):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+        changed = token._replace(expires_ms=min(token.max_ms, now_ms + period_ms))
+        await self._election.write([Set(token_nodes.path(token.id), token_nodes.encode(changed))])
+        await self._loader.settled()
+        return changed.expires_ms
+
+    async def _find(self, principal: Principal, mac: bytes) -> DelegationToken:
+        keys = self.keys()
+        tokens = (await self._loader.settled()).delegation_tokens
+        for number, token in enumerate(tokens.values(), 1):
+            if keys.belongs(mac, token):
+                if token.may_be_changed_by(principal):
+                    return token
+                raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)

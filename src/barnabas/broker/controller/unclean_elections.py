@@ -1,0 +1,216 @@
+"""Elects leaders for partitions of which no replica is sure to have all committed records (KIP-966)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.partition_changes import awaited, candidates, elect_furthest, elect_uncleanly
+from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
+from barnabas.broker.controller.standing import incomplete_replicas, standing_of
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import ClusterImage, PartitionState
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Set, StoreError
+
+log = logger_of(__name__)
+
+#: between two attempts, doubled after each; in seconds
+_FIRST_RETRY, _LAST_RETRY = 0.2, 5.0
+#: how many partitions a log line names
+_NAMED = 20
+
+
+class UncleanElections:
+    """Asks the candidates how far their logs reach, and elects the one whose log reaches furthest.
+
+    It waits for all of a partition's last known ELR, unless ``unclean.leader.election.enable`` allows to
+    elect among those that run. The log says who is waited for, and where records may be lost.
+
+    A replica that its broker has registered as incomplete is not elected, and none in its place if it was
+    among those last in sync: who asks for an unclean election (`ElectionControl`) decides on that loss.
+    """
+
+    def __init__(
+        self, election: ControllerElection, loader: MetadataLoader, configs: ConfigResolver, ask: Ask
+    ) -> None:
+        self._election = election
+        self._loader = loader
+        self._configs = configs
+        self._ask = ask
+        self._is_due = False
+        #: how many partitions have got a leader that may lack records
+        self.elected = 0
+        #: set when something has changed: a pause ends
+        self._news = asyncio.Event()
+        self._electing: asyncio.Task[None] | None = None
+        #: who was waited for when the log last said so
+        self._told: dict[tuple[BrokerId, ...], int] = {}
+
+    def begin(self) -> None:
+        """Elect soon whoever can be elected."""
+        self._is_due = True
+        self._news.set()
+        if self._electing is None or self._electing.done():
+            self._electing = asyncio.create_task(self._elect_while_due(), name="unclean elections")
+
+    async def stop(self) -> None:
+        if self._electing is not None:
+            self._electing.cancel()
+            await asyncio.gather(self._electing, return_exceptions=True)
+
+    async def _elect(self) -> None:
+        image = await self._loader.settled()
+        self._report_awaited(image)
+        wanted = self._wanted(image)
+        if not wanted:
+            return
+        found = await reaches(self._ask, image, wanted)
+        async with self._election.deciding():
+            self._election.require_won()
+            now = await self._loader.settled()
+            still = self._wanted(now)
+            elected: dict[TopicPartition, Reach] = {}
+            changes: dict[TopicPartition, tuple[PartitionState, PartitionState]] = {}
+            for partition in still:
+                state = now.partition(partition)
+                told = found.get(partition, {})
+                if state is None or state != image.partition(partition):
+                    continue
+                is_unclean = self._is_unclean(now, partition)
+                if not is_unclean and not told.keys() >= set(state.last_known_elr):
+                    continue
+                told = {broker: told[broker] for broker in still[partition] if broker in told}
+                if any(now.brokers[broker].epoch != image.brokers[broker].epoch for broker in told):
+                    continue  # it may reach less far than it did
+                if told:
+                    leader = max(told, key=lambda broker: told[broker])
+                    elected[partition] = told[leader]
+                    changes[partition] = (
+                        state,
+                        elect_uncleanly(state, leader)
+                        if is_unclean
+                        else elect_furthest(state, leader, self._min_isr(now, partition)),
+                    )
+            epoch = self._election.epoch
+            await self._election.write_batches(
+                [
+                    Set(
+                        znodes.partition_state(*partition),
+                        znodes.encode_partition_state(after, epoch),
+                        before.partition_epoch,
+                    )
+                    for partition, (before, after) in changes.items()
+                ]
+            )
+            await self._loader.settled()
+        self.elected += len(elected)
+        unclean = {each for each in elected if self._is_unclean(now, each)}
+        leaders = {partition: after.leader for partition, (_, after) in changes.items()}
+        _report({each: elected[each] for each in elected.keys() - unclean}, leaders, is_unclean=False)
+        _report({each: elected[each] for each in unclean}, leaders, is_unclean=True)
+
+    async def _elect_while_due(self) -> None:
+        delay = _FIRST_RETRY
+        while self._is_due and self._election.is_won:
+            self._is_due = False
+            try:
+                await self._elect()
+                if self._wanted(self._loader.image):
+                    self._is_due = True
+            except (KafkaError, StoreError) as error:
+                log.warning("partitions stay without a leader for now: %s", error)
+                self._is_due = True
+            if self._is_due:
+                self._news.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(delay):
+                        await self._news.wait()
+                delay = min(2 * delay, _LAST_RETRY)
+
+    def _wanted(self, image: ClusterImage) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+        """The partitions that can be given a leader, and who is to be asked."""
+        electable = standing_of(image).in_sync
+        incomplete = incomplete_replicas(image)
+        leaderless = sorted(
+            (TopicPartition(name, number), state)
+            for name, topic in image.topics.items()
+            for number, state in enumerate(topic.partitions)
+            if state.leader == NO_BROKER
+        )
+        wanted = {}
+        for partition, state in leaderless:
+            allowed = self._is_unclean(image, partition)
+            complete = electable - incomplete.get(partition, frozenset())
+            brokers = candidates(state, complete, is_unclean_allowed=allowed)
+            if brokers:
+                wanted[partition] = brokers
+        return wanted
+
+    def _report_awaited(self, image: ClusterImage) -> None:
+        """Say who has to come back, once for each change of that."""
+        electable = standing_of(image).in_sync
+        incomplete = incomplete_replicas(image)
+        waiting: dict[tuple[BrokerId, ...], list[TopicPartition]] = {}
+        for name, topic in sorted(image.topics.items()):
+            for number, state in enumerate(topic.partitions):
+                partition = TopicPartition(name, number)
+                if state.leader == NO_BROKER and not self._is_unclean(image, partition):
+                    complete = electable - incomplete.get(partition, frozenset())
+                    waiting.setdefault(awaited(state, complete), []).append(partition)
+        waiting.pop((), None)
+        told, self._told = self._told, {brokers: len(each) for brokers, each in waiting.items()}
+        for brokers, partitions in waiting.items():
+            if told.get(brokers) != len(partitions):
+                log.warning(
+                    "%d partitions have no leader and wait for %s, which may have committed records that no "
+                    "other replica has: %s%s. If that is lost for good, `barnabas topics elect --unclean "
+                    "--all` gives those records up",
+                    len(partitions),
+                    f"{'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, brokers))}",
+                    ", ".join(map(str, partitions[:_NAMED])),
+                    ", ..." if len(partitions) > _NAMED else "",
+                )
+
+    def _min_isr(self, image: ClusterImage, partition: TopicPartition) -> int:
+        return self._configs.topic_config(image, partition.topic).min_insync_replicas
+
+    def _is_unclean(self, image: ClusterImage, partition: TopicPartition) -> bool:
+        return self._configs.topic_config(image, partition.topic).unclean_leader_election_enable
+
+
+def _report(
+    elected: Mapping[TopicPartition, Reach],
+    leaders: Mapping[TopicPartition, BrokerId],
+    *,
+    is_unclean: bool,
+) -> None:
+    if not elected:
+        return
+    named = [
+        f"{partition} by broker {leaders[partition]} up to offset {reach.end}"
+        for partition, reach in sorted(elected.items())[:_NAMED]
+    ]
+    more = ", ..." if len(elected) > _NAMED else ""
+    if is_unclean:
+        log.warning(
+            "%d partitions are led by the replica that reaches furthest of those that run, since "
+            "unclean.leader.election.enable allows it; records beyond may be lost: %s%s",
+            len(elected),
+            ", ".join(named),
+            more,
+        )
+    else:
+        log.info(
+            "%d partitions are led by the replica that reaches furthest, as all that were last known to have "
+            "everything are back: %s%s",
+            len(elected),
+            ", ".join(named),
+            more,
+        )

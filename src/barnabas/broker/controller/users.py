@@ -1,0 +1,149 @@
+"""Users and their credentials (KIP-554)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.metadata import token_nodes, znodes
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.store import Create, Delete, Operation, Set
+from barnabas.kafka.security.principal import Principal, check_name
+from barnabas.kafka.security.scram import (
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    Mechanism,
+    can_log_in,
+    of_salted_password,
+)
+
+log = logger_of(__name__)
+
+#: the longest name and the largest salt that are taken, in bytes
+_LONGEST_NAME = 256
+_LARGEST_SALT = 1024
+#: bytes; SCRAM's own have 32 or 64
+_LONGEST_SALTED = 1024
+
+
+class CredentialChange(NamedTuple):
+    """A user gets a password for one mechanism, as its client has salted it; with none, it is taken away."""
+
+    user: str
+    mechanism: int
+    iterations: int = 0
+    salt: bytes = b""
+    salted_password: bytes | None = None
+
+
+class UserControl:
+    """The part of the controller that decides who may log in, and by which password."""
+
+    def __init__(self, election: ControllerElection, loader: MetadataLoader) -> None:
+        self._election = election
+        self._loader = loader
+
+    async def alter(self, changes: Sequence[CredentialChange]) -> dict[str, KafkaError]:
+        """Make the changes, all of a user or none; for each user whose were not made, why.
+
+        With the last credential of a user its delegation tokens are deleted, too.
+
+        The codes are UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND for a credential
+        to be taken away that is not there, DUPLICATE_RESOURCE for two changes of one.
+        """
+        by_user: dict[str, list[CredentialChange]] = {}
+        for change in changes:
+            by_user.setdefault(change.user, []).append(change)
+        async with self._election.answering():
+            image = await self._loader.settled()
+            errors: dict[str, KafkaError] = {}
+            changed: dict[str, dict[str, str]] = {}
+            for user, wanted in by_user.items():
+                try:
+                    changed[user] = _changed(dict(image.user_configs.get(user, {})), wanted)
+                except KafkaError as error:
+                    errors[user] = error
+            for user in [user for user, texts in changed.items() if _loses_login(image, user, texts)]:
+                try:
+                    await self._void_tokens(image, user)
+                except KafkaError as error:  # the user stays as well
+                    errors[user] = error
+                    del changed[user]
+            folders = await self._election.read([znodes.user_clients(user) for user in changed])
+            writes: dict[str, list[Operation]] = {}
+            for (user, texts), folder in zip(changed.items(), folders, strict=True):
+                path, data = znodes.user_config(user), znodes.encode_config(texts)
+                if user not in image.user_configs:
+                    writes[user] = [Create(path, data)]
+                else:  # quotas of the user's client ids lie below
+                    writes[user] = [Set(path, data) if texts or folder is not None else Delete(path)]
+            errors |= await self._election.write_each(writes)
+            await self._loader.settled()
+            return errors
+
+    async def _void_tokens(self, image: ClusterImage, user: str) -> None:
+        """Delete the delegation tokens of a user who is going to be deleted: they would stand for it on."""
+        owner = Principal(user)
+        tokens = sorted(token.id for token in image.delegation_tokens.values() if token.owner == owner)
+        if tokens:
+            log.info("%d delegation tokens of the user '%s' are deleted with it", len(tokens), user)
+        await self._election.write_batches([Delete(token_nodes.path(token_id)) for token_id in tokens])
+
+
+def _loses_login(image: ClusterImage, user: str, texts: Mapping[str, str]) -> bool:
+    return can_log_in(image.user_configs.get(user, {})) and not can_log_in(texts)
+
+
+def _changed(before: dict[str, str], changes: Sequence[CredentialChange]) -> dict[str, str]:
+    texts = dict(before)
+    seen: set[Mechanism] = set()
+    for change in changes:
+        mechanism = _check(change)
+        if mechanism in seen:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_RESOURCE, f"the request changes {mechanism.text} of '{change.user}' twice"
+            )
+        seen.add(mechanism)
+        if change.salted_password is not None:
+            credential = of_salted_password(mechanism, change.salted_password, change.salt, change.iterations)
+            texts[mechanism.text] = credential.encode()
+        elif texts.pop(mechanism.text, None) is None:
+            raise KafkaError(
+                ErrorCode.RESOURCE_NOT_FOUND, f"'{change.user}' has no credential for {mechanism.text}"
+            )
+    return texts
+
+
+def _check(change: CredentialChange) -> Mechanism:
+    try:
+        mechanism = Mechanism(change.mechanism)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {change.mechanism}"
+        ) from None
+    if not change.user or len(change.user.encode()) > _LONGEST_NAME:
+        raise _refuse(f"a user's name has 1 to {_LONGEST_NAME} bytes")
+    if change.salted_password is None:
+        return mechanism
+    try:
+        check_name(change.user)
+    except ValueError as error:
+        raise _refuse(str(error)) from None
+    if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
+        raise _refuse(
+            f"{change.iterations} iterations are not allowed: ask for {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+        )
+    if not change.salt or len(change.salt) > _LARGEST_SALT:
+        raise _refuse(f"a salt has 1 to {_LARGEST_SALT} bytes")
+    # Kafka takes any length: a client (kafka-go) may salt a password in its own way, and log in so.
+    if not 1 <= len(change.salted_password) <= _LONGEST_SALTED:
+        raise _refuse(f"a salted password has 1 to {_LONGEST_SALTED} bytes")
+    return mechanism
+
+
+def _refuse(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)

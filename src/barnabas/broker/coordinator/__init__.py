@@ -1,0 +1,33 @@
+"""Coordinators: what a broker remembers for clients in internal topics (groups, their offsets)."""
+
+from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.codec import OffsetKey
+from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from barnabas.broker.coordinator.groups.offsets import OffsetStore
+from barnabas.broker.coordinator.groups.pending import PendingOffsets
+from barnabas.broker.coordinator.groups.service import GroupCoordinator
+from barnabas.broker.coordinator.loading import InternalLog
+from barnabas.broker.coordinator.transactions.marker_queue import Marker, MarkerWriter
+from barnabas.broker.coordinator.transactions.producer_ids import ProducerIds
+from barnabas.broker.coordinator.transactions.service import TransactionCoordinator
+from barnabas.broker.coordinator.transactions.transaction import Transaction, TransactionState
+
+__all__ = [
+    "Caller",
+    "ClassicGroup",
+    "ConsumerGroup",
+    "ConsumerGroupState",
+    "GroupCoordinator",
+    "GroupState",
+    "InternalLog",
+    "OffsetKey",
+    "Marker",
+    "MarkerWriter",
+    "OffsetStore",
+    "PendingOffsets",
+    "ProducerIds",
+    "Transaction",
+    "TransactionCoordinator",
+    "TransactionState",
+]

@@ -1,0 +1,74 @@
+"""An assignment while an assignor computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from barnabas.broker.coordinator.groups.assignors.spec import Assignment, MemberSpec, TopicSpec, in_order
+
+#: the owner of an unassigned partition
+NOBODY = -1
+
+
+class AssignmentDraft:
+    """Who owns each partition. Begins with the partitions that members have and may keep: those that exist,
+    of topics they subscribe to. Members are numbered in the order of `in_order`, topics are in that of their
+    names."""
+
+    def __init__(self, members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> None:
+        self._members = [(member_id, members[member_id]) for member_id in in_order(members)]
+        self._topics = topics
+        #: the topics that are subscribed to and exist, and the numbers of their subscribers
+        self.subscribers: dict[str, list[int]] = {}
+        #: the member each partition of a topic belongs to
+        self.owners: dict[str, list[int]] = {}
+        #: how many partitions each member has
+        self.loads = [0] * len(self._members)
+        wanted = [spec.topics & topics.keys() for _, spec in self._members]
+        for topic in sorted(frozenset().union(*wanted)):
+            self.subscribers[topic] = []
+            self.owners[topic] = [NOBODY] * topics[topic].partitions
+        for member, names in enumerate(wanted):
+            for topic in names:
+                self.subscribers[topic].append(member)
+        for member, (_, spec) in enumerate(self._members):
+            for topic in wanted[member] & spec.assigned.keys():
+                owners = self.owners[topic]
+                for partition in spec.assigned[topic]:
+                    if partition < len(owners) and owners[partition] == NOBODY:
+                        self.give(topic, partition, member)
+
+    def racks(self, topic: str, partition: int) -> frozenset[str]:
+        """The racks of the partition's replicas, as far as they are known."""
+        racks = self._topics[topic].racks
+        return racks[partition] if partition < len(racks) else frozenset()
+
+    def rack(self, member: int) -> str | None:
+        return self._members[member][1].rack_id
+
+    def give(self, topic: str, partition: int, member: int) -> None:
+        """Move the partition from its owner to a member, or to nobody."""
+        owner = self.owners[topic][partition]
+        if owner != NOBODY:
+            self.loads[owner] -= 1
+        if member != NOBODY:
+            self.loads[member] += 1
+        self.owners[topic][partition] = member
+
+    def partitions(self) -> Iterator[tuple[str, int, int]]:
+        """Each partition as (topic, partition, owner); may change owners meanwhile."""
+        for topic, owners in self.owners.items():
+            for partition, owner in enumerate(owners):
+                yield topic, partition, owner
+
+    def result(self) -> dict[str, Assignment]:
+        """The targets; a member whose target did not change has the same object as before."""
+        owned: list[dict[str, list[int]]] = [{} for _ in self._members]
+        for topic, partition, owner in self.partitions():
+            if owner != NOBODY:
+                owned[owner].setdefault(topic, []).append(partition)
+        targets: dict[str, Assignment] = {}
+        for (member_id, spec), found in zip(self._members, owned, strict=True):
+            target = {topic: frozenset(partitions) for topic, partitions in found.items()}
+            targets[member_id] = spec.assigned if spec.assigned == target else target
+        return targets

@@ -1,0 +1,31 @@
+"""The assignor `range`: of each topic, a run of consecutive partitions to each of its subscribers.
+
+The runs of a topic follow the order of its subscribers and differ in length by one at most; the first ones
+are the longer ones. So members with equal subscriptions get the same numbers of all topics that have equally
+many partitions, and can join them (co-partitioning). As in Apache Kafka 4 it ignores current assignments and
+racks: members keep partitions only because the order is stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.broker.coordinator.groups.assignors.spec import Assignment, MemberSpec, TopicSpec, in_order
+
+
+def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
+    """See `Assignor`."""
+    subscribers: dict[str, list[str]] = {}
+    for member_id in in_order(members):
+        for topic in members[member_id].topics & topics.keys():
+            subscribers.setdefault(topic, []).append(member_id)
+    targets: dict[str, dict[str, frozenset[int]]] = {member_id: {} for member_id in members}
+    for topic, member_ids in subscribers.items():
+        length, longer = divmod(topics[topic].partitions, len(member_ids))
+        start = 0
+        for place, member_id in enumerate(member_ids):
+            end = start + length + (place < longer)
+            if end > start:
+                targets[member_id][topic] = frozenset(range(start, end))
+            start = end
+    return dict(targets)

@@ -1,0 +1,176 @@
+"""The assignor `uniform`: equally many partitions to each member, and as few moves as that allows.
+
+Where all members subscribe to the same topics, their counts differ by one at most, and no partition moves
+that need not: those who have one more than the others keep it as long as somebody has to. Where
+subscriptions differ, each partition goes to the subscriber with the least, and then partitions move from
+those with the most to those with the least, one topic after the other. All this as in Apache Kafka 4.2, down
+to who gets which partition.
+
+Racks, which Apache Kafka 4 ignores, decide only between members that are equal by balance and stickiness, and
+only if all subscribe to the same topics: a member in the rack of one of the partition's replicas is
+preferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, count, islice
+
+from barnabas.broker.coordinator.groups.assignors.draft import NOBODY, AssignmentDraft
+from barnabas.broker.coordinator.groups.assignors.spec import Assignment, MemberSpec, TopicSpec
+
+#: With subscriptions that overlap, each round about halves what is left of the imbalance.
+MAX_ROUNDS = 16
+
+
+def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
+    """See `Assignor`."""
+    draft = AssignmentDraft(members, topics)
+    if all(len(subscribers) == len(members) for subscribers in draft.subscribers.values()):
+        _level(draft)
+    else:
+        order = sorted(draft.subscribers, key=lambda topic: _scarcity(draft, topic))
+        for topic in order:
+            _hand_out(draft, topic)
+        _balance(draft, order)
+    return draft.result()
+
+
+# --- equal subscriptions ---
+
+
+def _level(draft: AssignmentDraft) -> None:
+    """Take partitions from members above their share and give them to the others."""
+    if not draft.loads:
+        return
+    share, extras = divmod(sum(map(len, draft.owners.values())), len(draft.loads))
+    having_more = [member for member, load in enumerate(draft.loads) if load > share]
+    others = [member for member, load in enumerate(draft.loads) if load <= share]
+    room = [share] * len(draft.loads)
+    for member in islice(chain(having_more, reversed(others)), extras):
+        room[member] += 1
+    unowned: list[tuple[str, int]] = []
+    beyond: list[tuple[int, str, int]] = []
+    for topic, partition, owner in sorted(draft.partitions(), key=lambda owned: _is_far(draft, *owned)):
+        if owner == NOBODY:
+            unowned.append((topic, partition))
+        elif room[owner] == 0:
+            beyond.append((owner, topic, partition))
+        else:
+            room[owner] -= 1
+    _fill(draft, unowned + [(topic, partition) for _, topic, partition in sorted(beyond)], room)
+
+
+def _is_far(draft: AssignmentDraft, topic: str, partition: int, owner: int) -> bool:
+    """Whether the owner's rack is known to have no replica: such partitions are taken away first."""
+    racks = draft.racks(topic, partition)
+    return bool(racks) and owner != NOBODY and draft.rack(owner) not in racks
+
+
+def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) -> None:
+    """Give partitions to those who have room for them: first to those in the rack of a replica."""
+    waiting: dict[str | None, list[int]] = {}
+    for member in reversed(range(len(room))):
+        if room[member]:
+            waiting.setdefault(draft.rack(member), []).append(member)
+    rest = []
+    for topic, partition in free:
+        racks = [rack for rack in draft.racks(topic, partition) if waiting.get(rack)]
+        if not racks:
+            rest.append((topic, partition))
+            continue
+        queue = waiting[min(racks)]
+        draft.give(topic, partition, queue[-1])
+        room[queue[-1]] -= 1
+        if not room[queue[-1]]:
+            queue.pop()
+    remaining = iter(rest)
+    for member, places in enumerate(room):
+        for topic, partition in islice(remaining, places):
+            draft.give(topic, partition, member)
+
+
+# --- different subscriptions ---
+
+
+def _scarcity(draft: AssignmentDraft, topic: str) -> tuple[float, int, str]:
+    """The order of topics: those whose subscribers get many partitions of it come first."""
+    subscribers = len(draft.subscribers[topic])
+    return -len(draft.owners[topic]) / subscribers, subscribers, topic
+
+
+def _by_load(draft: AssignmentDraft, topic: str) -> list[int]:
+    """The topic's subscribers, the one with the least first."""
+    return sorted(draft.subscribers[topic], key=draft.loads.__getitem__)
+
+
+def _hand_out(draft: AssignmentDraft, topic: str) -> None:
+    """Give the unassigned partitions of a topic to the members with the fewest."""
+    free = [partition for partition, owner in enumerate(draft.owners[topic]) if owner == NOBODY]
+    if free:
+        takers = _takers(draft, _by_load(draft, topic))
+        for partition, (_, taker) in zip(free, takers, strict=False):
+            draft.give(topic, partition, taker)
+
+
+def _balance(draft: AssignmentDraft, order: list[str]) -> None:
+    """Balance topic by topic until none has moved since it was its turn last."""
+    still = 0
+    for _ in range(MAX_ROUNDS):
+        for topic in order:
+            still = 0 if _balance_topic(draft, topic) else still + 1
+            if still == len(order):
+                return
+
+
+def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
+    """Move partitions of a topic from subscribers with the most to those with the least, while that makes
+    them differ less. Whether any moved."""
+    loads = [draft.loads[member] for member in draft.subscribers[topic]]
+    if max(loads) - min(loads) <= 1:
+        return False
+    owned: dict[int, list[int]] = {}
+    for partition, owner in enumerate(draft.owners[topic]):
+        owned.setdefault(owner, []).append(partition)
+    members = _by_load(draft, topic)
+    moved = False
+    for (high, giver), (low, taker) in zip(
+        _givers(draft, members, owned), _takers(draft, members), strict=False
+    ):
+        if high - low <= 1:
+            break
+        draft.give(topic, owned[giver].pop(), taker)
+        moved = True
+    return moved
+
+
+def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, int]]:
+    """(load, member) for ever, of `members` by load the one to give to next: those with the least in turn,
+    then with them those who had one more, and so on. Each is given one before the next is asked for."""
+    end = 0
+    for level in count(draft.loads[members[0]]):
+        while end < len(members) and draft.loads[members[end]] == level:
+            end += 1
+        for index in range(end):
+            yield level, members[index]
+
+
+def _givers(
+    draft: AssignmentDraft, members: list[int], owned: dict[int, list[int]]
+) -> Iterator[tuple[int, int]]:
+    """(load, member) of `members` by load the one to take from next: as `_takers`, from the other end.
+    Members that own nothing are skipped, and it ends when no member is left."""
+    start = end = len(members)
+    level = draft.loads[members[-1]]
+    while end:
+        # Members that own nothing may have been all of a level.
+        level = draft.loads[members[start - 1]] if start == end else level - 1
+        while start and draft.loads[members[start - 1]] == level:
+            start -= 1
+        for index in reversed(range(start, end)):
+            member = members[index]
+            if owned.get(member):
+                yield level, member
+            else:
+                end -= 1
+                members[index], members[end] = members[end], member

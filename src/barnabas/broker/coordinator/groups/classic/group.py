@@ -1,0 +1,245 @@
+"""A classic group's state: its members, its generation, and the requests that wait for an answer.
+
+What a restart needs (`GroupMetadataValue`: generation, protocol, leader, members with their assignments)
+changes by `apply`, when a record is replayed. The rest is the round of rebalancing under way, which the
+operations of `barnabas.broker.coordinator.groups.classic.rebalance` change and a restart forgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from enum import Enum
+
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Protocol
+from barnabas.broker.coordinator.groups.classic.members import Members
+from barnabas.broker.coordinator.groups.codec import CommittedOffset, committed_ms
+from barnabas.broker.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from barnabas.kafka.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupResponse
+from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue
+
+
+class GroupState(Enum):
+    """The states of a classic group, by the names that ListGroups and DescribeGroups show."""
+
+    EMPTY = "Empty"
+    #: members are asked to join again; the round ends when all have, or the rebalance timeout has passed
+    PREPARING_REBALANCE = "PreparingRebalance"
+    #: all members know the generation; the leader's assignment is awaited
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ClassicGroup:
+    """One group. Owned by its shard."""
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.EMPTY
+        self.state_since_ms = now_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members = Members()
+        #: member ids handed out with MEMBER_ID_REQUIRED, whose second JoinGroup is awaited
+        self.pending: set[str] = set()
+        #: members of this generation that have not sent SyncGroup
+        self.pending_sync: set[str] = set()
+        #: someone has joined since the initial delay was last prolonged
+        self.new_member_added = False
+        #: how often in a row the result of a round could not be stored
+        self.store_failures = 0
+        #: the round waits for a while, because the one before could not be stored
+        self.is_held = False
+
+    # --- questions ---
+
+    def has(self, *states: GroupState) -> bool:
+        return self.state in states
+
+    def is_leader(self, member: ClassicMember) -> bool:
+        return self.leader == member.member_id
+
+    @property
+    def is_empty(self) -> bool:
+        return self.has(GroupState.EMPTY)
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether the members say which topics they subscribe to."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending and self.members.joined == len(self.members)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest any member asked for."""
+        return max((member.rebalance_timeout_ms for member in self.members), default=0)
+
+    def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
+        """Whether a member with these protocols can join those who are there."""
+        if not self.members:
+            return bool(protocol_type) and bool(protocols)
+        return protocol_type == self.protocol_type and self.members.has_in_common(protocols)
+
+    def topics_in_use(self) -> Container[str]:
+        """The topics that consumers of this group subscribe to; all topics when that cannot be told."""
+        topics: set[str] = set()
+        if not self.is_consumer_group:
+            return topics
+        for member in self.members:
+            try:
+                topics |= subscribed_topics(member.metadata(self.protocol))
+            except ValueError:
+                return _Everything()
+        return topics
+
+    def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None:
+        """Since when offsets of topics without subscribers are unused; None while any may be in use."""
+        if self.protocol_type is None:
+            return committed_ms
+        if self.has(GroupState.EMPTY):
+            if self.state_since_ms < 0:  # stored before KIP-211
+                return committed_ms
+            return lambda _: self.state_since_ms
+        if self.is_consumer_group and self.has(GroupState.STABLE):
+            return committed_ms
+        return None
+
+    # --- the round under way ---
+
+    def move_to(self, state: GroupState, now_ms: int) -> None:
+        self.previous_state = self.state
+        self.state = state
+        self.state_since_ms = now_ms
+
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.members.add(member)
+        if self.leader is None:
+            self.leader = member.member_id
+        self.pending.discard(member.member_id)
+
+    def remove(self, member: ClassicMember) -> None:
+        """Remove a member, and answer its waiting requests."""
+        self.members.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        self.members.remove(member)
+        self.pending_sync.discard(member.member_id)
+        if self.is_leader(member):
+            self.leader = next((other.member_id for other in self.members), None)
+
+    def take_over(self, old: ClassicMember, new: ClassicMember) -> None:
+        """`new` takes the place of the member that held its instance id, which is fenced if it waits."""
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        self.members.answer_join(old, JoinGroupResponse(error_code=fenced, member_id=old.member_id))
+        old.answer_sync(SyncGroupResponse(error_code=fenced))
+        self.members.replace(old, new)
+        if old.member_id in self.pending_sync:
+            self.pending_sync.remove(old.member_id)
+            self.pending_sync.add(new.member_id)
+        if self.is_leader(old):
+            self.leader = new.member_id
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader has joined the round; False when nobody has."""
+        leader = self.members.get(self.leader or "")
+        if leader is None:
+            return False
+        if leader.join is None:
+            leader = next((member for member in self.members if member.join is not None), None)
+            if leader is None:
+                return False
+            self.leader = leader.member_id
+        return True
+
+    def next_generation(self, now_ms: int) -> None:
+        """End the joining: choose the protocol and the generation."""
+        self.generation += 1
+        self.protocol = self.members.select_protocol()
+        self.pending_sync = {member.member_id for member in self.members}
+        self.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
+
+    def join_response(self, member: ClassicMember) -> JoinGroupResponse:
+        """The JoinGroup response of a member in this generation; the leader's has all members."""
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader or "",
+            member_id=member.member_id,
+            members=self._told_to_leader() if self.is_leader(member) else [],
+        )
+
+    def _told_to_leader(self) -> list[JoinGroupResponseMember]:
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata(self.protocol),
+            )
+            for member in self.members
+        ]
+
+    # --- what is stored ---
+
+    def to_record(
+        self, assignments: dict[str, bytes], members: Sequence[ClassicMember]
+    ) -> GroupMetadataValue:
+        """The generation that `apply` will install, with these members and their assignments."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=self.state_since_ms,
+            members=[
+                member.to_record(self.protocol, assignments.get(member.member_id, b"")) for member in members
+            ],
+        )
+
+    def empty_record(self, now_ms: int) -> GroupMetadataValue:
+        """The next generation, which nobody has joined."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation + 1,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=now_ms,
+        )
+
+    def apply(self, value: GroupMetadataValue) -> None:
+        """Install a stored generation: assignments, a static member's successor, or nobody at all."""
+        self.protocol_type = value.protocol_type or None
+        self.generation = value.generation
+        self.protocol = value.protocol
+        stored = {record.member_id for record in value.members}
+        for record in value.members:
+            member = self.members.get(record.member_id)
+            if member is not None:
+                member.assignment = record.assignment
+                continue
+            member = ClassicMember.from_record(record, value.protocol)
+            predecessor = self.members.holder(record.group_instance_id)
+            if predecessor is not None:
+                self.take_over(predecessor, member)
+            else:
+                self.members.add(member)
+        for member in self.members:
+            if member.member_id not in stored:
+                self.remove(member)
+        self.leader = value.leader
+        self.store_failures = 0
+        self.move_to(GroupState.STABLE if stored else GroupState.EMPTY, value.current_state_timestamp)
+
+
+class _Everything:
+    def __contains__(self, _item: object) -> bool:
+        return True

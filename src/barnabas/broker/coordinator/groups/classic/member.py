@@ -1,0 +1,125 @@
+"""One member of a classic group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from barnabas.kafka.protocol.messages.join_group import JoinGroupResponse
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupResponse
+from barnabas.kafka.protocol.records.group_metadata import MemberMetadata
+
+T = TypeVar("T")
+
+
+class Protocol(NamedTuple):
+    """An assignment strategy a member supports, and what it tells the leader under it."""
+
+    name: str
+    metadata: bytes
+
+
+class ClassicMember:
+    """What the coordinator knows of a member; `join` and `sync` are the answers it still waits for."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Sequence[Protocol],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        #: has not completed a join yet: it may be removed while it waits
+        self.is_new = False
+        self.join: asyncio.Future[JoinGroupResponse] | None = None
+        self.sync: asyncio.Future[SyncGroupResponse] | None = None
+
+    @classmethod
+    def from_record(cls, record: MemberMetadata, protocol: str | None) -> ClassicMember:
+        """As stored: of the member's protocols only the chosen one is."""
+        # Records of version 0 had one timeout for both.
+        rebalance = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout
+        return cls(
+            record.member_id,
+            record.group_instance_id,
+            record.client_id,
+            record.client_host,
+            rebalance,
+            record.session_timeout,
+            [Protocol(protocol or "", record.subscription)],
+            record.assignment,
+        )
+
+    def to_record(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
+        return MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=assignment,
+        )
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member says under `protocol`; empty when it does not support it."""
+        return next((p.metadata for p in self.protocols if p.name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The candidate the member prefers."""
+        return next(p.name for p in self.protocols if p.name in candidates)
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether the session may time out: not while the member waits for our answer, unless it is new."""
+        return self.is_new or (self.join is None and self.sync is None)
+
+    def answer_join(self, response: JoinGroupResponse) -> bool:
+        """Answer the parked JoinGroup (through `Roster.answer_join`); False when there is none."""
+        parked, self.join = self.join, None
+        return _answer(parked, response)
+
+    def take_sync(self) -> asyncio.Future[SyncGroupResponse] | None:
+        """The parked SyncGroup, for the caller to answer."""
+        parked, self.sync = self.sync, None
+        return parked
+
+    def answer_sync(self, response: SyncGroupResponse) -> bool:
+        """Answer the parked SyncGroup; False when there is none."""
+        return _answer(self.take_sync(), response)
+
+
+def _answer(parked: asyncio.Future[Any] | None, response: object) -> bool:
+    if parked is None:
+        return False
+    if not parked.done():  # done: the client has gone, and the server gave the answer up
+        parked.set_result(response)
+    return True

@@ -1,0 +1,309 @@
+"""The membership of a classic group: JoinGroup, Heartbeat, LeaveGroup, and session timeouts.
+
+A dynamic member is first given its id (MEMBER_ID_REQUIRED from JoinGroup v4, KIP-394) and is only counted
+when it comes back with it. A static member is known by its group.instance.id (KIP-345): one that restarts
+takes the place of the one before, who is fenced, and unless it changes the group's protocol nobody else
+notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Protocol
+from barnabas.broker.coordinator.groups.classic.members import most_preferred
+from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
+from barnabas.broker.coordinator.groups.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
+from barnabas.broker.coordinator.groups.codec import group_record
+from barnabas.broker.coordinator.runtime import Result
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatResponse
+from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from barnabas.kafka.records import Record
+
+logger = logger_of(__name__, is_limited=True)
+
+#: from this version a dynamic member joins with the id it was given (KIP-394)
+_MEMBER_ID_REQUIRED_FROM = 4
+#: from this version a returning static leader learns the members and is told not to assign (KIP-814)
+_SKIP_ASSIGNMENT_FROM = 9
+
+
+class ClassicMembership:
+    """Adds and removes members of one shard's groups."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        sessions: Sessions,
+        rebalance: Rebalance,
+        unique: Callable[[], str],
+    ) -> None:
+        self._config = config
+        self._sessions = sessions
+        self._rebalance = rebalance
+        self._unique = unique
+
+    # --- join ---
+
+    def join(
+        self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller
+    ) -> Result[JoinGroupResponse]:
+        """A JoinGroup, answered when the round ends, or at once when there is nothing to wait for.
+
+        Raises:
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
+        if not self._has_room(group, request.member_id):
+            stranger = group.members.get(request.member_id)
+            if stranger is not None:
+                self._rebalance.forget(group, stranger)
+            group.pending.discard(request.member_id)
+            self._sessions.unwatch(group, request.member_id)
+            return Result(JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
+        protocols = [Protocol(protocol.name, protocol.metadata) for protocol in request.protocols]
+        if not group.supports(request.protocol_type, protocols):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if request.member_id:
+            return self._join_known(group, request, caller, protocols)
+        member_id = f"{request.group_instance_id or caller.client_id}-{self._unique()}"
+        member = _member(request, caller, member_id, protocols)
+        holder = group.members.holder(request.group_instance_id)
+        if holder is not None:
+            return self._take_over(group, member, holder, caller)
+        if request.group_instance_id is None and caller.api_version >= _MEMBER_ID_REQUIRED_FROM:
+            group.pending.add(member_id)
+            self._sessions.watch(group, member_id, request.session_timeout_ms)
+            return Result(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        return self._add(group, member, request)
+
+    def _join_known(
+        self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, protocols: list[Protocol]
+    ) -> Result[JoinGroupResponse]:
+        if request.member_id in group.pending:
+            if request.group_instance_id is not None:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "the member id was given to a member without group.instance.id"
+                )
+            return self._add(group, _member(request, caller, request.member_id, protocols), request)
+        member = group.members.check(request.member_id, request.group_instance_id)
+        unchanged = member.protocols == protocols
+        if group.has(GroupState.COMPLETING_REBALANCE) and unchanged:
+            # Its first answer got lost: it is told the same again.
+            return Result(group.join_response(member))
+        if group.has(GroupState.STABLE) and unchanged and not group.is_leader(member):
+            return Result(group.join_response(member))
+        group.members.change_protocols(member, protocols)
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = _rebalance_timeout(request)
+        reply = _park(group, member)
+        return Result(reply, self._rebalance.advance(group, f"{member.member_id} joins again{_why(request)}"))
+
+    def _add(
+        self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest
+    ) -> Result[JoinGroupResponse]:
+        member.is_new = True
+        if group.has(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
+            group.new_member_added = True
+        group.add(member, request.protocol_type)
+        reply = _park(group, member)
+        self._sessions.watch(group, member.member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        return Result(reply, self._rebalance.advance(group, f"{member.member_id} joins{_why(request)}"))
+
+    def _take_over(
+        self, group: ClassicGroup, member: ClassicMember, old: ClassicMember, caller: Caller
+    ) -> Result[JoinGroupResponse]:
+        """A static member has restarted and comes under a new member id."""
+        member.assignment = old.assignment
+        logger.info("group %s: member %s replaces %s", group.group_id, member.member_id, old.member_id)
+        if group.has(GroupState.STABLE):
+            successors = [member if other is old else other for other in group.members]
+            if most_preferred(successors) == group.protocol:
+                return self._take_over_quietly(group, member, old, successors, caller)
+        self._sessions.unwatch(group, old.member_id)
+        group.take_over(old, member)
+        self._sessions.keep_alive(group, member)
+        reply = _park(group, member)
+        if group.has(GroupState.PREPARING_REBALANCE):
+            return Result(reply, self._rebalance.complete_join_if_ready(group))
+        # The leader may have been told the old id already, and would assign to it.
+        return Result(reply, self._rebalance.prepare(group, f"{member.instance_id} is back"))
+
+    def _take_over_quietly(
+        self,
+        group: ClassicGroup,
+        member: ClassicMember,
+        old: ClassicMember,
+        successors: list[ClassicMember],
+        caller: Caller,
+    ) -> Result[JoinGroupResponse]:
+        """Nobody has to rebalance: only the new member id is stored."""
+        was_leader = group.is_leader(old)
+        assignments = {other.member_id: other.assignment for other in successors}
+        value = group.to_record(assignments, successors)
+        if was_leader:
+            value.leader = member.member_id
+
+        def then(error: KafkaError | None) -> JoinGroupResponse:
+            if error is not None:
+                raise error
+            # Only the chosen protocol is stored; the group can choose another later from all of them.
+            stored = group.members.check(member.member_id, member.instance_id)
+            group.members.change_protocols(stored, member.protocols)
+            self._sessions.unwatch(group, old.member_id)
+            self._sessions.keep_alive(group, member)
+            response = group.join_response(member)
+            if not was_leader:
+                return response
+            if caller.api_version >= _SKIP_ASSIGNMENT_FROM:
+                response.skip_assignment = True
+            else:
+                # It would assign again if it knew that it leads, and nobody else would hear of it.
+                response.leader = old.member_id
+                response.members = []
+            return response
+
+        return Result(records=[group_record(group.group_id, value)], then=then)
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        limit = self._config().group_max_size
+        member = group.members.get(member_id)
+        if group.has(GroupState.PREPARING_REBALANCE):
+            # Who has joined already counts, not who was there before: a lowered limit pushes out the last.
+            return (member is not None and member.join is not None) or group.members.joined < limit
+        return group.has(GroupState.EMPTY) or member is not None or len(group.members) < limit
+
+    # --- stay and leave ---
+
+    def heartbeat(
+        self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> HeartbeatResponse:
+        """Heartbeat.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
+        member = group.members.check(member_id, instance_id)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        self._sessions.keep_alive(group, member)
+        if group.has(GroupState.PREPARING_REBALANCE):
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return HeartbeatResponse()
+
+    def leave(self, group: ClassicGroup, leavers: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
+        """Remove members; returns an outcome for each."""
+        outcomes = []
+        gone: list[str] = []
+        for leaver in leavers:
+            error = ErrorCode.NONE
+            try:
+                if self._remove(group, leaver):
+                    gone.append(f"{leaver.group_instance_id or leaver.member_id}{_because(leaver.reason)}")
+            except KafkaError as failure:
+                error = failure.code
+            outcomes.append(
+                MemberResponse(
+                    member_id=leaver.member_id,
+                    group_instance_id=leaver.group_instance_id,
+                    error_code=error,
+                )
+            )
+        if gone:
+            records = self._rebalance.advance(group, f"left: {', '.join(gone)}")
+        else:
+            records = self._rebalance.complete_join_if_ready(group)
+        return Result(LeaveGroupResponse(members=outcomes), records)
+
+    def _remove(self, group: ClassicGroup, leaver: MemberIdentity) -> bool:
+        """Whether it was a member: one to be leaves without a rebalance."""
+        if leaver.member_id in group.pending:
+            group.pending.remove(leaver.member_id)
+            self._sessions.unwatch(group, leaver.member_id)
+            return False
+        member_id = leaver.member_id
+        if not member_id:  # an administrator who knows the instance only
+            holder = group.members.holder(leaver.group_instance_id)
+            member_id = "" if holder is None else holder.member_id
+        self._rebalance.forget(group, group.members.check(member_id, leaver.group_instance_id))
+        return True
+
+    def check_commit(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        in_transaction: bool,
+    ) -> None:
+        """Whether the sender may commit; a member's session timeout restarts.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
+        if generation < 0 and group.has(GroupState.EMPTY):
+            return
+        if generation < 0 and not member_id and instance_id is None:
+            if in_transaction:  # it need not say who it is (KIP-447 came later)
+                return
+            # From outside, while members are at work.
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = group.members.check(member_id, instance_id)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        if not in_transaction and group.has(GroupState.COMPLETING_REBALANCE):
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._sessions.keep_alive(group, member)
+
+    def expire(self, group: ClassicGroup, member_id: str) -> list[Record]:
+        """The session of a member, or of a pending member, has timed out."""
+        if member_id in group.pending:
+            group.pending.remove(member_id)
+            return self._rebalance.complete_join_if_ready(group)
+        member = group.members.get(member_id)
+        if member is None or not member.may_expire:
+            return []
+        logger.info("group %s: session of member %s timed out, it was removed", group.group_id, member_id)
+        self._rebalance.forget(group, member)
+        return self._rebalance.advance(group, f"the session of {member_id} timed out")
+
+
+def _member(
+    request: JoinGroupRequest, caller: Caller, member_id: str, protocols: list[Protocol]
+) -> ClassicMember:
+    return ClassicMember(
+        member_id,
+        request.group_instance_id,
+        caller.client_id,
+        caller.client_host,
+        _rebalance_timeout(request),
+        request.session_timeout_ms,
+        protocols,
+    )
+
+
+def _rebalance_timeout(request: JoinGroupRequest) -> int:
+    """JoinGroup v0 knows one timeout for both."""
+    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+
+
+def _park(group: ClassicGroup, member: ClassicMember) -> Awaitable[JoinGroupResponse]:
+    reply: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
+    group.members.park_join(member, reply)
+    return reply
+
+
+def _why(request: JoinGroupRequest) -> str:
+    return _because(request.reason)
+
+
+def _because(reason: str | None) -> str:
+    """The client's reason (KIP-800), for the log: one line of bounded length."""
+    return f": {reason[:255]!r}" if reason else ""

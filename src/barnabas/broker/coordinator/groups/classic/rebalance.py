@@ -1,0 +1,310 @@
+"""One round of rebalancing: prepare, join, sync.
+
+    EMPTY or STABLE -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE
+                       (all join again)       (the leader assigns)
+
+A round begins when the membership or a member's metadata changes. It waits until all members have joined, for
+the longest rebalance timeout at most; then members that have not joined are removed, except static ones. The
+leader gets the list of members, and its assignment is stored before any member gets its part: only the replay
+of that record makes the group STABLE.
+
+If the assignment cannot be stored, the round ends with an error for all members, as in Kafka, and the next
+one is delayed for longer after each failure, however fast members retry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator.backoff import LONGEST_MS, backoff_ms
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.classic.member import ClassicMember
+from barnabas.broker.coordinator.groups.classic.sessions import Sessions, Step
+from barnabas.broker.coordinator.groups.codec import group_record
+from barnabas.broker.coordinator.runtime import Result
+from barnabas.broker.coordinator.timers import Timers
+from barnabas.kafka.protocol.messages.join_group import JoinGroupResponse
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.kafka.records import Record
+
+logger = logger_of(__name__, is_limited=True)
+
+#: the shortest time until missing members are checked again, whatever timeout they requested
+_LEAST_WAIT_MS = 500
+
+
+_TOO_LARGE = "the assignment is larger than max.message.bytes of __consumer_offsets allows"
+
+
+class Rebalance:
+    """Runs the rebalances of one shard's groups.
+
+    Its methods return the records to append, most often none.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        timers: Timers,
+        most_bytes: Callable[[], int],
+        write: Step,
+        sessions: Sessions,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._most_bytes = most_bytes
+        self._write = write
+        self._sessions = sessions
+
+    # --- join ---
+
+    def advance(self, group: ClassicGroup, reason: str) -> list[Record]:
+        """Begin a round, or end the joining of the one that is being prepared, if all are there."""
+        if group.has(GroupState.PREPARING_REBALANCE):
+            return self.complete_join_if_ready(group)
+        return self.prepare(group, reason)
+
+    def prepare(self, group: ClassicGroup, reason: str) -> list[Record]:
+        """Begin a round: all members have to join again."""
+        logger.log(
+            _level(group),
+            "group %s, generation %d: rebalancing (%s)",
+            group.group_id,
+            group.generation,
+            reason,
+        )
+        if group.has(GroupState.COMPLETING_REBALANCE):
+            self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        self._timers.cancel(_sync_key(group))
+        initial = group.has(GroupState.EMPTY)
+        group.move_to(GroupState.PREPARING_REBALANCE, self._clock.now_ms())
+        if initial:
+            delay = self._config().group_initial_rebalance_delay_ms
+            self._wait_for_first_members(group, delay, max(group.rebalance_timeout_ms - delay, 0))
+            return []
+        if group.all_joined and not group.is_held:
+            return self.complete_join(group)
+        self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
+        return []
+
+    def _prepare_held(self, group: ClassicGroup, error: KafkaError) -> None:
+        """Begin a round after one that could not be stored, and do not end its joining for a while."""
+        group.store_failures += 1
+        pause_ms = backoff_ms(group.store_failures)
+        if group.store_failures == 1:
+            logger.warning(
+                "group %s: the assignment of generation %d cannot be stored; it rebalances until it can,"
+                " every %.1f to %.1f s: %s",
+                group.group_id,
+                group.generation,
+                pause_ms / 1000,
+                LONGEST_MS / 1000,
+                error,
+            )
+        group.is_held = True
+        self.prepare(group, "its assignment could not be stored")
+        release = partial(self._release, group)
+        self._timers.set(_hold_key(group), pause_ms, lambda: self._write(group.group_id, release))
+
+    def _release(self, group: ClassicGroup) -> list[Record]:
+        group.is_held = False
+        return self.complete_join_if_ready(group)
+
+    def complete_join_if_ready(self, group: ClassicGroup) -> list[Record]:
+        """End the joining if all members have joined; a group's first round waits for its initial delay."""
+        if (
+            group.has(GroupState.PREPARING_REBALANCE)
+            and group.previous_state is not GroupState.EMPTY
+            and group.all_joined
+            and not group.is_held
+        ):
+            return self.complete_join(group)
+        return []
+
+    def complete_join(self, group: ClassicGroup) -> list[Record]:
+        """End the joining now: remove members that have not joined, and tell the others the generation."""
+        self._timers.cancel(_join_key(group))
+        if not group.has(GroupState.PREPARING_REBALANCE):
+            return []
+        if group.is_held:  # a rebalance timeout may be shorter than that
+            self._schedule_join(group, LONGEST_MS)
+            return []
+        for member in group.members:
+            if member.join is not None or member.instance_id is not None:
+                continue
+            logger.info(
+                "group %s: member %s did not rejoin in time and was removed", group.group_id, member.member_id
+            )
+            self.forget(group, member)
+        if not group.members:
+            logger.log(_level(group), "group %s is empty", group.group_id)
+            # Should the record not be stored, the group is not stuck: this step comes again.
+            group.store_failures += 1
+            self._schedule_join(group, LONGEST_MS)
+            return [group_record(group.group_id, group.empty_record(self._clock.now_ms()))]
+        if not group.elect_joined_leader():
+            # Only static members, none of whom has joined: their sessions decide.
+            self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
+            return []
+        group.next_generation(self._clock.now_ms())
+        logger.log(
+            _level(group),
+            "group %s: generation %d with %d members",
+            group.group_id,
+            group.generation,
+            len(group.members),
+        )
+        for member in group.members:
+            member.is_new = False
+            self._sessions.keep_alive(group, member)
+            group.members.answer_join(member, group.join_response(member))
+        generation = group.generation
+        self._timers.set(
+            _sync_key(group),
+            group.rebalance_timeout_ms,
+            lambda: self._write(group.group_id, lambda: self._expire_syncs(group, generation)),
+        )
+        return []
+
+    def _wait_for_first_members(self, group: ClassicGroup, delay: int, remaining: int) -> None:
+        """Members of a new group come one by one: wait as long as more come, so that one round does."""
+
+        def fire() -> list[Record]:
+            if group.new_member_added and remaining > 0:
+                group.new_member_added = False
+                again = min(self._config().group_initial_rebalance_delay_ms, remaining)
+                self._wait_for_first_members(group, again, max(remaining - delay, 0))
+                return []
+            return self.complete_join(group)
+
+        self._timers.set(_join_key(group), delay, lambda: self._write(group.group_id, fire))
+
+    def _schedule_join(self, group: ClassicGroup, delay_ms: int) -> None:
+        self._timers.set(
+            _join_key(group), delay_ms, lambda: self._write(group.group_id, lambda: self.complete_join(group))
+        )
+
+    # --- sync ---
+
+    def sync(
+        self, group: ClassicGroup, member: ClassicMember, request: SyncGroupRequest
+    ) -> Result[SyncGroupResponse]:
+        """A member's SyncGroup in the current generation."""
+        if group.has(GroupState.PREPARING_REBALANCE):
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._synced(group, member)
+        if group.has(GroupState.STABLE):
+            self._sessions.keep_alive(group, member)
+            return Result(_assigned(group, member))
+        member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        if not group.is_leader(member):
+            member.sync = asyncio.get_running_loop().create_future()
+            return Result(member.sync)
+        failures = group.store_failures
+        waiting: list[tuple[ClassicMember, asyncio.Future[SyncGroupResponse]]] = []
+
+        def then(error: KafkaError | None) -> SyncGroupResponse:
+            self._sessions.keep_alive(group, member)
+            if error is not None:
+                self._refuse_syncs(group, error.code)
+                self._prepare_held(group, error)
+                raise error
+            if failures:
+                logger.info("group %s: its assignment is stored, after %d failures", group.group_id, failures)
+            # Taken out now: the next turn of the loop may bring the next round, whose syncs are not meant.
+            waiting.extend((other, parked) for other in group.members if (parked := other.take_sync()))
+            for other, _ in waiting:
+                self._sessions.keep_alive(group, other)
+            return _assigned(group, member)
+
+        def announce() -> None:
+            # After the leader, as in Kafka: clients see which of the members begins first.
+            for other, parked in waiting:
+                if not parked.done():
+                    parked.set_result(_assigned(group, other))
+
+        if sum(len(entry.assignment) for entry in request.assignments) > self._most_bytes():
+            # The log would refuse it, after it has been encoded several times.
+            return Result(then=lambda _: then(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _TOO_LARGE)))
+        assignments = {entry.member_id: entry.assignment for entry in request.assignments}
+        value = group.to_record(assignments, list(group.members))
+        return Result(records=[group_record(group.group_id, value)], then=then, afterwards=announce)
+
+    def _synced(self, group: ClassicGroup, member: ClassicMember) -> None:
+        group.pending_sync.discard(member.member_id)
+        if not group.pending_sync:
+            self._timers.cancel(_sync_key(group))
+
+    def _refuse_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
+        for member in group.members:
+            member.assignment = b""
+            if member.answer_sync(SyncGroupResponse(error_code=error)):
+                self._sessions.keep_alive(group, member)
+
+    def _expire_syncs(self, group: ClassicGroup, generation: int) -> list[Record]:
+        if generation != group.generation or not group.has(
+            GroupState.COMPLETING_REBALANCE, GroupState.STABLE
+        ):
+            return []
+        late = [member for member in group.members if member.member_id in group.pending_sync]
+        if not late:
+            return []
+        for member in late:
+            logger.info(
+                "group %s: member %s did not send SyncGroup in time and was removed",
+                group.group_id,
+                member.member_id,
+            )
+            self.forget(group, member)
+        return self.prepare(group, "members did not sync in time")
+
+    # --- members ---
+
+    def forget(self, group: ClassicGroup, member: ClassicMember) -> None:
+        """Remove a member from the group."""
+        self._sessions.unwatch(group, member.member_id)
+        group.remove(member)
+
+    def drop(self, group: ClassicGroup) -> None:
+        """The group was deleted or converted: waiting members have to retry."""
+        self._timers.cancel(_join_key(group))
+        self._timers.cancel(_sync_key(group))
+        self._timers.cancel(_hold_key(group))
+        for member_id in (*(member.member_id for member in group.members), *sorted(group.pending)):
+            self._sessions.unwatch(group, member_id)
+        again = ErrorCode.REBALANCE_IN_PROGRESS
+        for member in group.members:
+            group.members.answer_join(member, JoinGroupResponse(error_code=again, member_id=member.member_id))
+            member.answer_sync(SyncGroupResponse(error_code=again))
+
+
+def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )
+
+
+def _level(group: ClassicGroup) -> int:
+    """Rounds that come of a failure to store the one before were announced with the first."""
+    return logging.DEBUG if group.store_failures else logging.INFO
+
+
+def _hold_key(group: ClassicGroup) -> tuple[str, str]:
+    return "hold", group.group_id
+
+
+def _join_key(group: ClassicGroup) -> tuple[str, str]:
+    return "join", group.group_id
+
+
+def _sync_key(group: ClassicGroup) -> tuple[str, str]:
+    return "sync", group.group_id

@@ -1,0 +1,49 @@
+"""Session timeouts: a member that sends no heartbeat within its session timeout is removed (KIP-62)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
+from barnabas.broker.coordinator.groups.classic.member import ClassicMember
+from barnabas.broker.coordinator.timers import Timers
+from barnabas.kafka.records import Record
+
+#: runs an operation under a group's lock and appends the records that it returns
+Step: TypeAlias = Callable[[str, Callable[[], list[Record]]], None]
+
+#: how long a new member may wait for its first round before its session times out (as in Kafka)
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+
+
+class Sessions:
+    """The session timers of one shard's groups."""
+
+    def __init__(
+        self, timers: Timers, write: Step, expire: Callable[[ClassicGroup, str], list[Record]]
+    ) -> None:
+        self._timers = timers
+        self._write = write
+        self._expire = expire
+
+    def keep_alive(self, group: ClassicGroup, member: ClassicMember) -> None:
+        """Restart the session timeout: the member has sent a request."""
+        self.watch(group, member.member_id, member.session_timeout_ms)
+
+    def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        """Expect a heartbeat from a member, or from a pending member, within `timeout_ms`."""
+        key = _key(group, member_id)
+
+        def expire() -> list[Record]:
+            # The group's turn may have come late, behind a slow append, and a sign of life before it.
+            return [] if key in self._timers else self._expire(group, member_id)
+
+        self._timers.set(key, timeout_ms, lambda: self._write(group.group_id, expire))
+
+    def unwatch(self, group: ClassicGroup, member_id: str) -> None:
+        self._timers.cancel(_key(group, member_id))
+
+
+def _key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
+    return "session", group.group_id, member_id

@@ -1,0 +1,205 @@
+"""Offsets that groups commit, whatever protocol their members use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import LeaderEpoch, Offset, ProducerId, ProducerIdentity, TopicId
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.config.setting import LONG_MAX
+from barnabas.broker.coordinator.groups import codec
+from barnabas.broker.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, OffsetKey, offset_record
+from barnabas.broker.coordinator.groups.offsets import Group, OffsetStore
+from barnabas.broker.coordinator.groups.pending import PendingOffsets
+from barnabas.broker.coordinator.runtime import Result
+from barnabas.kafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from barnabas.kafka.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from barnabas.kafka.records import Record
+
+_MINUTE_MS = 60_000
+
+
+class _Partition(Protocol):
+    """One partition of OffsetCommit or TxnOffsetCommit."""
+
+    partition_index: int
+    committed_offset: Offset
+    committed_leader_epoch: LeaderEpoch
+    committed_metadata: str | None
+
+
+class Commits:
+    """Operations on the committed offsets of one shard's groups."""
+
+    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock) -> None:
+        self.offsets = OffsetStore()
+        #: offsets in open transactions
+        self.pending = PendingOffsets()
+        self._config = config
+        self._clock = clock
+
+    # --- replay ---
+
+    def replay(self, key: OffsetKey, value: bytes | None) -> None:
+        """Apply one committed record.
+
+        Raises:
+            ProtocolError: the value cannot be read.
+        """
+        if value is None:
+            self.offsets.remove(key)
+            self.pending.drop(key)
+        else:
+            self.offsets.put(key, codec.decode_offset(value))
+            self.pending.overtake(key)
+
+    def replay_pending(self, producer_id: ProducerId, key: OffsetKey, value: bytes) -> None:
+        """Replay an offset of an open transaction: it becomes visible when the transaction commits.
+
+        Raises:
+            ProtocolError: the value cannot be read.
+        """
+        self.pending.put(producer_id, key, codec.decode_offset(value))
+
+    def end_transaction(self, producer_id: ProducerId, commit: bool) -> list[OffsetKey]:
+        """End a producer's transaction. Returns its offsets if it was committed."""
+        counting = []
+        for key, committed in self.pending.end(producer_id):
+            if commit:
+                self.offsets.put(key, committed)
+                counting.append(key)
+        return counting
+
+    # --- commit ---
+
+    def commit(self, request: OffsetCommitRequest) -> Result[OffsetCommitResponse]:
+        """Store offsets; every topic of the request has its name, and its id where that is known."""
+        now = self._clock.now_ms()
+        retention = request.retention_time_ms
+        expires = NO_EXPIRY if retention < 0 else min(now + retention, LONG_MAX)
+        records: list[Record] = []
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            outcomes = [
+                OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index,
+                    error_code=self._store(
+                        request.group_id, topic.name, partition, now, expires, topic.topic_id, records
+                    ),
+                )
+                for partition in topic.partitions
+            ]
+            response.topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes)
+            )
+        return Result(response, records)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
+    ) -> Result[TxnOffsetCommitResponse]:
+        """Store offsets that become valid when the producer's transaction commits."""
+        now = self._clock.now_ms()
+        records: list[Record] = []
+        response = TxnOffsetCommitResponse()
+        for topic in request.topics:
+            topic_id = topic_ids[topic.name]
+            outcomes = [
+                TxnOffsetCommitResponsePartition(
+                    partition_index=partition.partition_index,
+                    error_code=self._store(
+                        request.group_id, topic.name, partition, now, NO_EXPIRY, topic_id, records
+                    ),
+                )
+                for partition in topic.partitions
+            ]
+            response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=outcomes))
+        producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+        return Result(response, records, producer)
+
+    def _store(
+        self,
+        group_id: str,
+        topic: str,
+        partition: _Partition,
+        now_ms: int,
+        expires_ms: int,
+        topic_id: TopicId,
+        records: list[Record],
+    ) -> ErrorCode:
+        metadata = partition.committed_metadata or ""
+        if len(metadata) > self._config().offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        committed = CommittedOffset(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            metadata,
+            now_ms,
+            expires_ms,
+            topic_id,
+        )
+        records.append(offset_record(OffsetKey(group_id, topic, partition.partition_index), committed))
+        return ErrorCode.NONE
+
+    # --- delete ---
+
+    def delete(self, group: Group, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
+        """Delete offsets, except those of topics that members subscribe to."""
+        in_use = group.topics_in_use()
+        outcome = {
+            key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if key.topic in in_use else ErrorCode.NONE
+            for key in keys
+        }
+        there = [
+            key
+            for key, error in outcome.items()
+            if error is ErrorCode.NONE and (self.offsets.get(key) is not None or key in self.pending)
+        ]
+        return Result(outcome, _tombstones(there))
+
+    def delete_all(self, group_id: str) -> list[Record]:
+        """The records that delete all of a group's offsets."""
+        return _tombstones(sorted({*self.offsets.keys(group_id), *self.pending.of_group(group_id)}))
+
+    def expire(self, group: Group) -> tuple[list[Record], bool]:
+        """The records that delete a group's expired offsets, and whether any offsets are left then."""
+        retention_ms = self._config().offsets_retention_minutes * _MINUTE_MS
+        expired = [
+            key
+            for key in self.offsets.expired(group, self._clock.now_ms(), retention_ms)
+            if key not in self.pending
+        ]
+        left = sum(map(len, self.offsets.of_group(group.group_id).values())) - len(expired)
+        return _tombstones(expired), bool(left or self.pending.of_group(group.group_id))
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether the group has any offsets, pending ones included."""
+        return bool(self.offsets.of_group(group_id) or self.pending.of_group(group_id))
+
+    def has_offsets_of(self, group_id: str, topics: set[str]) -> bool:
+        """Whether the group has offsets of these topics, pending ones included."""
+        return bool(self._keys_of(group_id, topics))
+
+    def forget_topics(self, group_id: str, topics: set[str]) -> Result[None]:
+        """Delete a group's offsets of topics that have been deleted."""
+        return Result(records=_tombstones(self._keys_of(group_id, topics)))
+
+    def _keys_of(self, group_id: str, topics: set[str]) -> list[OffsetKey]:
+        pending = {key for key in self.pending.of_group(group_id) if key.topic in topics}
+        return [*self.offsets.of_topics(group_id, topics), *sorted(pending - {*self.offsets.keys(group_id)})]
+
+
+def _tombstones(keys: Iterable[OffsetKey]) -> list[Record]:
+    return [offset_record(key, None) for key in keys]

@@ -1,0 +1,264 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
+
+There is no leader: a joining member gets its epoch as generation at once, and its assignment by SyncGroup. A
+member that has to take a step gets REBALANCE_IN_PROGRESS until it has reached the target assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
+from barnabas.broker.coordinator.groups.classic.member import Protocol
+from barnabas.broker.coordinator.groups.consumer.conversion import classic_assignment, may_downgrade
+from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
+from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, MemberState
+from barnabas.broker.coordinator.groups.consumer.membership import ConsumerMembership
+from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
+from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
+from barnabas.broker.coordinator.groups.consumer.timeouts import Timeouts
+from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, decode_subscription
+from barnabas.broker.coordinator.runtime import Result
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+#: from this version a dynamic member joins with the id it was given (KIP-394)
+_MEMBER_ID_REQUIRED_FROM = 4
+
+
+class ClassicMembers:
+    """Serves the members of the classic protocol in one shard's consumer groups."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        topics: Topics,
+        rounds: Rounds,
+        regexes: RegexSubscriptions,
+        timeouts: Timeouts,
+        membership: ConsumerMembership,
+        downgraded: Callable[[ClassicGroup, str], None],
+        unique: Callable[[], str],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._rounds = rounds
+        self._regexes = regexes
+        self._timeouts = timeouts
+        self._membership = membership
+        self._downgraded = downgraded
+        self._unique = unique
+
+    def join(
+        self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller
+    ) -> Result[JoinGroupResponse]:
+        """JoinGroup, which does not wait for other members.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
+                FENCED_INSTANCE_ID.
+        """
+        instance_id = request.group_instance_id
+        member_id = request.member_id or f"{instance_id or caller.client_id}-{self._unique()}"
+        self._membership.check_room(group, member_id)
+        protocols = tuple(Protocol(protocol.name, protocol.metadata) for protocol in request.protocols)
+        _check_protocols(group, request.protocol_type, protocols)
+        if not request.member_id and instance_id is None and caller.api_version >= _MEMBER_ID_REQUIRED_FROM:
+            return Result(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        draft = GroupDraft(group)
+        before = self._find(draft, request, member_id)
+        holder = group.holder(instance_id)
+        member, owned = self._updated(before, request, caller, protocols)
+        changed = self._membership.subscribe(draft, before, member)
+        changed |= self._regexes.change(draft, before.regex, member.regex).is_changed
+        if changed or self._rounds.is_outdated(draft.group):
+            self._rounds.raise_epoch(draft)
+        members = list(draft.group.members.values())
+        # Replacing the last static member of the consumer protocol leaves only members of the classic one.
+        replaces = holder is not None and holder.classic is None
+        classic: ClassicGroup | None = None
+        if replaces and may_downgrade(draft.group, members, self._config()):
+            if not changed:
+                self._rounds.reconcile(draft, member_id, owned, subscription_changed=False)
+            member = draft.group.members[member_id]
+            classic = self._membership.downgrade(draft, list(draft.group.members.values()))
+        else:
+            self._rounds.assign(draft)
+            member = self._rounds.reconcile(draft, member_id, owned, subscription_changed=changed)
+        response = JoinGroupResponse(
+            member_id=member_id,
+            generation_id=member.epoch if classic is None else classic.generation,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_name=protocols[0].name,
+        )
+
+        def then(error: KafkaError | None) -> JoinGroupResponse:
+            if error is not None:
+                raise error
+            if holder is not None and holder.member_id != member_id:
+                self._timeouts.forget(group.group_id, holder.member_id)
+            if classic is not None:
+                reason = "a static member has come back with another subscription" if changed else ""
+                self._downgraded(classic, reason)
+            else:
+                self._timeouts.joined(group.group_id, member_id, member.rebalance_timeout_ms)
+                self._timeouts.expect_heartbeat(group.group_id, member_id, request.session_timeout_ms)
+            return response
+
+        return Result(records=draft.records, then=then)
+
+    def _find(self, draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
+        """The member as it was, or as a new one begins."""
+        group, instance_id = draft.group, request.group_instance_id
+        if instance_id is None:
+            return group.members.get(member_id, ConsumerMember(member_id))
+        if request.member_id:
+            return group.static_member(instance_id, member_id)
+        holder = group.holder(instance_id)
+        return (
+            ConsumerMember(member_id)
+            if holder is None
+            else self._membership.replace(draft, holder, member_id)
+        )
+
+    def _updated(
+        self,
+        member: ConsumerMember,
+        request: JoinGroupRequest,
+        caller: Caller,
+        protocols: tuple[Protocol, ...],
+    ) -> tuple[ConsumerMember, dict[bytes, frozenset[int]]]:
+        """The member with what a JoinGroup tells of it, and what it says it owns."""
+        try:
+            subscription = decode_subscription(protocols[0].metadata)
+        except ValueError as error:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the subscription cannot be read: {error}"
+            ) from error
+        timeout, instance_id = request.rebalance_timeout_ms, request.group_instance_id
+        owned = self._topics.identified(
+            {owned.topic: frozenset(owned.partitions) for owned in subscription.owned_partitions}
+        )
+        updated = member._replace(
+            instance_id=member.instance_id if instance_id is None else instance_id,
+            rack_id=subscription.rack_id or member.rack_id,
+            client_id=caller.client_id,
+            client_host=caller.client_host,
+            topics=frozenset(subscription.topics),
+            regex="",
+            rebalance_timeout_ms=request.session_timeout_ms if timeout < 0 else timeout,
+            classic=ClassicSide(request.session_timeout_ms, protocols),
+        )
+        return updated, dict(owned)
+
+    def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
+        """A SyncGroup, which fetches what the coordinator has assigned.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+                INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+        """
+        member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
+        protocol = classic.protocols[0]
+        if (request.protocol_type or CONSUMER_PROTOCOL_TYPE) != CONSUMER_PROTOCOL_TYPE or (
+            request.protocol_name or protocol.name
+        ) != protocol.name:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._expect_join(group, member)
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._timeouts.synced(group.group_id, member.member_id)
+        self._timeouts.expect_heartbeat(group.group_id, member.member_id, classic.session_timeout_ms)
+        return Result(
+            SyncGroupResponse(
+                protocol_type=CONSUMER_PROTOCOL_TYPE,
+                protocol_name=protocol.name,
+                assignment=classic_assignment(member.assigned, self._topics, protocol.metadata),
+            )
+        )
+
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Heartbeat.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
+        member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
+        self._timeouts.expect_heartbeat(group.group_id, member.member_id, classic.session_timeout_ms)
+        if (
+            member.epoch < group.epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and group.waits_in_vain(member))
+        ):
+            self._expect_join(group, member)
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return HeartbeatResponse()
+
+    def leave(self, group: ConsumerGroup, leavers: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
+        """Remove members; returns an outcome for each."""
+        response = LeaveGroupResponse()
+        gone = []
+        for leaver in leavers:
+            error = ErrorCode.NONE
+            try:
+                gone.append(_leaver(group, leaver))
+            except KafkaError as failure:
+                error = failure.code
+            response.members.append(
+                MemberResponse(
+                    member_id=leaver.member_id,
+                    group_instance_id=leaver.group_instance_id,
+                    error_code=error,
+                )
+            )
+        return self._membership.remove(group, gone, "it left", response)
+
+    def _expect_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        self._timeouts.expect_join(group.group_id, member.member_id, member.rebalance_timeout_ms)
+
+
+def _check_protocols(group: ConsumerGroup, protocol_type: str, protocols: tuple[Protocol, ...]) -> None:
+    """Raises KafkaError INCONSISTENT_GROUP_PROTOCOL unless all classic members have one in common."""
+    names = {protocol.name for protocol in protocols}
+    for member in group.classic_members():
+        assert member.classic is not None
+        names &= {protocol.name for protocol in member.classic.protocols}
+    if protocol_type != CONSUMER_PROTOCOL_TYPE or not names:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _check(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> tuple[ConsumerMember, ClassicSide]:
+    """The member of the classic protocol that a request comes from.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
+    if instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = group.static_member(instance_id, member_id)
+    if member.classic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if generation != member.epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return member, member.classic
+
+
+def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:
+    if leaver.group_instance_id is None:
+        return group.member(leaver.member_id)
+    if leaver.member_id:
+        return group.static_member(leaver.group_instance_id, leaver.member_id)
+    holder = group.holder(leaver.group_instance_id)
+    if holder is None:  # an administrator knows the instance only
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return holder

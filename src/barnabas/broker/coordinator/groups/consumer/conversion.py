@@ -1,0 +1,143 @@
+"""Groups that change their protocol while they are in use: classic to consumer, and back (KIP-848).
+
+A classic group becomes a consumer group when a member of the consumer protocol joins it; its members continue
+to use the classic protocol. It becomes a classic group again when the last member of the consumer protocol
+leaves. `group.consumer.migration.policy` says which is allowed.
+"""
+
+from __future__ import annotations
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator.groups import codec
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
+from barnabas.broker.coordinator.groups.classic.member import ClassicMember
+from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
+from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, Partitions
+from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.subscription import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    subscription_version,
+)
+from barnabas.kafka.records import Record
+
+logger = logger_of(__name__, is_limited=True)
+
+_UPGRADES = ("upgrade", "bidirectional")
+_DOWNGRADES = ("downgrade", "bidirectional")
+
+
+def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupDraft:
+    """A consumer group with the members of a classic one and their assignments.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND, the group has to stay as it is.
+    """
+    _check_upgrade(group, config)
+    tombstone = codec.group_record(group.group_id, None)
+    draft = GroupDraft(ConsumerGroup(group.group_id), [tombstone])
+    members = [_upgraded(group, member, topics) for member in group.members]
+    for member in members:
+        draft.put_subscription(member)
+    draft.put_epoch(group.generation, topics.metadata_hash(draft.group.subscribed_topics()))
+    for member in members:
+        draft.put_target(member.member_id, member.assigned)
+    draft.put_assignment_epoch(group.generation)
+    for member in members:
+        draft.put_current(member)
+    logger.info("group %s: from the classic to the consumer protocol", group.group_id)
+    return draft
+
+
+def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: BrokerConfig) -> bool:
+    """Whether a group that `staying` will be in becomes a classic group."""
+    return (
+        bool(staying)
+        and all(member.classic is not None for member in staying)
+        and config.group_consumer_migration_policy in _DOWNGRADES
+        and len(staying) <= config.group_max_size
+    )
+
+
+def downgrade(
+    group: ConsumerGroup, staying: list[ConsumerMember], topics: Topics, now_ms: int
+) -> tuple[ClassicGroup, Record]:
+    """A classic group with these members, each with its target, and the record that stores it."""
+    classic = ClassicGroup(group.group_id, now_ms)
+    classic.generation = group.epoch
+    for member in staying:
+        assert member.classic is not None
+        classic.add(
+            ClassicMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.classic.session_timeout_ms,
+                member.classic.protocols,
+            ),
+            CONSUMER_PROTOCOL_TYPE,
+        )
+    classic.protocol = classic.members.select_protocol()
+    for old in classic.members:
+        old.assignment = classic_assignment(
+            group.target(old.member_id), topics, old.metadata(classic.protocol)
+        )
+    assignments = {old.member_id: old.assignment for old in classic.members}
+    value = classic.to_record(assignments, list(classic.members))
+    logger.info("group %s: from the consumer to the classic protocol", group.group_id)
+    return classic, codec.group_record(group.group_id, value)
+
+
+def classic_assignment(partitions: Partitions, topics: Topics, metadata: bytes) -> bytes:
+    """An assignment as a member with this subscription reads it."""
+    return encode_assignment(topics.named(partitions), subscription_version(metadata))
+
+
+def _check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
+    if config.group_consumer_migration_policy not in _UPGRADES:
+        raise _stays(group, "online upgrade is disabled (group.consumer.migration.policy)")
+    if not group.is_consumer_group:
+        raise _stays(group, "its members do not use the consumer protocol type")
+    if len(group.members) > config.group_consumer_max_size:
+        raise _stays(group, "it has more members than group.consumer.max.size allows")
+
+
+def _upgraded(group: ClassicGroup, old: ClassicMember, topics: Topics) -> ConsumerMember:
+    protocol = group.protocol or old.protocols[0].name
+    try:
+        subscription = decode_subscription(old.metadata(protocol))
+        assignment = decode_assignment(old.assignment)
+    except ValueError as error:
+        raise _stays(group, f"the subscription of member {old.member_id} cannot be read ({error})") from error
+    if assignment.user_data:
+        raise _stays(group, "its assignor's user data would be lost")
+    return ConsumerMember(
+        old.member_id,
+        old.instance_id,
+        subscription.rack_id,
+        old.client_id,
+        old.client_host,
+        frozenset(subscription.topics),
+        rebalance_timeout_ms=old.rebalance_timeout_ms,
+        classic=ClassicSide(old.session_timeout_ms, tuple(old.protocols)),
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        assigned=topics.identified(
+            {entry.topic: frozenset(entry.partitions) for entry in assignment.assigned_partitions}
+        ),
+    )
+
+
+def _stays(group: ClassicGroup, reason: str) -> KafkaError:
+    logger.info("group %s stays classic: %s", group.group_id, reason)
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {group.group_id} to consumer group: {reason}.",
+    )

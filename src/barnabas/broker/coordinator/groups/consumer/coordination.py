@@ -1,0 +1,218 @@
+"""The consumer groups of one shard: creates their parts, and handles loading, unloading and deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
+from barnabas.broker.coordinator.groups.codec import group_record
+from barnabas.broker.coordinator.groups.consumer.classic_members import ClassicMembers
+from barnabas.broker.coordinator.groups.consumer.conversion import upgrade
+from barnabas.broker.coordinator.groups.consumer.delayed_rounds import Change, DelayedRounds, Stored
+from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
+from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.coordinator.groups.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    MemberState,
+)
+from barnabas.broker.coordinator.groups.consumer.membership import ConsumerMembership
+from barnabas.broker.coordinator.groups.consumer.records import encode_record
+from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
+from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
+from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.coordinator.runtime import Result, ShardContext
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.kafka.records import Record
+
+
+class ConsumerGroups:
+    """Coordinates the consumer groups of one shard."""
+
+    def __init__(
+        self,
+        context: ShardContext[Any],
+        find: Callable[[str], ClassicGroup | ConsumerGroup | None],
+        config: Callable[[], BrokerConfig],
+        settings: Callable[[str], GroupConfig],
+        image: Callable[[], ClusterImage],
+        unique: Callable[[], str],
+        search: PatternSearch,
+        assigning: Pool,
+        downgraded: Callable[[ClassicGroup, str], None],
+    ) -> None:
+        """`find` gives the group of an id; see `ConsumerMembership` for `settings` and `downgraded`."""
+        self._context = context
+        self._find = find
+        self._config = config
+        self._settings = settings
+        self._topics = Topics(image)
+        self._rounds = Rounds(
+            self._topics,
+            lambda: config().group_consumer_assignors,
+            lambda group_id: self._delayed.begin(group_id),
+        )
+        self._delayed = DelayedRounds(self._consumer_group, self._rounds.inputs, self._change, assigning)
+        self._timeouts = Timeouts(context.timers, self._fence)
+        self._regexes = RegexSubscriptions(
+            config, context.clock, self._topics, self._rounds, search, self._store_regexes
+        )
+        self._membership = ConsumerMembership(
+            config,
+            settings,
+            context.clock,
+            self._topics,
+            self._rounds,
+            self._regexes,
+            self._timeouts,
+            downgraded,
+        )
+        self.classic_members = ClassicMembers(
+            config,
+            self._topics,
+            self._rounds,
+            self._regexes,
+            self._timeouts,
+            self._membership,
+            downgraded,
+            unique,
+        )
+
+    def loaded(self, group: ConsumerGroup) -> None:
+        """Start the session timeouts of loaded members."""
+        for member in group.members.values():
+            timeout_ms = self._settings(group.group_id).consumer_session_timeout_ms
+            if member.classic is not None:
+                timeout_ms = member.classic.session_timeout_ms
+            self._timeouts.expect_heartbeat(group.group_id, member.member_id, timeout_ms)
+            if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
+                self._timeouts.expect_revocation(
+                    group.group_id, member.member_id, member.rebalance_timeout_ms
+                )
+
+    def unload(self) -> None:
+        """This broker no longer has the shard."""
+        self._regexes.stop()
+        self._delayed.stop()
+
+    def forget(self, group: ConsumerGroup) -> None:
+        """The group was deleted."""
+        self._rounds.forget(group.group_id)
+        self._regexes.forget(group.group_id)
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
+        """ConsumerGroupHeartbeat.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, and as `ConsumerMembership.heartbeat` and `.leave`.
+        """
+        group = self._find(request.group_id)
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            return self._membership.leave(_consumer_group(request.group_id, group), request)
+        if isinstance(group, ClassicGroup) and not group.is_empty and request.member_epoch == JOIN_EPOCH:
+            return self._upgrade(group, request, caller)
+        return self._membership.heartbeat(self._draft(request, group), request, caller)
+
+    def tombstones(self, group: ConsumerGroup) -> list[Record]:
+        """The records that delete a group."""
+        return [encode_record(key, value) for key, value in group.tombstones()]
+
+    def _draft(
+        self, request: ConsumerGroupHeartbeatRequest, group: ClassicGroup | ConsumerGroup | None
+    ) -> GroupDraft:
+        if request.member_epoch != JOIN_EPOCH:
+            return GroupDraft(_consumer_group(request.group_id, group))
+        if isinstance(group, ConsumerGroup):
+            return GroupDraft(group)
+        # An empty classic group is replaced.
+        before = [] if group is None else [group_record(request.group_id, None)]
+        return GroupDraft(ConsumerGroup(request.group_id), before)
+
+    def _upgrade(
+        self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
+        """A classic group changes its protocol with the first member that brings the new one."""
+        draft = upgrade(group, self._topics, self._config())
+        result = self._membership.heartbeat(draft, request, caller)
+        finish = result.then
+        assert finish is not None
+
+        def then(error: KafkaError | None) -> Any:
+            if error is None:
+                for member in draft.group.classic_members():
+                    assert member.classic is not None
+                    self._timeouts.expect_heartbeat(
+                        group.group_id, member.member_id, member.classic.session_timeout_ms
+                    )
+            return finish(error)
+
+        return Result(records=result.records, then=then)
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        group = self._find(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def _change(self, group_id: str, change: Change, stored: Stored) -> None:
+        def operation(_shard: Any) -> Result[None]:
+            group = self._consumer_group(group_id)
+            if group is None:
+                stored(None)
+                return Result()
+            draft = GroupDraft(group)
+            change(draft)
+
+            def then(error: KafkaError | None) -> None:
+                stored(error)
+                if error is not None:
+                    raise error
+
+            return Result(records=draft.records, then=then)
+
+        self._context.write(group_id, operation)
+
+    def _fence(self, late: Late) -> None:
+        def operation(_shard: Any) -> Result[None]:
+            group = self._find(late.group_id)
+            if not isinstance(group, ConsumerGroup):
+                return Result()
+            return self._membership.fence(group, late)
+
+        self._context.write(late.group_id, operation)
+
+    def _store_regexes(self, group_id: str, found: Mapping[str, frozenset[str]]) -> None:
+        def operation(_shard: Any) -> Result[None]:
+            group = self._find(group_id)
+            if not isinstance(group, ConsumerGroup):
+                return Result()
+
+            def then(error: KafkaError | None) -> None:
+                if error is not None:
+                    self._regexes.failed(group_id)
+                    raise error
+                self._regexes.stored(group_id)
+
+            return Result(records=self._regexes.store(group, found).records, then=then)
+
+        self._context.write(group_id, operation)
+
+
+def _consumer_group(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> ConsumerGroup:
+    """Raises KafkaError GROUP_ID_NOT_FOUND unless it is one."""
+    if isinstance(group, ConsumerGroup):
+        return group
+    reason = "not found" if group is None else "is not a consumer group"
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")

@@ -1,0 +1,164 @@
+"""A member of a consumer group as a value, and its steps towards the target assignment.
+
+    STABLE ──► UNREVOKED_PARTITIONS ──► STABLE or UNRELEASED_PARTITIONS ──► STABLE
+               (it has to give up       (it waits for partitions
+               partitions first)        that others have to give up)
+
+A member moves to the target's epoch only once it owns nothing that the target gives to others, and gets a
+partition only once nobody else owns it. So two members never own one partition at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from barnabas.base.types import TopicId
+from barnabas.broker.coordinator.groups.classic.member import Protocol
+
+#: partitions by topic; topics without any are left out
+Partitions: TypeAlias = Mapping[TopicId, frozenset[int]]
+
+#: the member epochs that stand for an intention
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+#: a static member will be back
+LEAVE_STATIC_EPOCH = -2
+
+NOTHING: Partitions = {}
+
+
+class MemberState(IntEnum):
+    """The states of a member, by their stored numbers."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    #: written by a version that knows more states
+    UNKNOWN = 127
+
+
+class ClassicSide(NamedTuple):
+    """The fields of a classic member's JoinGroup."""
+
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+
+
+class ConsumerMember(NamedTuple):
+    """What is stored of one member."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    #: empty without
+    regex: str = ""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    #: None for members of the consumer protocol
+    classic: ClassicSide | None = None
+
+    # --- where it stands ---
+    epoch: int = 0
+    #: the answer with `epoch` may have been lost: then it comes with this one
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = NOTHING
+    #: partitions that it has to revoke, and may still own
+    revoking: Partitions = NOTHING
+
+    def at(self, epoch: int) -> ConsumerMember:
+        """With another epoch, the one until now being the previous."""
+        return self._replace(epoch=epoch, previous_epoch=self.epoch)
+
+    def is_reconciled(self, target_epoch: int) -> bool:
+        """Whether it has all that the target gives it, and nothing else."""
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def reconciled(
+        self,
+        target: Partitions,
+        target_epoch: int,
+        *,
+        owned: Partitions | None,
+        subscribed: Set[TopicId],
+        subscription_changed: bool,
+        is_owned: Callable[[TopicId, int], bool],
+    ) -> ConsumerMember:
+        """One step towards its target, or none.
+
+        Args:
+            target: what it is to have from `target_epoch` on.
+            owned: what it says it owns; None when it does not say.
+            subscribed: the topics it subscribes to; it keeps no others, whatever the target says.
+            subscription_changed: that has just changed.
+            is_owned: whether any member owns a partition, or may still own it.
+        """
+        if self.state is MemberState.STABLE and self.epoch == target_epoch:
+            return self._without_unsubscribed(owned, subscribed) if subscription_changed else self
+        if self.state is MemberState.UNREVOKED_PARTITIONS and _may_own(owned, self.revoking):
+            return self._without_unsubscribed(owned, subscribed) if subscription_changed else self
+        goal = {topic: partitions for topic, partitions in target.items() if topic in subscribed}
+        kept = common(self.assigned, goal)
+        surplus = without(self.assigned, kept)
+        if surplus and _may_own(owned, surplus):
+            return self.at(self.epoch)._replace(
+                state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=surplus
+            )
+        wanted = without(goal, kept)
+        free = {
+            topic: frozenset(
+                # Partitions that it was revoking itself and now gets back count as free.
+                p
+                for p in partitions
+                if not is_owned(topic, p) or p in self.revoking.get(topic, ())
+            )
+            for topic, partitions in wanted.items()
+        }
+        waits = any(free[topic] != partitions for topic, partitions in wanted.items())
+        return self.at(target_epoch)._replace(
+            state=MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE,
+            assigned=union(kept, free),
+            revoking=NOTHING,
+        )
+
+    def _without_unsubscribed(self, owned: Partitions | None, subscribed: Set[TopicId]) -> ConsumerMember:
+        """Partitions of a topic that it no longer subscribes to are revoked before there is a new target."""
+        kept = {topic: partitions for topic, partitions in self.assigned.items() if topic in subscribed}
+        if len(kept) == len(self.assigned):
+            return self
+        revoking = union(self.revoking, without(self.assigned, kept))
+        if not _may_own(owned, revoking):
+            return self.at(self.epoch)._replace(assigned=kept)
+        return self.at(self.epoch)._replace(
+            state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking
+        )
+
+
+def common(one: Partitions, other: Partitions) -> Partitions:
+    """What both have."""
+    both = {topic: partitions & other.get(topic, frozenset()) for topic, partitions in one.items()}
+    return {topic: partitions for topic, partitions in both.items() if partitions}
+
+
+def without(one: Partitions, other: Partitions) -> Partitions:
+    """What the first has and the second has not."""
+    left = {topic: partitions - other.get(topic, frozenset()) for topic, partitions in one.items()}
+    return {topic: partitions for topic, partitions in left.items() if partitions}
+
+
+def union(one: Partitions, other: Partitions) -> Partitions:
+    """What either has."""
+    topics = {
+        topic: one.get(topic, frozenset()) | other.get(topic, frozenset()) for topic in {**one, **other}
+    }
+    return {topic: partitions for topic, partitions in topics.items() if partitions}
+
+
+def _may_own(owned: Partitions | None, partitions: Partitions) -> bool:
+    """Whether a member that says it owns `owned` may own any of `partitions`."""
+    return owned is None or bool(common(partitions, owned))

@@ -1,0 +1,333 @@
+"""ConsumerGroupHeartbeat: members join, stay and leave, and get their assignments (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
+from barnabas.broker.coordinator.groups.consumer.conversion import downgrade, may_downgrade
+from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
+from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.coordinator.groups.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NOTHING,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+    without,
+)
+from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
+from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
+from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.runtime import Result
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+logger = logger_of(__name__, is_limited=True)
+
+T = TypeVar("T")
+
+#: when a member without partitions comes back whose group's next target is being computed
+_SOON_MS = 500
+
+
+class ConsumerMembership:
+    """Adds and removes members of one shard's consumer groups."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        settings: Callable[[str], GroupConfig],
+        clock: Clock,
+        topics: Topics,
+        rounds: Rounds,
+        regexes: RegexSubscriptions,
+        timeouts: Timeouts,
+        downgraded: Callable[[ClassicGroup, str], None],
+    ) -> None:
+        """`settings` gives those of a group; `downgraded` is told of a group that has become classic, and
+        why it has to rebalance ("" when it has not)."""
+        self._config = config
+        self._settings = settings
+        self._clock = clock
+        self._topics = topics
+        self._rounds = rounds
+        self._regexes = regexes
+        self._timeouts = timeouts
+        self._downgraded = downgraded
+
+    # --- stay ---
+
+    def heartbeat(
+        self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
+        """A heartbeat that joins or stays.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
+                UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+        """
+        self.check_room(draft.group, request.member_id)
+        owned = owned_partitions(request)
+        before = self._find(draft, request, owned)
+        member = _updated(before, request, caller)
+        changed_names = self.subscribe(draft, before, member)
+        regex = self._regexes.change(draft, before.regex, member.regex)
+        if (
+            draft.group.epoch == 0
+            or changed_names
+            or regex.is_resolved
+            or self._rounds.is_outdated(draft.group)
+        ):
+            self._rounds.raise_epoch(draft)
+        self._rounds.assign(draft)
+        after = self._rounds.reconcile(
+            draft, member.member_id, owned, subscription_changed=changed_names or regex.is_changed
+        )
+        response = self._response(request, draft.group, before, after)
+        self._regexes.refresh(draft.group, caller.may_see)
+
+        def then(error: KafkaError | None) -> ConsumerGroupHeartbeatResponse:
+            if error is not None:
+                raise error
+            self._watch(draft.group_id, before, after)
+            return response
+
+        return Result(records=draft.records, then=then)
+
+    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        """Raises KafkaError GROUP_MAX_SIZE_REACHED when nobody else may join."""
+        limit = self._config().group_consumer_max_size
+        if len(group.members) >= limit and member_id not in group.members:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {limit} members.",
+            )
+
+    def subscribe(self, draft: GroupDraft, before: ConsumerMember, member: ConsumerMember) -> bool:
+        """Store the member's metadata. Returns whether its subscribed topic names have changed."""
+        if member != before or member.member_id not in draft.group.members:
+            draft.put_subscription(member)
+        return member.topics != before.topics
+
+    def replace(self, draft: GroupDraft, holder: ConsumerMember, member_id: str) -> ConsumerMember:
+        """A static member has restarted under another member id, and gets what it had."""
+        logger.info("group %s: member %s replaces %s", draft.group_id, member_id, holder.member_id)
+        target = draft.group.target(holder.member_id)
+        successor = holder._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        draft.remove_member(holder.member_id)
+        draft.put_subscription(successor)
+        draft.put_target(member_id, target)
+        draft.put_current(successor)
+        return successor
+
+    def _find(
+        self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
+    ) -> ConsumerMember:
+        """The member as it was, or as a new one begins."""
+        group, member_id, instance_id = draft.group, request.member_id, request.instance_id
+        joins = request.member_epoch == JOIN_EPOCH
+        if instance_id is not None:
+            holder = group.holder(instance_id)
+            if not joins:
+                member = group.static_member(instance_id, member_id)
+            elif holder is None:
+                member = group.members.get(member_id, ConsumerMember(member_id))
+            elif holder.classic is None and holder.epoch != LEAVE_STATIC_EPOCH:
+                raise KafkaError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {member_id} with instance id {instance_id} cannot join the group because"
+                    f" the instance id is owned by {holder.member_id} member.",
+                )
+            else:
+                return self.replace(draft, holder, member_id)
+        elif joins:
+            member = group.members.get(member_id, ConsumerMember(member_id))
+        else:
+            member = group.member(member_id)
+        _check_epoch(member, request.member_epoch, owned)
+        return member
+
+    def _response(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        group: ConsumerGroup,
+        before: ConsumerMember,
+        after: ConsumerMember,
+    ) -> ConsumerGroupHeartbeatResponse:
+        interval_ms = self._settings(request.group_id).consumer_heartbeat_interval_ms
+        if group.epoch > group.assignment_epoch and not after.assigned:
+            interval_ms = min(interval_ms, _SOON_MS)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=interval_ms
+        )
+        is_full = (
+            request.rebalance_timeout_ms != -1
+            and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+            and request.topic_partitions is not None
+        )
+        if request.member_epoch == JOIN_EPOCH or is_full or after.assigned != before.assigned:
+            response.assignment = Assignment(
+                topic_partitions=[
+                    TopicPartitions(topic_id=topic, partitions=sorted(partitions))
+                    for topic, partitions in after.assigned.items()
+                ]
+            )
+        return response
+
+    def _watch(self, group_id: str, before: ConsumerMember, after: ConsumerMember) -> None:
+        session_timeout_ms = self._settings(group_id).consumer_session_timeout_ms
+        self._timeouts.expect_heartbeat(group_id, after.member_id, session_timeout_ms)
+        if after.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._timeouts.revoked(group_id, after.member_id)
+        elif (after.epoch, after.revoking) != (before.epoch, before.revoking):
+            self._timeouts.expect_revocation(group_id, after.member_id, after.rebalance_timeout_ms)
+
+    # --- leave ---
+
+    def leave(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
+        """A heartbeat that leaves the group; a static member may leave temporarily.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+        if request.instance_id is None:
+            return self.remove(group, [group.member(request.member_id)], "it left", response)
+        member = group.static_member(request.instance_id, request.member_id)
+        if request.member_epoch == LEAVE_EPOCH:
+            return self.remove(group, [member], "it left", response)
+        draft = GroupDraft(group)
+        draft.put_current(member._replace(epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING))
+        return Result(response, draft.records)
+
+    def remove(
+        self, group: ConsumerGroup, gone: Iterable[ConsumerMember], reason: str, response: T
+    ) -> Result[T]:
+        """Remove members; the group becomes classic when only members of the classic protocol are left."""
+        leavers = {member.member_id for member in gone}
+        if not leavers:
+            return Result(response)
+        staying = [member for member in group.members.values() if member.member_id not in leavers]
+        draft = GroupDraft(group)
+        classic: ClassicGroup | None = None
+        if may_downgrade(group, staying, self._config()):
+            classic = self.downgrade(draft, staying)
+        else:
+            self._remove_members(draft, leavers)
+
+        def then(error: KafkaError | None) -> T:
+            if error is not None:
+                raise error
+            for member_id in leavers:
+                logger.info("group %s: member %s was removed: %s", group.group_id, member_id, reason)
+                self._timeouts.forget(group.group_id, member_id)
+            if classic is not None:
+                self._downgraded(classic, "the last member of the consumer protocol has left")
+            return response
+
+        return Result(records=draft.records, then=then)
+
+    def downgrade(self, draft: GroupDraft, staying: list[ConsumerMember]) -> ClassicGroup:
+        """Make a classic group of it, with these members."""
+        classic, record = downgrade(draft.group, staying, self._topics, self._clock.now_ms())
+        draft.remove_group()
+        draft.records.append(record)
+        return classic
+
+    def fence(self, group: ConsumerGroup, late: Late) -> Result[None]:
+        """Fence a member whose timeout has expired, unless it has sent its request meanwhile."""
+        member = group.members.get(late.member_id)
+        if member is None or not late.still_is():
+            return Result()
+        removal = self.remove(group, [member], late.reason, None)
+        finish = removal.then
+        assert finish is not None
+
+        def then(error: KafkaError | None) -> Any:
+            if error is not None:
+                late.try_again()
+            return finish(error)
+
+        return Result(records=removal.records, then=then)
+
+    def _remove_members(self, draft: GroupDraft, leavers: Iterable[str]) -> None:
+        regexes = {draft.group.members[member_id].regex for member_id in leavers} - {""}
+        for member_id in leavers:
+            draft.remove_member(member_id)
+        for regex in regexes:
+            if not draft.group.subscribers(regex):
+                draft.remove_regex(regex)
+        self._rounds.raise_epoch(draft)
+
+
+def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
+    """What a member says it owns."""
+    if request.topic_partitions is None:
+        return None
+    return {
+        topic.topic_id: frozenset(topic.partitions) for topic in request.topic_partitions if topic.partitions
+    }
+
+
+def _updated(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> ConsumerMember:
+    """The member with the fields of a heartbeat."""
+    names, regex, timeout = (
+        request.subscribed_topic_names,
+        request.subscribed_topic_regex,
+        request.rebalance_timeout_ms,
+    )
+    return member._replace(
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if regex is None else regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
+    )
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
+    """Raises KafkaError FENCED_MEMBER_EPOCH unless the member is where we think it is."""
+    if member.state is MemberState.UNKNOWN and (owned is None or owned):
+        raise _fenced("The consumer group member is in a unknown state.")
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return
+    if epoch > member.epoch:
+        relation = "greater"
+    elif epoch == member.previous_epoch and owned is not None and not without(owned, member.assigned):
+        return  # our last answer did not reach it
+    else:
+        relation = "smaller"
+    raise _fenced(
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group"
+        f" coordinator ({member.epoch})."
+    )
+
+
+def _fenced(reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH, f"{reason} The member must abandon all its partitions and rejoin."
+    )

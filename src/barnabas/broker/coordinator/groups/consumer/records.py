@@ -1,0 +1,154 @@
+"""The records of consumer groups: between what is stored and the values it is about.
+
+Each kind of record begins its key with a number of its own; see `barnabas.broker.coordinator.groups.codec`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from barnabas.base.errors import ProtocolError
+from barnabas.broker.coordinator.groups.classic.member import Protocol
+from barnabas.broker.coordinator.groups.consumer.member import (
+    ClassicSide,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+)
+from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.kafka.protocol.records import consumer_group as stored
+from barnabas.kafka.protocol.schema import Message
+from barnabas.kafka.records import Record
+
+_KIND_OF = {key: kind for kind, (key, _) in stored.KINDS.items()}
+
+_PREFIX = struct.Struct(">h")
+_VERSION = 0
+
+# --- bytes ---
+
+
+def encode_record(key: stored.Key, value: Message | None) -> Record:
+    """The record that stores `value`, or deletes what the key names."""
+    encoded_key = _PREFIX.pack(_KIND_OF[type(key)]) + encode(key, _VERSION)
+    if value is None:
+        return Record(encoded_key, None)
+    return Record(encoded_key, _PREFIX.pack(_VERSION) + encode(value, _VERSION))
+
+
+def decode_record(kind: int, key: bytes, value: bytes | None) -> tuple[stored.Key, Message | None]:
+    """A record of one of `barnabas.kafka.protocol.records.consumer_group.KINDS`.
+
+    Raises:
+        ProtocolError: it cannot be read, or is of a version from the future.
+    """
+    key_class, value_class = stored.KINDS[kind]
+    key_message = decode(key_class, _VERSION, key, _PREFIX.size)
+    if value is None:
+        return key_message, None
+    if len(value) < _PREFIX.size or _PREFIX.unpack_from(value) != (_VERSION,):
+        raise ProtocolError(f"{value_class.__name__} has another version than {_VERSION}, the one known")
+    return key_message, decode(value_class, _VERSION, value, _PREFIX.size)
+
+
+# --- keys ---
+
+
+def member_key(group_id: str, member_id: str) -> stored.ConsumerGroupMemberMetadataKey:
+    return stored.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+
+
+def current_key(group_id: str, member_id: str) -> stored.ConsumerGroupCurrentMemberAssignmentKey:
+    return stored.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+
+
+def target_key(group_id: str, member_id: str) -> stored.ConsumerGroupTargetAssignmentMemberKey:
+    return stored.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+
+
+def regex_key(group_id: str, regex: str) -> stored.ConsumerGroupRegularExpressionKey:
+    return stored.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+
+
+# --- values ---
+
+
+def subscription_value(member: ConsumerMember) -> stored.ConsumerGroupMemberMetadataValue:
+    """Who a member is and what it subscribes to."""
+    return stored.ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=None
+        if member.classic is None
+        else stored.ClassicMemberMetadata(
+            session_timeout_ms=member.classic.session_timeout_ms,
+            supported_protocols=[
+                stored.ClassicProtocol(name=protocol.name, metadata=protocol.metadata)
+                for protocol in member.classic.protocols
+            ],
+        ),
+    )
+
+
+def subscribed(member: ConsumerMember, value: stored.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+    """`member` with what `subscription_value` stored."""
+    classic = value.classic_member_metadata
+    return member._replace(
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=frozenset(value.subscribed_topic_names),
+        regex=value.subscribed_topic_regex or "",
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        assignor=value.server_assignor,
+        classic=None
+        if classic is None
+        else ClassicSide(
+            classic.session_timeout_ms,
+            tuple(Protocol(protocol.name, protocol.metadata) for protocol in classic.supported_protocols),
+        ),
+    )
+
+
+def current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAssignmentValue:
+    """Where a member stands."""
+    return stored.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=to_topic_partitions(member.assigned),
+        partitions_pending_revocation=to_topic_partitions(member.revoking),
+    )
+
+
+def placed(member: ConsumerMember, value: stored.ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+    """`member` with what `current_value` stored."""
+    return member._replace(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=MemberState(value.state) if value.state in _STATES else MemberState.UNKNOWN,
+        assigned=from_topic_partitions(value.assigned_partitions),
+        revoking=from_topic_partitions(value.partitions_pending_revocation),
+    )
+
+
+_STATES = frozenset(MemberState)
+
+
+def to_topic_partitions(partitions: Partitions) -> list[stored.TopicPartitions]:
+    return [
+        stored.TopicPartitions(topic_id=topic, partitions=sorted(numbers))
+        for topic, numbers in partitions.items()
+    ]
+
+
+def from_topic_partitions(topics: Iterable[stored.TopicPartitions]) -> Partitions:
+    return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}

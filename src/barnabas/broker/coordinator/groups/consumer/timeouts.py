@@ -1,0 +1,87 @@
+"""Session and rebalance timeouts of members of consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from barnabas.broker.coordinator.backoff import backoff_ms
+from barnabas.broker.coordinator.timers import Timers
+
+_Key: TypeAlias = tuple[str, str, str]
+
+
+class Late(NamedTuple):
+    """A member whose timeout has expired."""
+
+    group_id: str
+    member_id: str
+    reason: str
+    #: whether it still is; the group's turn may come late, behind a slow append, and the member before it
+    still_is: Callable[[], bool]
+    #: to be called when it could not be fenced
+    try_again: Callable[[], None]
+
+
+class Timeouts:
+    """The timers of the members of one shard's consumer groups."""
+
+    def __init__(self, timers: Timers, fence: Callable[[Late], None]) -> None:
+        """`fence` is to fence a member in its group's turn, if it is still late then."""
+        self._timers = timers
+        self._fence = fence
+        #: members whose timeout has expired, and whose fencing waits for the group's lock
+        self._late: set[_Key] = set()
+
+    def expect_heartbeat(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """Restart the session timeout."""
+        self._set("session", group_id, member_id, timeout_ms, "its session has expired")
+
+    def expect_revocation(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """The member has to revoke partitions within its rebalance timeout."""
+        self._set("rebalance", group_id, member_id, timeout_ms, "it did not revoke partitions in time")
+
+    def revoked(self, group_id: str, member_id: str) -> None:
+        self._cancel("rebalance", group_id, member_id)
+
+    def expect_join(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """A classic member has been told to join again; its time runs from when it was told first."""
+        if ("join", group_id, member_id) not in self._timers:
+            self._set("join", group_id, member_id, timeout_ms, "it did not rejoin in time")
+
+    def joined(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """A classic member has joined, and is to fetch its assignment."""
+        self._cancel("join", group_id, member_id)
+        self._set("sync", group_id, member_id, timeout_ms, "it did not send SyncGroup in time")
+
+    def synced(self, group_id: str, member_id: str) -> None:
+        self._cancel("sync", group_id, member_id)
+
+    def forget(self, group_id: str, member_id: str) -> None:
+        """The member was removed."""
+        for kind in ("session", "rebalance", "join", "sync"):
+            self._cancel(kind, group_id, member_id)
+
+    def _set(
+        self, kind: str, group_id: str, member_id: str, timeout_ms: int, reason: str, failures: int = 0
+    ) -> None:
+        key = (kind, group_id, member_id)
+        late = Late(
+            group_id,
+            member_id,
+            reason,
+            lambda: key in self._late,
+            lambda: self._set(kind, group_id, member_id, backoff_ms(failures + 1), reason, failures + 1),
+        )
+
+        def expire() -> None:
+            self._late.add(key)
+            self._fence(late)
+
+        self._late.discard(key)
+        self._timers.set(key, timeout_ms, expire)
+
+    def _cancel(self, kind: str, group_id: str, member_id: str) -> None:
+        key = (kind, group_id, member_id)
+        self._late.discard(key)
+        self._timers.cancel(key)

@@ -1,0 +1,129 @@
+"""The topics of the cluster for assignors: partition counts, racks, ids, and a hash of them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import xxhash
+
+from barnabas.base.types import BrokerId, TopicId
+from barnabas.broker.coordinator.groups.assignors import Assignment, TopicSpec
+from barnabas.broker.coordinator.groups.consumer.member import Partitions
+from barnabas.broker.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
+
+_HASH_FORMAT = 0
+_INT = struct.Struct("<i")
+_LONG = struct.Struct("<q")
+
+
+class _Hashed(NamedTuple):
+    topic: TopicImage
+    brokers: Mapping[BrokerId, BrokerImage]
+    value: int
+
+
+class Topics:
+    """The topics of the current cluster image."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+        self._hashes: dict[str, _Hashed] = {}
+
+    @property
+    def names(self) -> Collection[str]:
+        """All topics; another object whenever one comes, goes or changes."""
+        return self._image().topics
+
+    def snapshot(self) -> Topics:
+        """The topics of now, whatever becomes of them."""
+        image = self._image()
+        return Topics(lambda: image)
+
+    def partition_count(self, names: Collection[str]) -> int:
+        """How many partitions those that exist have."""
+        topics = self._image().topics
+        return sum(len(topics[name].partitions) for name in names if name in topics)
+
+    def ids(self, names: Collection[str]) -> frozenset[TopicId]:
+        """The ids of those that exist."""
+        topics = self._image().topics
+        return frozenset(topics[name].id for name in names if name in topics)
+
+    def named(self, partitions: Partitions) -> Assignment:
+        """The same by topic name, without topics that are gone."""
+        names = self._image().topic_names
+        return {names[topic]: numbers for topic, numbers in partitions.items() if topic in names}
+
+    def identified(self, assignment: Assignment) -> Partitions:
+        """The same by topic id, without topics that do not exist."""
+        topics = self._image().topics
+        return {topics[name].id: numbers for name, numbers in assignment.items() if name in topics}
+
+    def specs(self, names: Collection[str]) -> dict[str, TopicSpec]:
+        """Those that exist, for an assignor."""
+        image = self._image()
+        has_racks = any(broker.rack is not None for broker in image.brokers.values())
+        return {
+            name: TopicSpec(
+                len(topic.partitions),
+                tuple(frozenset(_racks(state, image.brokers)) for state in topic.partitions)
+                if has_racks
+                else (),
+            )
+            for name in names
+            if (topic := image.topics.get(name)) is not None
+        }
+
+    def metadata_hash(self, names: Collection[str]) -> int:
+        """What changes when one of these topics comes, goes, grows or moves to other racks (KIP-1101).
+
+        As Apache Kafka's: XXH3 over the hashes of the topics that exist, in the order of their names.
+        """
+        image = self._image()
+        hashes = [self._hash(image, image.topics[name]) for name in sorted(names) if name in image.topics]
+        return _xxh3(b"".join(map(_LONG.pack, hashes))) if hashes else 0
+
+    def _hash(self, image: ClusterImage, topic: TopicImage) -> int:
+        known = self._hashes.get(topic.name)
+        if known is None or known.topic is not topic or known.brokers is not image.brokers:
+            value = topic_hash(topic, image.brokers)
+            known = self._hashes[topic.name] = _Hashed(topic, image.brokers, value)
+        return known.value
+
+
+def topic_hash(topic: TopicImage, brokers: Mapping[BrokerId, BrokerImage]) -> int:
+    """One topic's part of a metadata hash: its id, name, partitions and their racks."""
+    high, low = struct.unpack(">qq", topic.id)
+    parts = [
+        bytes([_HASH_FORMAT]),
+        _LONG.pack(high),
+        _LONG.pack(low),
+        _text(topic.name),
+        _INT.pack(len(topic.partitions)),
+    ]
+    for number, state in enumerate(topic.partitions):
+        parts.append(_INT.pack(number))
+        for rack in sorted(_racks(state, brokers)):
+            parts += (_INT.pack(_length(rack)), _text(rack))
+    return _xxh3(b"".join(parts))
+
+
+def _racks(state: PartitionState, brokers: Mapping[BrokerId, BrokerImage]) -> list[str]:
+    replicas = (brokers.get(replica) for replica in state.replicas)
+    return [broker.rack for broker in replicas if broker is not None and broker.rack is not None]
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-16-le") + _INT.pack(_length(text))
+
+
+def _length(text: str) -> int:
+    """In Java's characters."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def _xxh3(data: bytes) -> int:
+    value = xxhash.xxh3_64_intdigest(data)
+    return value - 2**64 if value >= 2**63 else value

@@ -1,0 +1,90 @@
+"""The offsets that groups have committed, and when they expire (KIP-211).
+
+Offsets of a group in use do not expire. The time that
+`offsets.retention.minutes` gives begins for all of a group's offsets when its last member leaves; with the
+commit, for those of a topic that its members no longer subscribe to and of a consumer that assigns partitions
+by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from typing import Protocol, TypeAlias
+
+from barnabas.base.types import ZERO_TOPIC_ID, TopicId
+from barnabas.broker.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, OffsetKey
+
+GroupOffsets: TypeAlias = dict[str, dict[int, CommittedOffset]]
+
+
+class Group(Protocol):
+    """The state that expiry depends on."""
+
+    group_id: str
+
+    def topics_in_use(self) -> Container[str]: ...
+
+    def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None: ...
+
+
+class OffsetStore:
+    """The committed offsets of one shard's groups, by group, topic and partition."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, GroupOffsets] = {}
+
+    def put(self, key: OffsetKey, committed: CommittedOffset) -> None:
+        self._groups.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = committed
+
+    def remove(self, key: OffsetKey) -> None:
+        topics = self._groups.get(key.group_id, {})
+        partitions = topics.get(key.topic, {})
+        partitions.pop(key.partition, None)
+        if not partitions:
+            topics.pop(key.topic, None)
+        if not topics:
+            self._groups.pop(key.group_id, None)
+
+    def get(self, key: OffsetKey, topic_id: TopicId = ZERO_TOPIC_ID) -> CommittedOffset | None:
+        """The committed offset; None also when it belongs to an earlier topic of the same name."""
+        committed = self._groups.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
+        if committed is None or not _same_topic(committed.topic_id, topic_id):
+            return None
+        return committed
+
+    def of_group(self, group_id: str) -> GroupOffsets:
+        """All offsets of a group, by topic and partition."""
+        return self._groups.get(group_id, {})
+
+    def keys(self, group_id: str) -> Iterator[OffsetKey]:
+        """The key of every offset of a group."""
+        for topic, partitions in self.of_group(group_id).items():
+            for partition in partitions:
+                yield OffsetKey(group_id, topic, partition)
+
+    def of_topics(self, group_id: str, topics: set[str]) -> list[OffsetKey]:
+        """A group's offsets of these topics."""
+        return [key for key in self.keys(group_id) if key.topic in topics]
+
+    def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[OffsetKey]:
+        """A group's expired offsets."""
+        idle_since = group.offsets_idle_since()
+        if idle_since is None:
+            return []
+        in_use = group.topics_in_use()
+        return [
+            OffsetKey(group.group_id, topic, partition)
+            for topic, partitions in self.of_group(group.group_id).items()
+            if topic not in in_use
+            for partition, committed in partitions.items()
+            if now_ms >= _expiry(committed, idle_since(committed), retention_ms)
+        ]
+
+
+def _expiry(committed: CommittedOffset, idle_since: int, retention_ms: int) -> int:
+    return idle_since + retention_ms if committed.expires_ms == NO_EXPIRY else committed.expires_ms
+
+
+def _same_topic(stored: TopicId, asked: TopicId) -> bool:
+    """Ids tell topics apart where both are known; older commits and requests go by name."""
+    return ZERO_TOPIC_ID in (stored, asked) or stored == asked

@@ -1,0 +1,355 @@
+"""The group coordinator, as the server's handlers call it.
+
+Finds the shard of a group and runs the operation there. Deletes expired offsets, and those of deleted topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId, ProducerIdentity, TopicId
+from barnabas.broker.answers import Answer, settled
+from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.coordinator.coordinator import Coordinator
+from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.codec import OffsetKey
+from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.coordinator.groups.consumer.requests import check_heartbeat
+from barnabas.broker.coordinator.groups.offsets import GroupOffsets, OffsetStore
+from barnabas.broker.coordinator.groups.pending import PendingOffsets
+from barnabas.broker.coordinator.groups.shard import Group, GroupShard
+from barnabas.broker.coordinator.loading import InternalLog
+from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.coordinator.runtime import ShardContext
+from barnabas.broker.metadata import ImageDelta
+from barnabas.broker.metadata.features import GROUP_VERSION
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from barnabas.kafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.kafka.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from barnabas.kafka.records.control import EndTransaction
+
+logger = logger_of(__name__)
+
+T = TypeVar("T")
+
+#: how many groups are checked for expired offsets before the event loop serves others
+_GROUPS_A_TURN = 100
+
+
+class GroupCoordinator(Coordinator[GroupShard]):
+    """The groups whose `__consumer_offsets` partitions this broker leads. Owned by one event loop."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        log: InternalLog,
+        *,
+        partitions: Callable[[], int],
+        settings: Callable[[str], GroupConfig],
+        image: Callable[[], ClusterImage],
+        unique: Callable[[], str],
+        search: PatternSearch,
+        assigning: Pool,
+    ) -> None:
+        """`config` gives the broker's settings of the moment, `partitions` how many `__consumer_offsets` has
+        (or will have), `settings` those of a group, `image` what the cluster is like, `unique` what makes a
+        member id unique, `search` finds topics by regular expressions,
+        `assigning` is a thread that computes assignments."""
+        self._config = config
+        self._image = image
+        self._unique = unique
+        self._housekeeping: asyncio.Task[None] | None = None
+
+        def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
+            return GroupShard(context, config, settings, image, unique, search, assigning)
+
+        super().__init__(
+            GROUP_METADATA_TOPIC,
+            log,
+            clock,
+            make_shard,
+            partitions=partitions,
+            write_timeout_ms=config().offsets_commit_timeout_ms,
+        )
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begin to check for expired offsets periodically."""
+        self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
+
+    async def stop(self) -> None:
+        """Answer waiting requests with NOT_COORDINATOR and drop all state."""
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+            await asyncio.wait([self._housekeeping])
+        await super().stop()
+
+    def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
+        """As every coordinator; and forget the offsets of topics that were deleted."""
+        super().follow(node_id, delta)
+        gone = {name for name in delta.topics if _is_deleted(name, delta)}
+        if gone:
+            self.forget_topics(gone)
+
+    def forget_topics(self, topics: set[str]) -> None:
+        """Delete the offsets of topics that have been deleted."""
+        for partition, shard in self._runtime.active_shards():
+            for group_id in list(shard.groups):
+                if shard.commits.has_offsets_of(group_id, topics):
+                    self._runtime.write_unattended(
+                        partition,
+                        group_id,
+                        lambda shard, group_id=group_id: shard.commits.forget_topics(group_id, topics),  # type: ignore[misc]
+                    )
+
+    async def expire(self) -> None:
+        """Delete expired offsets, in slices of the event loop's time."""
+        for partition, shard in self._runtime.active_shards():
+            for number, group_id in enumerate(list(shard.groups), 1):
+                self._runtime.write_unattended(
+                    partition, group_id, partial(GroupShard.expire_group, group_id=group_id)
+                )
+                if number % _GROUPS_A_TURN == 0:
+                    await asyncio.sleep(0)
+
+    def has_group(self, group_id: str) -> bool | None:
+        """Whether there is such a group; None where another broker knows, or it is not loaded yet."""
+        try:
+            return self._read(group_id, lambda shard: group_id in shard.groups)
+        except KafkaError:
+            return None
+
+    # --- membership ---
+
+    def join(self, request: JoinGroupRequest, caller: Caller) -> Answer[JoinGroupResponse]:
+        """JoinGroup.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL,
+                UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and as all others NOT_COORDINATOR,
+                COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+        """
+        _check_group_id(request.group_id)
+        config = self._config()
+        shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if not shortest <= request.session_timeout_ms <= longest:
+            raise KafkaError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"session.timeout.ms={request.session_timeout_ms} must lie between"
+                f" {shortest} (group.min.session.timeout.ms) and {longest} (group.max.session.timeout.ms)",
+            )
+        if self._is_left(request.group_id):
+            return self._join_instead(request, caller)
+        return self._write(request.group_id, lambda shard: shard.join(request, caller))
+
+    def _is_left(self, group_id: str) -> bool:
+        """Whether it is a consumer group without members."""
+        group = self._read(group_id, lambda shard: shard.groups.get(group_id))
+        return isinstance(group, ConsumerGroup) and group.is_empty
+
+    async def _join_instead(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+        """An empty consumer group is replaced by a classic one."""
+        await settled(self._write(request.group_id, lambda shard: shard.make_way(request.group_id)))
+        return await settled(self._write(request.group_id, lambda shard: shard.join(request, caller)))
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Answer[ConsumerGroupHeartbeatResponse]:
+        """ConsumerGroupHeartbeat.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, the protocol is not in use; INVALID_REQUEST,
+                UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+                FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+        """
+        self.check_consumer_protocol()
+        check_heartbeat(request, caller.api_version, self._config().group_consumer_assignors)
+        if not request.member_id:
+            request.member_id = self._unique()
+        return self._write(request.group_id, lambda shard: shard.consumer_heartbeat(request, caller))
+
+    def check_consumer_protocol(self) -> None:
+        """Raises KafkaError UNSUPPORTED_VERSION unless groups may use the consumer protocol (KIP-848)."""
+        if (
+            "consumer" not in self._config().group_coordinator_rebalance_protocols
+            or self._image().features.level(GROUP_VERSION) < 1
+        ):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "groups of the consumer protocol are not enabled")
+
+    def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
+        """SyncGroup.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+                INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+        """
+        _check_group_id(request.group_id)
+        return self._write(request.group_id, lambda shard: shard.sync(request))
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Heartbeat. It does not wait for pending appends.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+                REBALANCE_IN_PROGRESS.
+        """
+        _check_group_id(request.group_id)
+        return self._read(request.group_id, lambda shard: shard.heartbeat(request))
+
+    def leave(self, group_id: str, members: list[MemberIdentity]) -> Answer[LeaveGroupResponse]:
+        """LeaveGroup.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, or UNKNOWN_MEMBER_ID when there is no such group.
+        """
+        _check_group_id(group_id)
+        return self._write(group_id, lambda shard: shard.leave(group_id, members))
+
+    # --- offsets ---
+
+    def commit(self, request: OffsetCommitRequest, api_version: int) -> Answer[OffsetCommitResponse]:
+        """OffsetCommit; see `GroupShard.commit`. An empty group id is allowed, for old clients' sake."""
+        return self._write(request.group_id, lambda shard: shard.commit(request, api_version), shared=True)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
+    ) -> Answer[TxnOffsetCommitResponse]:
+        """TxnOffsetCommit; see `GroupShard.commit_in_transaction`.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, INVALID_PRODUCER_EPOCH, and as `GroupShard.commit_in_transaction`.
+        """
+        _check_group_id(request.group_id)
+        return self._write(
+            request.group_id,
+            lambda shard: shard.commit_in_transaction(request, topic_ids),
+            shared=True,
+        )
+
+    def end_transaction(
+        self, partition: int, producer: ProducerIdentity, marker: EndTransaction
+    ) -> Answer[None]:
+        """A producer's transaction ends in a partition of `__consumer_offsets`.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+                INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        return self._runtime.end_transaction(partition, producer, marker)
+
+    def pending_offsets(self, group_id: str) -> PendingOffsets:
+        """What open transactions have committed, among others for this group.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        return self._read(group_id, lambda shard: shard.commits.pending)
+
+    def offsets(self, group_id: str) -> OffsetStore:
+        """The store that has a group's committed offsets.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        return self._read(group_id, lambda shard: shard.commits.offsets)
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Whether a member, or anybody else, may read a group's offsets.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, NOT_COORDINATOR,
+                COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        self._read(group_id, lambda shard: shard.check_fetch(group_id, member_id, epoch))
+
+    def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Answer[dict[OffsetKey, ErrorCode]]:
+        """OffsetDelete.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        _check_group_id(group_id)
+        return self._write(group_id, lambda shard: shard.delete_offsets(group_id, keys))
+
+    # --- groups as a whole ---
+
+    def groups(self) -> list[Group]:
+        """Every group coordinated here.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while some may be missing.
+        """
+        self._check_loaded()
+        return self.loaded_groups()
+
+    def loaded_groups(self) -> list[Group]:
+        """Every group coordinated here whose shard is loaded."""
+        return [group for _, shard in self._runtime.active_shards() for group in shard.groups.values()]
+
+    def loaded_offsets(self) -> list[tuple[str, GroupOffsets]]:
+        """The committed offsets of each of `loaded_groups` that has some; they go on changing."""
+        return [
+            (group_id, offsets)
+            for _, shard in self._runtime.active_shards()
+            for group_id in shard.groups
+            if (offsets := shard.commits.offsets.of_group(group_id))
+        ]
+
+    def group(self, group_id: str) -> Group:
+        """One group.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        group = self._read(group_id, lambda shard: shard.groups.get(group_id))
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def delete_group(self, group_id: str) -> Answer[None]:
+        """Delete an empty group with its offsets.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        return self._write(group_id, lambda shard: shard.delete_group(group_id))
+
+    # --- inside ---
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(self._config().offsets_retention_check_interval_ms / 1000)
+            try:
+                await self.expire()
+            except Exception:
+                logger.exception("expired offsets could not be deleted")
+
+
+def _is_deleted(topic: str, delta: ImageDelta) -> bool:
+    """A topic that is merely not there is none."""
+    before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
+    if before is None or (after is not None and after.id == before.id):
+        return False
+    return delta.is_deleted(before.id)
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")

@@ -1,0 +1,365 @@
+"""The groups of one partition of `__consumer_offsets`, and the operations on them.
+
+Each method is an operation of the coordinator runtime: it reads the state and returns the records to append
+and the answer. `replay` is where committed records become state. What is done depends on the protocol by
+which a group was formed: see the packages `classic` and `consumer` beside this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import ProducerId, TopicId
+from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.coordinator.groups import codec
+from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.classic.membership import ClassicMembership
+from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
+from barnabas.broker.coordinator.groups.classic.sessions import Sessions
+from barnabas.broker.coordinator.groups.codec import OffsetKey, group_record
+from barnabas.broker.coordinator.groups.commits import Commits
+from barnabas.broker.coordinator.groups.consumer import records as consumer_records
+from barnabas.broker.coordinator.groups.consumer.coordination import ConsumerGroups
+from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.coordinator.runtime import Result, ShardContext
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from barnabas.kafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.kafka.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from barnabas.kafka.protocol.records.consumer_group import GROUP_KIND, KINDS
+from barnabas.kafka.records import Record
+
+logger = logger_of(__name__)
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+
+#: from this version a commit to a group that is not there is told so, and members have epochs (KIP-848)
+_MEMBER_EPOCHS_FROM = 9
+
+
+class GroupShard:
+    """One shard of the group coordinator."""
+
+    def __init__(
+        self,
+        context: ShardContext[GroupShard],
+        config: Callable[[], BrokerConfig],
+        settings: Callable[[str], GroupConfig],
+        image: Callable[[], ClusterImage],
+        unique: Callable[[], str],
+        search: PatternSearch,
+        assigning: Pool,
+    ) -> None:
+        self.groups: dict[str, Group] = {}
+        self.commits = Commits(config, context.clock)
+        self._context = context
+        self._clock = context.clock
+        self._config = config
+        self._strange_kinds: set[int] = set()
+        self._sessions = Sessions(
+            context.timers, self._step, lambda group, member: self._membership.expire(group, member)
+        )
+        self._rebalance = Rebalance(
+            config, context.clock, context.timers, context.most_bytes, self._step, self._sessions
+        )
+        self._membership = ClassicMembership(config, self._sessions, self._rebalance, unique)
+        self._consumers = ConsumerGroups(
+            context, self.groups.get, config, settings, image, unique, search, assigning, self._downgraded
+        )
+
+    # --- the runtime's side ---
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Apply one committed record of `__consumer_offsets`.
+
+        Raises:
+            ProtocolError: the record is of a known kind and cannot be read.
+        """
+        kind = codec.kind_of(key)
+        if kind in (codec.OFFSET_KIND, codec.LEGACY_OFFSET_KIND):
+            offset_key = codec.decode_offset_key(key)
+            self.commits.replay(offset_key, value)
+            if value is not None:
+                self._ensure_group(offset_key.group_id)
+        elif kind == codec.GROUP_KIND:
+            self._replay_classic(codec.decode_group_key(key), value)
+        elif kind in KINDS:
+            self._replay_consumer(kind, key, value)
+        elif kind not in self._strange_kinds:
+            self._strange_kinds.add(kind)
+            logger.warning("skipped records of unknown type %d in __consumer_offsets", kind)
+
+    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
+        """Replay an offset of an open transaction.
+
+        Raises:
+            ProtocolError: the record cannot be read.
+        """
+        if codec.kind_of(key) not in (codec.OFFSET_KIND, codec.LEGACY_OFFSET_KIND):
+            logger.warning("__consumer_offsets holds a transaction's record that is no offset")
+            return
+        offset_key = codec.decode_offset_key(key)
+        self.commits.replay_pending(producer_id, offset_key, value)
+        self._ensure_group(offset_key.group_id)
+
+    def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
+        """The offsets of a producer's transaction become valid, or are dropped."""
+        for offset_key in self.commits.end_transaction(producer_id, commit):
+            self._ensure_group(offset_key.group_id)
+
+    def loaded(self) -> None:
+        """Start the session timeouts of loaded members."""
+        limit = self._config().group_max_size
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                self._consumers.loaded(group)
+                continue
+            if len(group.members) > limit:
+                self._step(group.group_id, partial(self._rebalance.prepare, group, "over group.max.size"))
+            for member in group.members:
+                self._sessions.keep_alive(group, member)
+
+    def unload(self, error: KafkaError) -> None:
+        """Answer waiting requests with NOT_COORDINATOR."""
+        self._consumers.unload()
+        for group in self._classic_groups():
+            for member in group.members:
+                group.members.answer_join(
+                    member, JoinGroupResponse(error_code=error.code, member_id=member.member_id)
+                )
+                member.answer_sync(SyncGroupResponse(error_code=error.code))
+
+    def _step(self, group_id: str, step: Callable[[], list[Record]]) -> None:
+        """Run an internal operation under the group's lock."""
+        self._context.write(group_id, lambda _: Result(records=step()))
+
+    def _classic_groups(self) -> list[ClassicGroup]:
+        return [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
+
+    def _replay_classic(self, group_id: str, value: bytes | None) -> None:
+        group = self.groups.get(group_id)
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                self._rebalance.drop(group)
+                group.move_to(GroupState.DEAD, self._clock.now_ms())
+                self._remove(group_id)
+            return
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[group_id] = self._new_group(group_id)
+        group.apply(codec.decode_group(value))
+
+    def _replay_consumer(self, kind: int, key: bytes, value: bytes | None) -> None:
+        key_message, value_message = consumer_records.decode_record(kind, key, value)
+        group = self.groups.get(key_message.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                return
+            # At most offsets were known of it: a classic group in use is deleted first.
+            group = self.groups[key_message.group_id] = ConsumerGroup(key_message.group_id)
+        group.replay(key_message, value_message)
+        if kind == GROUP_KIND and value is None:
+            self._consumers.forget(group)
+            self._remove(group.group_id)
+
+    def _remove(self, group_id: str) -> None:
+        """A group is no more; offsets it may have left make it one that nobody is in."""
+        del self.groups[group_id]
+        if self.commits.has_offsets(group_id):
+            self._ensure_group(group_id)
+
+    def _ensure_group(self, group_id: str) -> None:
+        """A commit without a member id creates the group."""
+        if group_id not in self.groups:
+            self.groups[group_id] = self._new_group(group_id)
+
+    def _new_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, self._clock.now_ms())
+
+    # --- membership ---
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
+        return self._consumers.heartbeat(request, caller)
+
+    def join(self, request: JoinGroupRequest, caller: Caller) -> Result[JoinGroupResponse]:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.classic_members.join(group, request, caller)
+        if group is None:
+            if request.member_id:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            group = self._new_group(request.group_id)
+        result = self._membership.join(group, request, caller)
+        self.groups[request.group_id] = group
+        return result
+
+    def make_way(self, group_id: str) -> Result[None]:
+        """Delete an empty consumer group that a classic one of the same id replaces."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and group.is_empty:
+            return Result(records=self._consumers.tombstones(group))
+        return Result()
+
+    def sync(self, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.classic_members.sync(group, request)
+        member = group.members.check(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        if (request.protocol_type or group.protocol_type) != group.protocol_type or (
+            request.protocol_name or group.protocol
+        ) != group.protocol:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return self._rebalance.sync(group, member, request)
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.classic_members.heartbeat(group, request)
+        return self._membership.heartbeat(
+            group, request.member_id, request.group_instance_id, request.generation_id
+        )
+
+    def leave(self, group_id: str, members: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
+        group = self._member_group(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.classic_members.leave(group, members)
+        return self._membership.leave(group, members)
+
+    def _member_group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+    def _downgraded(self, classic: ClassicGroup, reason: str) -> None:
+        """A consumer group has become this classic group; it rebalances if there is a reason."""
+        group = self.groups[classic.group_id]
+        assert isinstance(group, ClassicGroup)
+        for member in classic.members:
+            # Of a member's protocols only the chosen one is stored; the next round may choose another.
+            group.members.change_protocols(
+                group.members.check(member.member_id, member.instance_id), member.protocols
+            )
+        for stored in group.members:
+            self._sessions.keep_alive(group, stored)
+        if reason:
+            self._step(group.group_id, partial(self._rebalance.prepare, group, reason))
+
+    # --- offsets ---
+
+    def commit(self, request: OffsetCommitRequest, api_version: int) -> Result[OffsetCommitResponse]:
+        """Store offsets; every topic of the request has its name, and its id where that is known.
+
+        Raises:
+            KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+                REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
+        """
+        self._check_commit(request, api_version)
+        return self.commits.commit(request)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
+    ) -> Result[TxnOffsetCommitResponse]:
+        """Store offsets that become valid when the producer's transaction commits.
+
+        Raises:
+            KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+                STALE_MEMBER_EPOCH.
+        """
+        group = self.groups.get(request.group_id)
+        member_id, generation = request.member_id, request.generation_id
+        if isinstance(group, ConsumerGroup):
+            group.check_commit(member_id, generation, in_transaction=True, speaks_epochs=True)
+        elif group is not None:
+            self._membership.check_commit(
+                group, member_id, request.group_instance_id, generation, in_transaction=True
+            )
+        elif generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return self.commits.commit_in_transaction(request, topic_ids)
+
+    def _check_commit(self, request: OffsetCommitRequest, api_version: int) -> None:
+        group = self.groups.get(request.group_id)
+        member_id, generation = request.member_id, request.generation_id_or_member_epoch
+        knows_epochs = api_version >= _MEMBER_EPOCHS_FROM
+        if isinstance(group, ConsumerGroup):
+            group.check_commit(member_id, generation, in_transaction=False, speaks_epochs=knows_epochs)
+        elif group is not None:
+            self._membership.check_commit(
+                group, member_id, request.group_instance_id, generation, in_transaction=False
+            )
+        elif generation >= 0:  # else a consumer that assigns by itself: its first commit makes the group
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION)
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Whether the sender may read a group's offsets; only members of consumer groups are asked.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+        """
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.check_fetch(member_id, epoch)
+
+    def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
+        """Delete offsets, except those of topics that members subscribe to.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for members whose topics are not known.
+        """
+        group = self._group(group_id)
+        if isinstance(group, ClassicGroup) and not group.is_empty and not group.is_consumer_group:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        return self.commits.delete(group, keys)
+
+    # --- groups as a whole ---
+
+    def delete_group(self, group_id: str) -> Result[None]:
+        """Delete an empty group with its offsets.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        group = self._group(group_id)
+        if not group.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        return Result(records=[*self.commits.delete_all(group_id), *self._tombstones(group)])
+
+    def expire_group(self, group_id: str) -> Result[None]:
+        """Delete a group's expired offsets, and the group when neither offsets nor members are left."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Result()
+        records, has_offsets = self.commits.expire(group)
+        is_awaited = isinstance(group, ClassicGroup) and group.pending
+        if group.is_empty and not has_offsets and not is_awaited:
+            records += self._tombstones(group)
+        return Result(records=records)
+
+    def _group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        return group
+
+    def _tombstones(self, group: Group) -> list[Record]:
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.tombstones(group)
+        return [group_record(group.group_id, None)]

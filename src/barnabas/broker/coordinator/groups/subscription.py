@@ -1,0 +1,99 @@
+"""What consumers put into the metadata and assignments of the classic protocol (protocol type "consumer").
+
+It is opaque to the broker, but for the topics that offsets depend on (KIP-496, KIP-211), and where a group
+changes its protocol (KIP-848).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import TypeVar
+
+from barnabas.base.errors import ProtocolError
+from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.kafka.protocol.records.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from barnabas.kafka.protocol.schema import Message
+
+#: the protocol type of consumers that subscribe to topics
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+_START = struct.Struct(">hi")
+_LENGTH = struct.Struct(">h")
+_VERSION = struct.Struct(">h")
+
+M = TypeVar("M", bound=Message)
+
+
+def subscribed_topics(metadata: bytes) -> set[str]:
+    """The topics a consumer subscribes to. Every version begins with them; the rest is ignored.
+
+    Raises:
+        ValueError: the bytes are no subscription.
+    """
+    topics: set[str] = set()
+    try:
+        _, count = _START.unpack_from(metadata)
+        position = _START.size
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(metadata, position)
+            position += _LENGTH.size
+            name = metadata[position : position + length]
+            if length < 0 or len(name) < length:
+                raise ValueError("a topic's name is cut short")
+            topics.add(name.decode())
+            position += length
+    except struct.error as error:
+        raise ValueError(f"the subscription is cut short: {error}") from error
+    return topics
+
+
+def subscription_version(metadata: bytes) -> int:
+    """The version of the consumer protocol that a member speaks; 0 where it cannot be told."""
+    if len(metadata) < _VERSION.size:
+        return 0
+    (version,) = _VERSION.unpack_from(metadata)
+    return max(int(version), 0)
+
+
+def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """A consumer's subscription with all its fields.
+
+    Raises:
+        ValueError: the bytes are no subscription.
+    """
+    return _decode(ConsumerProtocolSubscription, metadata)
+
+
+def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
+    """What a consumer was assigned; nothing before its first assignment.
+
+    Raises:
+        ValueError: the bytes are no assignment.
+    """
+    return _decode(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
+
+
+def encode_assignment(assignment: Mapping[str, frozenset[int]], version: int) -> bytes:
+    """An assignment for a consumer that speaks `version`, or the highest known below it."""
+    version = min(version, ConsumerProtocolAssignment.versions[1])
+    partitions = [
+        TopicPartition(topic=topic, partitions=sorted(numbers)) for topic, numbers in assignment.items()
+    ]
+    return _VERSION.pack(version) + encode(
+        ConsumerProtocolAssignment(assigned_partitions=partitions), version
+    )
+
+
+def _decode(message: type[M], data: bytes) -> M:
+    try:
+        (version,) = _VERSION.unpack_from(data)
+        if version < 0:
+            raise ValueError(f"there is no version {version}")
+        return decode(message, min(version, message.versions[1]), data, _VERSION.size)
+    except (struct.error, ProtocolError) as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,177 @@
+"""Loads a shard's state from its partition, in slices of the event loop's time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Buffer, LeaderEpoch, Offset, ProducerId
+from barnabas.broker.answers import Answer, settled
+from barnabas.kafka.records import batch_keys_and_values, batches, check_crc
+from barnabas.kafka.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
+from barnabas.kafka.records.control import decode_end_transaction
+
+#: how much is read, and how many records are replayed, before the event loop serves others: some milliseconds
+CHUNK_BYTES = 64 * 1024
+_RECORDS_A_TURN = 250
+
+
+class InternalLog(Protocol):
+    """The partitions of one internal topic on this broker, as a coordinator needs them."""
+
+    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Answer[None]:
+        """Append one batch as the leader of `epoch`.
+
+        Returns None when it is committed already, else what finishes when it is.
+
+        Raises:
+            KafkaError: it was not appended; when awaited, this broker will not know whether it is committed,
+                and nothing more is appended in this epoch.
+        """
+
+    def most_bytes(self, partition: int) -> int:
+        """The size of the largest batch that is appended.
+
+        Raises:
+            KafkaError: the partition cannot be opened.
+        """
+
+    def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
+        """Where the log starts and ends now.
+
+        Raises:
+            KafkaError: this broker does not lead it in `epoch`, or it cannot be opened.
+        """
+
+    def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
+        """Returns None when all below `end` is committed, else what finishes when it is.
+
+        Raises:
+            KafkaError: this broker does not lead the partition in `epoch` (any more), or its log is offline.
+        """
+
+    def read(self, partition: int, offset: Offset, max_bytes: int) -> Answer[Sequence[Buffer]]:
+        """Whole batches from the one that holds `offset` on, at least one, below the high watermark."""
+
+
+class Replayable(Protocol):
+    """What is loaded: see `barnabas.broker.coordinator.runtime.Shard`."""
+
+    def replay(self, key: bytes, value: bytes | None) -> None: ...
+
+    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None: ...
+
+
+class _Pending(NamedTuple):
+    value: bytes
+    #: something outside the transaction was written under the same key since
+    is_superseded: bool = False
+
+
+async def load(log: InternalLog, partition: int, shard: Replayable, offset: Offset, end: Offset) -> int:
+    """Replay what `partition` holds from `offset` to `end`, all of it committed; returns how many records.
+
+    A record replaces the one before it under the same key, as compaction would have it. So the log is read
+    through raw, the last value of each key is kept, and only those are decoded and replayed: a group that
+    commits every second costs as little as one that has committed once. What a transaction wrote counts from
+    its commit marker on (but not over what was written after it), and not at all when it was aborted; what
+    one wrote that is still open is replayed as pending.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, a batch is damaged: it may hold the last value of any key, so nothing of
+            the partition is served; or why the log cannot be read.
+    """
+    latest: dict[bytes, bytes | None] = {}
+    pending: dict[ProducerId, dict[bytes, _Pending]] = {}
+    count = 0
+    while offset < end:
+        start = offset
+        try:
+            data = b"".join(await settled(log.read(partition, offset, CHUNK_BYTES)))
+            found = _checked(data, offset)
+        except KafkaError as error:
+            if error.code is ErrorCode.CORRUPT_MESSAGE:
+                raise _damaged(offset, end, error.message) from error
+            raise
+        for position, header in found:
+            if header.base_offset >= end:
+                offset = end
+                break
+            offset = header.base_offset + header.last_offset_delta + 1
+            if header.attributes & CONTROL_FLAG:
+                marker = decode_end_transaction(header, memoryview(data)[position : position + header.size])
+                if marker is not None:
+                    written = pending.pop(header.producer_id, {})
+                    if marker.commit:
+                        latest.update({k: v.value for k, v in written.items() if not v.is_superseded})
+                continue
+            is_transactional = header.attributes & TRANSACTIONAL_FLAG
+            for key, value in batch_keys_and_values(header, data, position):
+                if key is None:
+                    continue
+                if is_transactional:
+                    if value is not None:
+                        pending.setdefault(header.producer_id, {})[key] = _Pending(value)
+                    continue
+                # The last record decides the place as well as the value: replay keeps the log's order.
+                latest.pop(key, None)
+                latest[key] = value
+                if pending:
+                    _supersede(pending, key, value)
+            count += header.record_count
+        if offset == start:
+            raise _damaged(offset, end, "no whole batch is there")
+        await asyncio.sleep(0)
+    _replay_pending(shard, pending, is_superseded=True)
+    for number, (key, value) in enumerate(latest.items(), 1):
+        if value is not None:
+            shard.replay(key, value)
+        if number % _RECORDS_A_TURN == 0:
+            await asyncio.sleep(0)
+    _replay_pending(shard, pending, is_superseded=False)
+    return count
+
+
+def _checked(data: bytes, expected: Offset) -> list[tuple[int, BatchHeader]]:
+    """Each whole batch of `data`, from the one that holds the offset `expected` on."""
+    found: list[tuple[int, BatchHeader]] = []
+    for position, header in batches(data):
+        check_crc(header, data, position)
+        if header.next_offset <= expected or (found and header.base_offset < expected):
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"offsets {header.base_offset} to {header.last_offset} lie where {expected} should",
+            )
+        found.append((position, header))
+        expected = header.next_offset
+    return found
+
+
+def _damaged(offset: Offset, end: Offset, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"it is damaged from offset {offset} on and ends at {end} ({reason}): stop the broker and run "
+        "`barnabas log check` with its log.dirs, which says how it can be served again",
+    )
+
+
+def _supersede(pending: dict[ProducerId, dict[bytes, _Pending]], key: bytes, value: bytes | None) -> None:
+    """`key` was written outside the transactions that have written it: they will not change it any more."""
+    for written in pending.values():
+        if key not in written:
+            continue
+        if value is None:
+            del written[key]
+        else:
+            written[key] = _Pending(written[key].value, is_superseded=True)
+
+
+def _replay_pending(
+    shard: Replayable, pending: dict[ProducerId, dict[bytes, _Pending]], *, is_superseded: bool
+) -> None:
+    for producer_id, written in pending.items():
+        for key, record in written.items():
+            if record.is_superseded is is_superseded:
+                shard.replay_pending(producer_id, key, record.value)

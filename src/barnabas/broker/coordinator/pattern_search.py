@@ -1,0 +1,90 @@
+"""Finds the names that a client's regular expression matches, without holding the event loop.
+
+RE2 takes time linear in the text, but the factor is the expression's size: ``(a?){1000}!`` takes milliseconds
+for one name of 200 characters. A thread matches such expressions: RE2 lets go of the interpreter meanwhile.
+The thread takes some names of a search at a time, so a costly search delays others by those alone.
+Expressions of usual size are matched on the loop, in slices: a thread would wait for the interpreter after
+each name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from barnabas.base.environment.blocking import Blocking
+from barnabas.base.environment.process import thread_seconds
+from barnabas.broker.config.patterns import compiled
+
+#: how much processor time the names of one search may take together, in seconds
+MOST_SECONDS = 5.0
+#: A step is an instruction of the expression for a character; it takes ten nanoseconds at most. So many are
+#: taken in one turn of the loop ...
+_STEPS_A_TURN = 200_000
+#: ... and so many by the thread before it turns to another search.
+_STEPS_AT_ONCE = 2_000_000
+#: how many names are taken at once, however short they are
+_NAMES = 1000
+
+
+class CostlyPatternError(Exception):
+    """A search was given up, since it takes longer than `MOST_SECONDS`."""
+
+
+class PatternSearch:
+    """One broker's searches, by one thread."""
+
+    def __init__(self, blocking: Blocking) -> None:
+        self._thread = blocking.pool("regular expressions", 1)
+
+    async def find(self, pattern: str, names: Sequence[str]) -> list[str]:
+        """Those of `names` that the pattern matches as a whole.
+
+        Raises:
+            ValueError: it is no pattern of RE2.
+            CostlyPatternError: the search takes too long.
+        """
+        expression = compiled(pattern)
+        size: int = expression.programsize
+        found: list[str] = []
+        spent = 0.0
+        if size * max(map(len, names), default=0) <= _STEPS_A_TURN:
+            for some in _pieces(names, size, _STEPS_A_TURN):
+                found += _matching(expression.fullmatch, some)
+                await asyncio.sleep(0)
+            return found
+        for some in _pieces(names, size, _STEPS_AT_ONCE):
+            matching, seconds = await self._thread.run(_match, expression.fullmatch, some)
+            found += matching
+            spent += seconds
+            if spent > MOST_SECONDS:
+                raise CostlyPatternError(f"it takes more than {MOST_SECONDS:g} seconds to match all names")
+        return found
+
+    def stop(self) -> None:
+        """Begin no more work."""
+        self._thread.abandon()
+
+
+def _match(matches: Callable[[str], Any], names: Sequence[str]) -> tuple[list[str], float]:
+    """The names that match, and how long that took."""
+    began = thread_seconds()
+    return _matching(matches, names), thread_seconds() - began
+
+
+def _matching(matches: Callable[[str], Any], names: Sequence[str]) -> list[str]:
+    return [name for name in names if matches(name) is not None]
+
+
+def _pieces(names: Sequence[str], size: int, most: int) -> Iterator[Sequence[str]]:
+    """The names, some at a time: not more steps than `most`, but one name at least."""
+    start, steps = 0, 0
+    for end, name in enumerate(names):
+        more = size * len(name)
+        if end > start and (steps + more > most or end - start == _NAMES):
+            yield names[start:end]
+            start, steps = end, 0
+        steps += more
+    if start < len(names):
+        yield names[start:]

@@ -1,0 +1,476 @@
+"""The runtime of both coordinators: append, replay once committed, reply.
+
+A coordinator (of groups, of transactions) is split into shards, one for each partition of its internal topic.
+An operation reads the shard's state and returns what to append and what to answer; it changes no stored
+state. The runtime appends the records to the shard's partition, replays them on the shard once they are
+committed, and only then answers. So a failed append has nothing to revert, and a restart, which replays the
+same records, ends in the same state.
+
+Operations on one key (a group id, a transactional id) run one after another: the next sees what the one
+before has committed (but see `KeyedLock`). On a single replica an append is committed at once, and then a
+whole operation runs without a task or a future.
+
+What is appended is replayed in the order of the log. So a transaction's records, which count only once its
+marker is there (KIP-98), are always known before the marker is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    ProducerIdentity,
+)
+from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.coordinator.backoff import Complaints
+from barnabas.broker.coordinator.futures import fail, resolve
+from barnabas.broker.coordinator.keyed_lock import KeyedLock
+from barnabas.broker.coordinator.loading import InternalLog, load
+from barnabas.broker.coordinator.timers import Timers
+from barnabas.kafka.records import Record, encode_batch
+from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
+
+logger = logger_of(__name__)
+
+T = TypeVar("T")
+
+_NO_PRODUCER = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+@dataclass(slots=True)
+class Result(Generic[T]):
+    """The result of an operation.
+
+    `response` is given once the records are committed and replayed; it may be a future that a later
+    operation resolves. `then`, when there is one, makes the response instead: it is called after the replay
+    with None, or with the error that kept the records from the log. Without it that error is the answer.
+    """
+
+    response: Answer[T] | None = None
+    records: Sequence[Record] = ()
+    #: the records belong to this producer's transaction: they count when it commits
+    producer: ProducerIdentity | None = None
+    #: in place of records: the producer's transaction ends
+    marker: EndTransaction | None = None
+    then: Callable[[KafkaError | None], Answer[T]] | None = None
+    #: called when the records are replayed and the response (or the error of `then`) is on its way
+    afterwards: Callable[[], None] | None = None
+
+
+class Shard(Protocol):
+    """The state behind one partition of the internal topic."""
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Apply one committed record; None deletes the key. Also called while loading."""
+
+    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
+        """Replay a record of an open transaction. Also called while loading."""
+
+    def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
+        """A producer's transaction has ended: its records become valid, or are dropped."""
+
+    def loaded(self) -> None:
+        """Everything committed has been replayed: set timers, start serving."""
+
+    def unload(self, error: KafkaError) -> None:
+        """The partition was unloaded: answer waiting requests with `error`."""
+
+
+S = TypeVar("S", bound=Shard)
+Operation: TypeAlias = Callable[[S], Result[T]]
+
+
+@dataclass(slots=True)
+class ShardContext(Generic[S]):
+    """What a shard is made with."""
+
+    partition: int
+    clock: Clock
+    timers: Timers
+    #: the leader epoch in which this broker coordinates the partition
+    epoch: Callable[[], LeaderEpoch]
+    #: the size of the largest batch that is appended
+    most_bytes: Callable[[], int]
+    #: runs an internal operation of the shard under the lock of its key
+    write: Callable[[str, Operation[S, Any]], None]
+
+
+class _State(Enum):
+    LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    ACTIVE = ErrorCode.NONE
+    FAILED = ErrorCode.NOT_COORDINATOR
+
+
+class _Append:
+    """Appended records that are not known to be committed, and the operations that wait for them."""
+
+    __slots__ = ("error", "is_settled", "key", "reply", "result", "shared", "timeout")
+
+    def __init__(
+        self, key: str, shared: bool, result: Result[Any], reply: asyncio.Future[Any] | None
+    ) -> None:
+        self.key = key
+        self.shared = shared
+        self.result = result
+        self.reply = asyncio.get_running_loop().create_future() if reply is None else reply
+        self.timeout: asyncio.TimerHandle
+        self.is_settled = False
+        self.error: KafkaError | None = None
+
+
+class _Slot(Generic[S]):
+    """A partition this broker coordinates."""
+
+    __slots__ = ("appends", "epoch", "loading", "lock", "shard", "state", "timers")
+
+    def __init__(self, epoch: LeaderEpoch, timers: Timers) -> None:
+        self.epoch = epoch
+        self.state = _State.LOADING
+        self.timers = timers
+        self.shard: S
+        self.loading: asyncio.Task[None] | None = None
+        self.lock = KeyedLock()
+        #: in the order of the log, in which they are replayed
+        self.appends: deque[_Append] = deque()
+
+
+class CoordinatorRuntime(Generic[S]):
+    """Runs operations on the shards of one internal topic. Owned by one event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        log: InternalLog,
+        clock: Clock,
+        make_shard: Callable[[ShardContext[S]], S],
+        *,
+        write_timeout_ms: int,
+    ) -> None:
+        self._name = name
+        self._log = log
+        self._clock = clock
+        self._make_shard = make_shard
+        self._write_timeout = write_timeout_ms / 1000
+        self._slots: dict[int, _Slot[S]] = {}
+        self._complaints = Complaints(logger)
+        #: one partition is read at a time, or each turn of the loop would do a piece of them all
+        self._load_turn = asyncio.Lock()
+
+    # --- leadership ---
+
+    def elect(self, partition: int, epoch: LeaderEpoch) -> None:
+        """This broker now leads `partition`: load its state in the background, then serve it."""
+        slot = self._slots.get(partition)
+        if slot is not None:
+            if epoch < slot.epoch or (epoch == slot.epoch and slot.state is not _State.FAILED):
+                return
+            # Another may have led in between, or this broker have lost what it had: nothing of it is kept.
+            self.resign(partition)
+        slot = self._slots[partition] = _Slot(epoch, Timers())
+        slot.shard = self._new_shard(partition, slot)
+        try:
+            # The log's end and not the high watermark, which a new leader knows later than its followers did:
+            # what lies between may have been committed, and answered.
+            start, end = self._log.bounds(partition, epoch)
+        except KafkaError as error:
+            self._load_failed(partition, slot, error)
+            return
+        if start == end:
+            self._activate(slot)
+            return
+        slot.loading = asyncio.get_running_loop().create_task(self._load(partition, slot, start, end))
+
+    def resign(self, partition: int) -> None:
+        """This broker no longer leads `partition`: drop its state, fail waiting requests."""
+        slot = self._slots.pop(partition, None)
+        if slot is None:
+            return
+        if slot.loading is not None:
+            slot.loading.cancel()
+        slot.timers.close()
+        gone = KafkaError(ErrorCode.NOT_COORDINATOR)
+        slot.shard.unload(gone)
+        for append in slot.appends:
+            append.timeout.cancel()
+            fail(append.reply, gone)
+        slot.lock.clear()
+
+    async def stop(self) -> None:
+        """Resign from everything."""
+        loading = [slot.loading for slot in self._slots.values() if slot.loading is not None]
+        for partition in list(self._slots):
+            self.resign(partition)
+        await asyncio.gather(*loading, return_exceptions=True)
+
+    def partitions(self) -> Sequence[int]:
+        """The partitions this broker coordinates, loading or loaded."""
+        return list(self._slots)
+
+    # --- operations ---
+
+    def write(
+        self, partition: int, key: str, operation: Operation[S, T], *, shared: bool = False
+    ) -> Answer[T]:
+        """Run an operation that may append: beside other `shared` ones if it does not read what they write.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; what the operation raises; for an
+                append that failed, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or the log's own error.
+        """
+        slot = self._active(partition)
+        if slot.lock.is_free(key, shared):
+            return self._run(partition, slot, key, shared, operation)
+        reply: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def run() -> None:
+            try:
+                if self._slots.get(partition) is not slot:
+                    raise KafkaError(ErrorCode.NOT_COORDINATOR)
+                answer = self._run(partition, slot, key, shared, operation, reply)
+                if answer is not reply:
+                    resolve(reply, answer)
+            except Exception as error:
+                fail(reply, error)
+
+        slot.lock.wait(key, shared, run)
+        return reply
+
+    def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
+        """Run an operation that nobody waits for (a timer's, housekeeping): a failure is logged.
+
+        Nothing is done for a shard that another broker serves.
+        """
+        slot = self._slots.get(partition)
+        if slot is None or slot.state is not _State.ACTIVE:
+            return
+        try:
+            reply = self.write(partition, key, operation)
+        except KafkaError as error:
+            self._complain(partition, key, error)
+            return
+        if is_pending(reply):
+            asyncio.ensure_future(reply).add_done_callback(partial(self._check_unattended, partition, key))
+
+    def end_transaction(
+        self, partition: int, producer: ProducerIdentity, marker: EndTransaction
+    ) -> Answer[None]:
+        """Append the marker that ends a producer's transaction in `partition`, and replay it.
+
+        Raises:
+            KafkaError: as `write`; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, another has
+                taken over.
+        """
+        end: Result[None] = Result(producer=producer, marker=marker)
+        # It concerns all keys that the producer has written, and the order of the log is all that counts.
+        return self.write(partition, f"producer {producer.producer_id}", lambda _: end, shared=True)
+
+    def read(self, partition: int, operation: Callable[[S], T]) -> T:
+        """Read what is committed.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, or what the operation raises.
+        """
+        return operation(self._active(partition).shard)
+
+    def active_shards(self) -> Iterator[tuple[int, S]]:
+        """Every shard that is loaded, with its partition."""
+        for partition, slot in list(self._slots.items()):
+            if slot.state is _State.ACTIVE:
+                yield partition, slot.shard
+
+    def is_loading(self) -> bool:
+        """Whether any shard is still being read."""
+        return any(slot.state is _State.LOADING for slot in self._slots.values())
+
+    # --- inside ---
+
+    def _check_unattended(self, partition: int, key: str, reply: asyncio.Future[Any]) -> None:
+        if not reply.cancelled() and (error := reply.exception()) is not None:
+            self._complain(partition, key, error)
+
+    def _complain(self, partition: int, key: str, error: BaseException) -> None:
+        """Log once what fails for every key alike, as all does where the partition cannot be appended to."""
+        code = error.code if isinstance(error, KafkaError) else type(error)
+        self._complaints.warn(
+            (partition, code), "%s-%d: an operation on %r failed: %s", self._name, partition, key, error
+        )
+
+    def _new_shard(self, partition: int, slot: _Slot[S]) -> S:
+        def write(key: str, operation: Operation[S, Any]) -> None:
+            if self._slots.get(partition) is slot:  # else the operation is about a shard that was given up
+                self.write_unattended(partition, key, operation)
+
+        most_bytes = partial(self._log.most_bytes, partition)
+        return self._make_shard(
+            ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, most_bytes, write)
+        )
+
+    def _active(self, partition: int) -> _Slot[S]:
+        slot = self._slots.get(partition)
+        if slot is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if slot.state is not _State.ACTIVE:
+            raise KafkaError(slot.state.value)
+        return slot
+
+    async def _load(self, partition: int, slot: _Slot[S], start: Offset, end: Offset) -> None:
+        try:
+            await settled(self._log.committed(partition, end, slot.epoch))
+            async with self._load_turn:
+                count = await load(self._log, partition, slot.shard, start, end)
+        except Exception as error:
+            self._load_failed(partition, slot, error)
+            return
+        finally:
+            slot.loading = None
+        logger.info("%s: loaded partition %d, %d records", self._name, partition, count)
+        self._activate(slot)
+
+    def _load_failed(self, partition: int, slot: _Slot[S], error: Exception) -> None:
+        slot.state = _State.FAILED
+        if not isinstance(error, KafkaError):
+            logger.error("%s: partition %d cannot be loaded", self._name, partition, exc_info=error)
+        elif error.code not in _NOT_LED:  # else the image will say so
+            logger.error("%s: partition %d cannot be loaded: %s", self._name, partition, error.message)
+
+    def _activate(self, slot: _Slot[S]) -> None:
+        slot.state = _State.ACTIVE
+        slot.shard.loaded()
+
+    def _run(
+        self,
+        partition: int,
+        slot: _Slot[S],
+        key: str,
+        shared: bool,
+        operation: Operation[S, T],
+        reply: asyncio.Future[T] | None = None,
+    ) -> Answer[T]:
+        """The answer; where it has to wait, `reply` or a new future, so that answers come in order."""
+        result = operation(slot.shard)
+        if not result.records and result.marker is None:
+            return _answer(result, None)
+        try:
+            committed = self._log.append(partition, self._batch(result, slot.epoch), slot.epoch)
+        except KafkaError as error:
+            return _answer(result, _coordinator_error(error))
+        if committed is None and not slot.appends:
+            _replay(slot.shard, result)
+            if result.afterwards is not None:
+                asyncio.get_running_loop().call_soon(result.afterwards)
+            return _answer(result, None)
+        append = _Append(key, shared, result, reply)
+        slot.appends.append(append)
+        slot.lock.acquire(key, shared)
+        late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was not committed in time")
+        loop = asyncio.get_running_loop()
+        append.timeout = loop.call_later(self._write_timeout, fail, append.reply, late)
+        if committed is None:
+            append.is_settled = True  # so are those before it, which are about to hear of it
+        else:
+            task = asyncio.ensure_future(committed)
+            task.add_done_callback(partial(self._settle, partition, slot, append))
+        return append.reply
+
+    def _settle(self, partition: int, slot: _Slot[S], append: _Append, outcome: asyncio.Future[None]) -> None:
+        failure = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
+        append.error = None if failure is None else _coordinator_error(failure)
+        append.is_settled = True
+        if self._slots.get(partition) is not slot:
+            return
+        while slot.appends and slot.appends[0].is_settled:
+            self._finish(slot, slot.appends.popleft())
+
+    def _finish(self, slot: _Slot[S], append: _Append) -> None:
+        append.timeout.cancel()
+        try:
+            if append.error is None:
+                _replay(slot.shard, append.result)
+            resolve(append.reply, _answer(append.result, append.error))
+        except Exception as error:
+            fail(append.reply, error)
+        afterwards = append.result.afterwards
+        if append.error is None and afterwards is not None:
+            # Behind the callbacks that are there already, which bring the response on its way.
+            append.reply.add_done_callback(lambda _: afterwards())
+        slot.lock.release(append.key, append.shared)
+
+    def _batch(self, result: Result[Any], epoch: LeaderEpoch) -> bytes:
+        now = self._clock.now_ms()
+        producer = result.producer or _NO_PRODUCER
+        if result.marker is not None:
+            return encode_end_transaction(
+                result.marker,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                timestamp=now,
+            )
+        return encode_batch(
+            [record._replace(timestamp=now) for record in result.records],
+            leader_epoch=epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transactional=result.producer is not None,
+        )
+
+
+def _replay(shard: Shard, result: Result[Any]) -> None:
+    producer = result.producer
+    if producer is not None and result.marker is not None:
+        shard.end_transaction(producer.producer_id, result.marker.commit)
+    for record in result.records:
+        assert record.key is not None
+        if producer is None:
+            shard.replay(record.key, record.value)
+        elif record.value is not None:
+            shard.replay_pending(producer.producer_id, record.key, record.value)
+
+
+#: another broker leads the partition, or will
+_NOT_LED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+)
+
+#: errors of an append, as the coordinator's clients get them
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def _coordinator_error(error: BaseException) -> KafkaError:
+    if not isinstance(error, KafkaError):
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    return KafkaError(_APPEND_ERRORS.get(error.code, error.code), error.message)
+
+
+def _answer(result: Result[T], error: KafkaError | None) -> Answer[T]:
+    if result.then is not None:
+        return result.then(error)
+    if error is not None:
+        raise error
+    return result.response  # type: ignore[return-value]

@@ -1,0 +1,83 @@
+"""The effect of EndTxn in each state, by the rules of KIP-98 and, for transactions v2, KIP-890.
+
+In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS, whatever the epoch and the decision, and
+the producer asks again. With v2 the producer already has the raised epoch then, and may abort its next,
+empty transaction before the markers of this one are written (KAFKA-18464).
+
+Up to v1 a producer keeps its epoch, so a repeated EndTxn looks like the first: only the state tells, and
+Empty has nothing to end. With v2 the first attempt raised the epoch:
+
+                     the producer's epoch is      abort        commit
+    Empty            current                      go           INVALID_TXN_STATE
+    CompleteAbort    current                      go           INVALID_TXN_STATE
+                     one behind (a repeat)        done         PRODUCER_FENCED
+    CompleteCommit   current                      go           INVALID_TXN_STATE
+                     one behind (a repeat)        refused      done
+
+An abort "goes" although nothing was added, because a v2 producer may not know whether its first write has
+arrived. A commit that is one behind CompleteAbort was overtaken by the coordinator's own abort (KAFKA-20785).
+Everything else that does not fit has been fenced.
+"""
+
+from __future__ import annotations
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import ProducerIdentity
+from barnabas.broker.coordinator.transactions.transaction import (
+    EPOCH_BUMP_VERSION,
+    MAX_EPOCH,
+    Transaction,
+    TransactionState,
+)
+
+_COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+
+def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bool, version: int) -> bool:
+    """Whether there is a transaction to end; False when this is a repeat of what has been done.
+
+    Raises:
+        KafkaError: INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS while the markers of
+            the last decision are being written, PRODUCER_FENCED, INVALID_TXN_STATE.
+    """
+    if transaction.is_ending_for(producer):
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    bumps_epoch = version >= EPOCH_BUMP_VERSION
+    is_repeat = bumps_epoch and _is_repeat(transaction, producer)
+    is_current = producer == transaction.producer
+    if producer.producer_id != transaction.producer_id and not is_repeat:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    state = transaction.state
+    is_complete = state in _COMPLETE
+    if not is_current and not (is_repeat and is_complete):
+        raise _fenced(transaction, producer)
+    if state is TransactionState.ONGOING:
+        return True
+    if is_complete and (is_repeat or not bumps_epoch):
+        if commit is (state is TransactionState.COMPLETE_COMMIT):
+            return False
+        if commit and is_repeat:
+            raise _fenced(transaction, producer)
+    elif bumps_epoch and not commit:
+        return True
+    raise KafkaError(
+        ErrorCode.INVALID_TXN_STATE,
+        f"a transaction in state {state.label} cannot be {'committed' if commit else 'aborted'}",
+    )
+
+
+def _fenced(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
+    return KafkaError(
+        ErrorCode.PRODUCER_FENCED,
+        f"epoch {producer.epoch} of producer {producer.producer_id} has been followed by {transaction.epoch}",
+    )
+
+
+def _is_repeat(transaction: Transaction, producer: ProducerIdentity) -> bool:
+    """The first attempt has raised the epoch, or, at the end of the epochs, changed the id."""
+    if producer.producer_id == transaction.producer_id and producer.epoch + 1 == transaction.epoch:
+        return True
+    return (
+        producer == ProducerIdentity(transaction.previous_producer_id, MAX_EPOCH - 1)
+        and transaction.epoch == 0
+    )

@@ -1,0 +1,168 @@
+"""Completes decided transactions: a marker in each of their partitions, then the record of completion.
+
+Unacknowledged markers are written again for as long as this broker is the coordinator. After a restart, and
+on the next coordinator, all markers are written again. A marker that is written twice does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.text import logger_of
+from barnabas.base.types import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
+from barnabas.broker.answers import Answer, is_pending
+from barnabas.broker.coordinator.backoff import backoff_ms
+from barnabas.broker.coordinator.timers import Timers
+from barnabas.broker.coordinator.transactions.transaction import Transaction, TransactionState
+
+logger = logger_of(__name__)
+
+#: after so many failures in a row, within a second, a warning is logged: an election is over by then
+_WARN_AT = 4
+
+#: another coordinator or another producer has taken over: this broker must not write these markers any more
+_OVERTAKEN = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+#: the partition does not exist: its topic was deleted
+_WRITTEN = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+Outcomes: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+
+class Marker(NamedTuple):
+    """What is written into each partition of a transaction."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    commit: bool
+    coordinator_epoch: LeaderEpoch
+    #: the version of transactions that it belongs to: 2 raised the epoch
+    transaction_version: int
+
+
+class MarkerWriter(Protocol):
+    """Sends markers to the leaders of partitions, on any broker."""
+
+    def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Answer[Outcomes]:
+        """What became of each partition, at once where no one has to be waited for.
+
+        UNKNOWN_TOPIC_OR_PARTITION says that the cluster has no such partition; while a leader is not known
+        or does not answer, the outcome is another error.
+        """
+
+
+class MarkerQueue:
+    """The decided transactions of one shard whose markers are being written.
+
+    Args:
+        done: called with the transactional id when all markers are written.
+    """
+
+    def __init__(
+        self,
+        writer: MarkerWriter,
+        timers: Timers,
+        epoch: Callable[[], LeaderEpoch],
+        done: Callable[[str], None],
+    ) -> None:
+        self._writer = writer
+        self._timers = timers
+        self._epoch = epoch
+        self._done = done
+        self._left: dict[str, set[TopicPartition]] = {}
+        #: by transactional id, as long as partitions are left
+        self._markers: dict[str, Marker] = {}
+        #: by transactional id: how often in a row its markers or its end could not be written
+        self._failures: dict[str, int] = {}
+        self._under_way: dict[asyncio.Future[Outcomes], None] = {}
+
+    def add(self, transactional_id: str, transaction: Transaction) -> None:
+        """Write the markers of a prepared transaction."""
+        self._left[transactional_id] = set(transaction.partitions)
+        self._failures.pop(transactional_id, None)
+        self._markers[transactional_id] = Marker(
+            transaction.producer_id,
+            transaction.epoch,
+            transaction.state is TransactionState.PREPARE_COMMIT,
+            self._epoch(),
+            transaction.client_version,
+        )
+
+    def left(self, transactional_id: str) -> Collection[TopicPartition]:
+        """The partitions without a marker yet."""
+        return self._left.get(transactional_id, ())
+
+    def cancel(self) -> None:
+        """This broker is not the coordinator any more: the next one writes the markers."""
+        self._left.clear()
+        self._markers.clear()
+        self._failures.clear()
+        for future in list(self._under_way):
+            future.cancel()
+
+    def completed(self, transactional_id: str) -> None:
+        """The record of completion is stored."""
+        self._failures.pop(transactional_id, None)
+
+    def retry(self, transactional_id: str, reason: object) -> None:
+        """The record of completion could not be stored: retry later."""
+        pause_ms = self._failed(transactional_id, reason)
+        self._timers.set((transactional_id, "done"), pause_ms, lambda: self._done(transactional_id))
+
+    def _failed(self, transactional_id: str, reason: object) -> int:
+        """How long to wait until the next attempt, in ms; that it does not get on is logged once."""
+        failures = self._failures[transactional_id] = self._failures.get(transactional_id, 0) + 1
+        if failures == _WARN_AT:
+            logger.warning(
+                "cannot complete the transaction of %r yet, retrying: %s", transactional_id, reason
+            )
+        return backoff_ms(failures)
+
+    def write(self, transactional_id: str) -> None:
+        """Write the missing markers of a transaction."""
+        left, marker = self._left.get(transactional_id), self._markers.get(transactional_id)
+        if left is None or marker is None:
+            return
+        answer = self._writer.write(marker, sorted(left)) if left else {}
+        if not is_pending(answer):
+            self._written(transactional_id, marker, answer)
+            return
+        future = asyncio.ensure_future(answer)
+        self._under_way[future] = None
+
+        def arrived(future: asyncio.Future[Outcomes]) -> None:
+            self._under_way.pop(future, None)
+            if future.cancelled():
+                return
+            if (error := future.exception()) is not None and transactional_id not in self._failures:
+                logger.error("markers of %r could not be written", transactional_id, exc_info=error)
+            self._written(transactional_id, marker, {} if error is not None else future.result())
+
+        future.add_done_callback(arrived)
+
+    def _written(self, transactional_id: str, marker: Marker, outcomes: Outcomes) -> None:
+        left = self._left.get(transactional_id)
+        if left is None:
+            return
+        overtaken = {str(tp): code.name for tp, code in outcomes.items() if code in _OVERTAKEN}
+        if overtaken:
+            logger.error(
+                "the markers of transaction %r are refused, it stays prepared: %s",
+                transactional_id,
+                overtaken,
+            )
+            return
+        left.difference_update(tp for tp, code in outcomes.items() if code in _WRITTEN)
+        if left:
+            # One that is named is enough: a transaction may have written to thousands.
+            partition = min(left)
+            code = outcomes.get(partition)
+            answer = "no answer" if code is None else code.name
+            reason = f"{len(left)} of its partitions have no marker, {partition} among them ({answer})"
+            pause_ms = self._failed(transactional_id, reason)
+            self._timers.set((transactional_id, "markers"), pause_ms, lambda: self.write(transactional_id))
+            return
+        del self._left[transactional_id], self._markers[transactional_id]
+        self._done(transactional_id)

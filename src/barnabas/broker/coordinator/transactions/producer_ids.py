@@ -1,0 +1,33 @@
+"""Hands out producer ids (KIP-98), from blocks that the controller grants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import ProducerId
+
+
+class ProducerIds:
+    """One broker's producer ids. `allocate` requests a block from the controller."""
+
+    def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
+        self._allocate = allocate
+        self._block: Iterator[ProducerId] = iter(())
+        self._turn = asyncio.Lock()
+
+    async def next(self) -> ProducerId:
+        """A new producer id.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller grants no block now: clients ask again.
+        """
+        async with self._turn:
+            for producer_id in self._block:
+                return producer_id
+            try:
+                self._block = iter(await self._allocate())
+            except KafkaError as error:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
+            return next(self._block)

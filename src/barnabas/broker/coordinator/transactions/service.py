@@ -1,0 +1,277 @@
+"""The transaction coordinator, as the server's handlers call it.
+
+Finds the shard of a transactional id and runs the operation there. Aborts transactions that have timed out,
+and deletes expired ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from functools import partial
+from typing import TypeVar
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import (
+    NO_PRODUCER_ID,
+    TRANSACTION_STATE_TOPIC,
+    ProducerId,
+    ProducerIdentity,
+    TopicPartition,
+)
+from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator.coordinator import Coordinator
+from barnabas.broker.coordinator.loading import InternalLog
+from barnabas.broker.coordinator.runtime import ShardContext
+from barnabas.broker.coordinator.transactions.marker_queue import MarkerWriter
+from barnabas.broker.coordinator.transactions.shard import TransactionShard
+from barnabas.broker.coordinator.transactions.transaction import Transaction
+
+logger = logger_of(__name__)
+
+T = TypeVar("T")
+
+
+class TransactionCoordinator(Coordinator[TransactionShard]):
+    """The transactional ids whose partitions of `__transaction_state` this broker leads. Owned by one loop.
+
+    Args:
+        config: the broker's settings of the moment.
+        clock: the time.
+        log: the partitions of `__transaction_state`.
+        writer: brings markers to the partitions' leaders.
+        partitions: how many `__transaction_state` has, or will have.
+        producer_ids: makes a producer id that nobody has.
+        version: the finalized level of ``transaction.version``.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        log: InternalLog,
+        writer: MarkerWriter,
+        *,
+        partitions: Callable[[], int],
+        producer_ids: Callable[[], Awaitable[ProducerId]],
+        version: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._producer_ids = producer_ids
+        self._housekeeping: dict[Callable[[], None], asyncio.TimerHandle] = {}
+
+        def make_shard(context: ShardContext[TransactionShard]) -> TransactionShard:
+            return TransactionShard(context, version, writer)
+
+        super().__init__(
+            TRANSACTION_STATE_TOPIC,
+            log,
+            clock,
+            make_shard,
+            partitions=partitions,
+            write_timeout_ms=config().request_timeout_ms,
+        )
+
+    # --- life ---
+
+    def has_transactional_id(self, transactional_id: str) -> bool | None:
+        """Whether somebody uses it; None where another broker knows, or it is not loaded yet."""
+        try:
+            return self._read(transactional_id, lambda shard: transactional_id in shard.transactions)
+        except KafkaError:
+            return None
+
+    def start(self) -> None:
+        """Begin to check for timed-out transactions and expired ids periodically."""
+        config = self._config()
+        self._repeat(self.abort_timed_out, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+        self._repeat(self.expire_ids, config.transaction_remove_expired_transaction_cleanup_interval_ms)
+
+    async def stop(self) -> None:
+        """Answer waiting requests with NOT_COORDINATOR and drop all state."""
+        for handle in self._housekeeping.values():
+            handle.cancel()
+        await super().stop()
+
+    def abort_timed_out(self) -> None:
+        """Abort the transactions that have been open for longer than their timeouts."""
+        now = self._clock.now_ms()
+        for partition, transactional_id, transaction in self._all():
+            if transaction.is_timed_out(now):
+                abort = partial(TransactionShard.abort_timed_out, transactional_id=transactional_id)
+                self._runtime.write_unattended(partition, transactional_id, abort)
+
+    def expire_ids(self) -> None:
+        """Delete the ids that were unused for `transactional.id.expiration.ms`."""
+        now, expiration_ms = self._clock.now_ms(), self._config().transactional_id_expiration_ms
+        for partition, transactional_id, transaction in self._all():
+            if transaction.is_expired(now, expiration_ms):
+                expire = partial(
+                    TransactionShard.expire, transactional_id=transactional_id, expiration_ms=expiration_ms
+                )
+                self._runtime.write_unattended(partition, transactional_id, expire)
+
+    # --- one transactional id ---
+
+    async def init_producer(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None
+    ) -> ProducerIdentity:
+        """InitProducerId with a transactional id; `expected` is what the producer held before (KIP-360).
+
+        Raises:
+            KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED,
+                CONCURRENT_TRANSACTIONS, and as all others NOT_COORDINATOR,
+                COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+        """
+        _check_id(transactional_id)
+        longest = self._config().transaction_max_timeout_ms
+        if not 0 < timeout_ms <= longest:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"transaction.timeout.ms={timeout_ms} must lie between 1 and {longest} "
+                "(transaction.max.timeout.ms)",
+            )
+        fresh = await settled(self._fresh_id(transactional_id))
+        return await settled(
+            self._write(
+                transactional_id,
+                lambda shard: shard.init_producer(transactional_id, timeout_ms, expected, fresh),
+            )
+        )
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        version: int,
+    ) -> Answer[None]:
+        """A producer that speaks `version` of transactions is about to write to `partitions`.
+
+        Waits for ``add.partitions.to.txn.retry.backoff.max.ms`` at most while the markers of the transaction
+        before are being written: a producer that has to ask again does so much later (librdkafka: 100 ms).
+
+        Raises:
+            KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+                CONCURRENT_TRANSACTIONS.
+        """
+        _check_id(transactional_id)
+
+        def add() -> Answer[None]:
+            return self._write(
+                transactional_id,
+                lambda shard: shard.add_partitions(transactional_id, producer, partitions, version),
+            )
+
+        ending = self._read(transactional_id, lambda shard: shard.ending(transactional_id))
+        return add() if ending is None else self._after(ending, add)
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether the partitions are in the producer's transaction.
+
+        Raises:
+            KafkaError: as `add_partitions`.
+        """
+        _check_id(transactional_id)
+        return self._read(
+            transactional_id,
+            lambda shard: shard.verify_partitions(transactional_id, producer, partitions),
+        )
+
+    def end(
+        self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, version: int
+    ) -> Answer[ProducerIdentity]:
+        """EndTxn by a producer that speaks `version` of transactions: what it goes on with.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE,
+                CONCURRENT_TRANSACTIONS.
+        """
+        _check_id(transactional_id)
+
+        def end(fresh: ProducerId) -> Answer[ProducerIdentity]:
+            return self._write(
+                transactional_id,
+                lambda shard: shard.end(
+                    transactional_id, producer, commit=commit, version=version, fresh=fresh
+                ),
+            )
+
+        async def end_later(fresh: Awaitable[ProducerId]) -> ProducerIdentity:
+            return await settled(end(await fresh))
+
+        fresh = self._fresh_id(transactional_id)
+        return end_later(fresh) if is_pending(fresh) else end(fresh)
+
+    # --- what there is ---
+
+    def describe(self, transactional_id: str) -> tuple[Transaction, Collection[TopicPartition]]:
+        """One id, and the partitions in which its transaction has not ended.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR,
+                COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        _check_id(transactional_id)
+
+        def look(shard: TransactionShard) -> tuple[Transaction, Collection[TopicPartition]]:
+            transaction = shard.transactions.get(transactional_id)
+            if transaction is None:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+            return transaction, shard.partitions_left(transactional_id, transaction)
+
+        return self._read(transactional_id, look)
+
+    def transactions(self) -> Iterator[tuple[str, Transaction]]:
+        """Every transactional id coordinated here.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while some may be missing.
+        """
+        self._check_loaded()
+        return ((transactional_id, transaction) for _, transactional_id, transaction in self._all())
+
+    def loaded_transactions(self) -> list[Transaction]:
+        """Every transactional id coordinated here whose shard is loaded."""
+        return [transaction for _, _, transaction in self._all()]
+
+    # --- inside ---
+
+    async def _after(self, ending: asyncio.Future[None], add: Callable[[], Answer[None]]) -> None:
+        longest = self._config().add_partitions_to_txn_retry_backoff_max_ms / 1000
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(ending), longest)
+        await settled(add())
+
+    def _fresh_id(self, transactional_id: str) -> Answer[ProducerId]:
+        # Before the operation, which may not wait, and only when it will take one.
+        needs_one = self._read(transactional_id, lambda shard: shard.needs_producer_id(transactional_id))
+        return self._producer_ids() if needs_one else NO_PRODUCER_ID
+
+    def _all(self) -> Iterator[tuple[int, str, Transaction]]:
+        for partition, shard in self._runtime.active_shards():
+            for transactional_id, transaction in list(shard.transactions.items()):
+                yield partition, transactional_id, transaction
+
+    def _repeat(self, work: Callable[[], None], interval_ms: int) -> None:
+        def run() -> None:
+            try:
+                work()
+            except Exception:
+                logger.exception("cannot abort timed-out transactions or delete expired transactional ids")
+            self._repeat(work, interval_ms)
+
+        loop = asyncio.get_running_loop()
+        self._housekeeping[work] = loop.call_later(interval_ms / 1000, run)
+
+
+def _check_id(transactional_id: str) -> None:
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")

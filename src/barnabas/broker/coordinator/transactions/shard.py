@@ -1,0 +1,386 @@
+"""The transactional ids of one partition of `__transaction_state`, and the operations on them.
+
+Each method is an operation of the coordinator runtime: it reads the state and returns the records to append
+and the answer. `replay` is where committed records become state. What the operations of one id append is
+replayed before the next of them runs, so none meets a step that is half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import NoReturn, TypeVar
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    ProducerIdentity,
+    TopicPartition,
+)
+from barnabas.broker.coordinator.runtime import Result, ShardContext
+from barnabas.broker.coordinator.transactions.codec import decode_key, decode_value, transaction_record
+from barnabas.broker.coordinator.transactions.ending import must_end
+from barnabas.broker.coordinator.transactions.marker_queue import MarkerQueue, MarkerWriter
+from barnabas.broker.coordinator.transactions.transaction import (
+    EPOCH_BUMP_VERSION,
+    Transaction,
+    TransactionState,
+    is_exhausted,
+    new_transaction,
+)
+from barnabas.kafka.records import Record
+
+logger = logger_of(__name__, is_limited=True)
+
+T = TypeVar("T")
+
+
+class TransactionShard:
+    """One shard of the transaction coordinator.
+
+    Args:
+        context: of the runtime.
+        version: the finalized level of ``transaction.version``.
+        writer: brings markers to the partitions' leaders.
+    """
+
+    def __init__(
+        self, context: ShardContext[TransactionShard], version: Callable[[], int], writer: MarkerWriter
+    ) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        #: by transactional id: the epoch that a request which raised it came with. It may come again, when
+        #: its answer was lost. Not stored, as in Kafka: after a failover the repeat is fenced
+        self._repeatable: dict[str, ProducerEpoch] = {}
+        #: by transactional id, where somebody waits for the end of its last transaction
+        self._endings: dict[str, asyncio.Future[None]] = {}
+        self._clock = context.clock
+        self._version = version
+        self._write = context.write
+        self._markers = MarkerQueue(writer, context.timers, context.epoch, self._complete_later)
+
+    # --- the runtime's side ---
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Apply one committed record of `__transaction_state`.
+
+        Raises:
+            ProtocolError: the record cannot be read.
+        """
+        transactional_id = decode_key(key)
+        if transactional_id is None:
+            logger.warning("skipped a record of unknown type in __transaction_state")
+        elif value is not None:
+            self.transactions[transactional_id] = decode_value(value)
+        else:
+            self.transactions.pop(transactional_id, None)
+            self._repeatable.pop(transactional_id, None)
+
+    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
+        """A coordinator does not write its own state in transactions."""
+        logger.warning(
+            "__transaction_state holds a record that producer %d wrote in a transaction", producer_id
+        )
+
+    def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
+        """The coordinator keeps no such records."""
+
+    def loaded(self) -> None:
+        """Complete the transactions that were decided before."""
+        for transactional_id, transaction in list(self.transactions.items()):
+            if transaction.state.is_prepared:
+                self._write(
+                    transactional_id, partial(TransactionShard.resume, transactional_id=transactional_id)
+                )
+
+    def unload(self, error: KafkaError) -> None:
+        """The next coordinator writes what markers are left."""
+        self._markers.cancel()
+        for transactional_id in list(self._endings):
+            self._ended(transactional_id)
+
+    # --- who the producer is ---
+
+    def needs_producer_id(self, transactional_id: str) -> bool:
+        """Whether the next step takes a new producer id: at the beginning and at the end of the epochs."""
+        transaction = self.transactions.get(transactional_id)
+        return transaction is None or is_exhausted(transaction.epoch)
+
+    def init_producer(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdentity | None,
+        fresh: ProducerId,
+    ) -> Result[ProducerIdentity]:
+        """InitProducerId: the id and the epoch that fences whoever used the transactional id before.
+
+        Args:
+            transactional_id: the id.
+            timeout_ms: how long its transactions may take.
+            expected: what the producer held, when it goes on after an error (KIP-360).
+            fresh: a producer id nobody has, when `needs_producer_id`.
+
+        Raises:
+            KafkaError: PRODUCER_FENCED; CONCURRENT_TRANSACTIONS, the transaction before has to end first (one
+                that is open is aborted).
+        """
+        now = self._clock.now_ms()
+        transaction = self.transactions.get(transactional_id) or new_transaction(fresh, timeout_ms, now)
+        if expected is not None and not _may_go_on(transaction, expected):
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        if transaction.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if transaction.state is TransactionState.ONGOING:
+            return self._fence(transactional_id, transaction, _try_again)
+        producer = self._next_identity(transactional_id, transaction, expected, fresh)
+        following = transaction.initialized(producer, timeout_ms, now)
+
+        def initialized(error: KafkaError | None) -> ProducerIdentity:
+            if error is not None:
+                raise error
+            if expected is None:
+                self._repeatable.pop(transactional_id, None)
+            elif producer != transaction.producer:
+                self._repeatable[transactional_id] = transaction.epoch
+            return producer
+
+        return Result(records=[self._record(transactional_id, following)], then=initialized)
+
+    def _next_identity(
+        self,
+        transactional_id: str,
+        transaction: Transaction,
+        expected: ProducerIdentity | None,
+        fresh: ProducerId,
+    ) -> ProducerIdentity:
+        epoch = transaction.epoch
+        if is_exhausted(epoch) and (expected is None or expected.epoch == epoch):
+            return ProducerIdentity(_required(fresh), 0)
+        if expected is None or epoch in (NO_PRODUCER_EPOCH, expected.epoch):
+            return ProducerIdentity(_required(transaction.producer_id), epoch + 1)
+        if expected.epoch == self._repeatable.get(transactional_id):
+            return transaction.producer
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+    # --- what a transaction writes to ---
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        version: int,
+    ) -> Result[None]:
+        """The transaction is about to write to `partitions`; the first ones begin it.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while the one
+                before is being ended.
+        """
+        transaction = self._of_producer(transactional_id, producer)
+        if transaction.state is TransactionState.ONGOING and transaction.partitions.issuperset(partitions):
+            return Result()
+        following = transaction.with_partitions(partitions, version, self._clock.now_ms())
+        return Result(records=[self._record(transactional_id, following)])
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether the partitions are in the transaction: NONE or TRANSACTION_ABORTABLE for each.
+
+        Raises:
+            KafkaError: as `add_partitions`.
+        """
+        transaction = self._of_producer(transactional_id, producer)
+        return {
+            tp: ErrorCode.NONE if tp in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+            for tp in partitions
+        }
+
+    def _of_producer(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
+        transaction = self.transactions.get(transactional_id)
+        if (
+            transaction is not None
+            and producer == transaction.following_producer
+            and transaction.state.is_prepared
+        ):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if transaction is None or transaction.producer_id != producer.producer_id:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if transaction.epoch != producer.epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        return transaction
+
+    # --- how it ends ---
+
+    def ending(self, transactional_id: str) -> asyncio.Future[None] | None:
+        """Done when the transaction whose markers are being written is complete; None when there is none.
+
+        Shared: not to be cancelled. Also done when this broker is the coordinator no more.
+        """
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None or not transaction.state.is_prepared:
+            return None
+        if transactional_id not in self._endings:
+            self._endings[transactional_id] = asyncio.get_running_loop().create_future()
+        return self._endings[transactional_id]
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        *,
+        commit: bool,
+        version: int,
+        fresh: ProducerId,
+    ) -> Result[ProducerIdentity]:
+        """EndTxn: decide the transaction; the answer is what the producer uses from now on.
+
+        In this order: the decision is stored, the answer is given, the markers are written, and that the
+        transaction is complete is stored.
+
+        Raises:
+            KafkaError: as `must_end`.
+        """
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if not must_end(transaction, producer, commit=commit, version=version):
+            return Result(transaction.producer)
+        next_producer_id = NO_PRODUCER_ID
+        if version >= EPOCH_BUMP_VERSION and is_exhausted(transaction.epoch):
+            next_producer_id = _required(fresh)
+        following = transaction.prepared(
+            commit=commit,
+            client_version=version,
+            now_ms=self._clock.now_ms(),
+            next_producer_id=next_producer_id,
+        )
+
+        def answer() -> ProducerIdentity:
+            if version >= EPOCH_BUMP_VERSION:
+                self._repeatable[transactional_id] = transaction.epoch
+            return following.following_producer
+
+        return self._end(transactional_id, following, answer)
+
+    def abort_timed_out(self, transactional_id: str) -> Result[None]:
+        """Abort the transaction if it is open for too long; its producer is fenced."""
+        transaction = self.transactions.get(transactional_id)
+        now = self._clock.now_ms()
+        if transaction is None or not transaction.is_timed_out(now):
+            return Result()
+
+        def aborted() -> None:
+            logger.info(
+                "aborted the transaction of %r after %d ms", transactional_id, now - transaction.started_ms
+            )
+
+        return self._fence(transactional_id, transaction, aborted)
+
+    def expire(self, transactional_id: str, expiration_ms: int) -> Result[None]:
+        """Delete the transactional id if it was unused for `expiration_ms`."""
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None or not transaction.is_expired(self._clock.now_ms(), expiration_ms):
+            return Result()
+        return Result(records=[transaction_record(transactional_id, None)])
+
+    def resume(self, transactional_id: str) -> Result[None]:
+        """Complete a transaction that was loaded as prepared."""
+        transaction = self.transactions.get(transactional_id)
+        if transaction is not None and transaction.state.is_prepared:
+            self._markers.add(transactional_id, transaction)
+            self._markers.write(transactional_id)
+        return Result()
+
+    def complete(self, transactional_id: str) -> Result[None]:
+        """Every marker is written."""
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None or not transaction.state.is_prepared:
+            return Result()
+
+        def completed(error: KafkaError | None) -> None:
+            if error is not None:
+                self._markers.retry(transactional_id, f"its completion could not be stored: {error}")
+            else:
+                self._markers.completed(transactional_id)
+                self._ended(transactional_id)
+
+        record = self._record(transactional_id, transaction.completed(self._clock.now_ms()))
+        return Result(records=[record], then=completed)
+
+    def partitions_left(self, transactional_id: str, transaction: Transaction) -> Collection[TopicPartition]:
+        """The partitions of the transaction, without those where it has ended already."""
+        if transaction.state.is_prepared:
+            return self._markers.left(transactional_id)
+        return transaction.partitions
+
+    # --- inside ---
+
+    def _end(self, transactional_id: str, prepared: Transaction, answer: Callable[[], T]) -> Result[T]:
+        def decided(error: KafkaError | None) -> T:
+            if error is not None:
+                raise error
+            self._markers.add(transactional_id, prepared)
+            return answer()
+
+        return Result(
+            records=[self._record(transactional_id, prepared)],
+            then=decided,
+            afterwards=lambda: self._markers.write(transactional_id),
+        )
+
+    def _fence(self, transactional_id: str, transaction: Transaction, answer: Callable[[], T]) -> Result[T]:
+        """Abort the open transaction of a producer that is fenced."""
+
+        version = self._version()
+
+        def fenced() -> T:
+            if version >= EPOCH_BUMP_VERSION:
+                self._repeatable[transactional_id] = transaction.epoch
+            else:
+                self._repeatable.pop(transactional_id, None)
+            return answer()
+
+        prepared = transaction.fenced(version, self._clock.now_ms())
+        return self._end(transactional_id, prepared, fenced)
+
+    def _ended(self, transactional_id: str) -> None:
+        ending = self._endings.pop(transactional_id, None)
+        if ending is not None:
+            ending.set_result(None)
+
+    def _complete_later(self, transactional_id: str) -> None:
+        self._write(transactional_id, partial(TransactionShard.complete, transactional_id=transactional_id))
+
+    def _record(self, transactional_id: str, transaction: Transaction) -> Record:
+        return transaction_record(transactional_id, transaction, self._version())
+
+
+def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
+    """Whether a producer that held `expected` may use the transactional id; the epoch is looked at later.
+
+    It holds no id that is known when all has been forgotten, and the one before when it repeats the
+    InitProducerId that ended the epochs.
+    """
+    return (
+        transaction.epoch == NO_PRODUCER_EPOCH
+        or expected.producer_id == transaction.producer_id
+        or (expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.epoch))
+    )
+
+
+def _required(producer_id: ProducerId) -> ProducerId:
+    """A producer id has to be fetched before; one that is needed by surprise is fetched the next time."""
+    if producer_id == NO_PRODUCER_ID:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return producer_id
+
+
+def _try_again() -> NoReturn:
+    raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is being aborted")

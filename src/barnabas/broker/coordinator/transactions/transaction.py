@@ -1,0 +1,180 @@
+"""A transactional id's state as a value: each step makes a new one, which the coordinator stores.
+
+    Empty ──► Ongoing ──► PrepareCommit ──► CompleteCommit ──► Ongoing ...
+                 └──────► PrepareAbort  ──► CompleteAbort  ──► Ongoing ...
+
+A prepared transaction is decided: whatever happens, its markers are written and it completes. With
+transactions v2 (KIP-890) preparing raises the producer's epoch, so that nothing late can join a transaction
+that has ended; and as a producer may abort without knowing whether a partition was ever added, PrepareAbort
+then follows Empty and the Complete states too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from barnabas.base.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    ProducerIdentity,
+    TopicPartition,
+)
+
+MAX_EPOCH: ProducerEpoch = 2**15 - 1
+#: from this version of transactions on, each transaction raises the producer's epoch
+EPOCH_BUMP_VERSION = 2
+NOT_STARTED = -1
+
+
+class TransactionState(Enum):
+    """The states that are stored, by the number they have there."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    @property
+    def label(self) -> str:
+        """The name that DescribeTransactions shows: ``PrepareCommit``."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def is_prepared(self) -> bool:
+        """The transaction is decided and its markers are being written."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+def is_exhausted(epoch: ProducerEpoch) -> bool:
+    """No producer gets a higher epoch: the highest of all is kept for fencing it."""
+    return epoch >= MAX_EPOCH - 1
+
+
+class Transaction(NamedTuple):
+    """The stored state of a transactional id; times are milliseconds since the epoch."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    timeout_ms: int
+    updated_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started_ms: int = NOT_STARTED
+    #: the id before the latest step
+    previous_producer_id: ProducerId = NO_PRODUCER_ID
+    #: the id that follows, once the markers are written, when this one's epochs are used up
+    next_producer_id: ProducerId = NO_PRODUCER_ID
+    #: the version of transactions that the producer speaks
+    client_version: int = 0
+
+    @property
+    def producer(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.epoch)
+
+    def initialized(self, producer: ProducerIdentity, timeout_ms: int, now_ms: int) -> Transaction:
+        """The state after InitProducerId: the producer has this id and epoch."""
+        return self._replace(
+            producer_id=producer.producer_id,
+            epoch=producer.epoch,
+            timeout_ms=timeout_ms,
+            updated_ms=now_ms,
+            state=TransactionState.EMPTY,
+            partitions=frozenset(),
+            started_ms=NOT_STARTED,
+            previous_producer_id=self.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+
+    def with_partitions(
+        self, added: Iterable[TopicPartition], client_version: int, now_ms: int
+    ) -> Transaction:
+        """The transaction is about to write to these partitions, too; the first ones begin it."""
+        return self._replace(
+            updated_ms=now_ms,
+            state=TransactionState.ONGOING,
+            partitions=self.partitions | frozenset(added),
+            started_ms=self.started_ms if self.state is TransactionState.ONGOING else now_ms,
+            previous_producer_id=self.producer_id,
+            client_version=client_version,
+        )
+
+    def prepared(
+        self,
+        *,
+        commit: bool,
+        client_version: int,
+        now_ms: int,
+        next_producer_id: ProducerId = NO_PRODUCER_ID,
+    ) -> Transaction:
+        """The state after the decision.
+
+        A producer whose epochs are used up continues with `next_producer_id`.
+        """
+        epoch = self.epoch
+        if client_version >= EPOCH_BUMP_VERSION:
+            epoch = min(epoch + 1, MAX_EPOCH)
+        return self._replace(
+            epoch=epoch,
+            updated_ms=now_ms,
+            state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+            # A transaction that is aborted before anything was added has begun now.
+            started_ms=self.started_ms if self.state is TransactionState.ONGOING else now_ms,
+            previous_producer_id=self.producer_id,
+            next_producer_id=next_producer_id,
+            client_version=client_version,
+        )
+
+    def fenced(self, server_version: int, now_ms: int) -> Transaction:
+        """The state after an abort by the coordinator, with an epoch that fences the producer."""
+        prepared = self.prepared(commit=False, client_version=server_version, now_ms=now_ms)
+        return prepared._replace(epoch=min(self.epoch + 1, MAX_EPOCH))
+
+    def completed(self, now_ms: int) -> Transaction:
+        """Every marker is written."""
+        producer = self.following_producer
+        return self._replace(
+            producer_id=producer.producer_id,
+            epoch=producer.epoch,
+            updated_ms=now_ms,
+            state=(
+                TransactionState.COMPLETE_COMMIT
+                if self.state is TransactionState.PREPARE_COMMIT
+                else TransactionState.COMPLETE_ABORT
+            ),
+            partitions=frozenset(),
+            previous_producer_id=self.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+
+    @property
+    def following_producer(self) -> ProducerIdentity:
+        """What a producer of transactions v2 uses after the one that is prepared."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return ProducerIdentity(self.next_producer_id, 0)
+        return self.producer
+
+    def is_ending_for(self, producer: ProducerIdentity) -> bool:
+        """Whether the producer, or the one that follows it, has to wait until the markers are written."""
+        return self.state.is_prepared and producer.producer_id in (
+            self.producer_id,
+            self.following_producer.producer_id,
+        )
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        return self.state is TransactionState.ONGOING and self.started_ms + self.timeout_ms < now_ms
+
+    def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
+        """Nobody has used the transactional id for `expiration_ms`."""
+        is_idle = self.state is not TransactionState.ONGOING and not self.state.is_prepared
+        return is_idle and self.updated_ms + expiration_ms <= now_ms
+
+
+def new_transaction(producer_id: ProducerId, timeout_ms: int, now_ms: int) -> Transaction:
+    """A transactional id that nobody has used yet."""
+    return Transaction(producer_id, NO_PRODUCER_EPOCH, timeout_ms, now_ms)

@@ -1,0 +1,57 @@
+"""A broker's requests to other brokers: asynchronous, pipelined, bounded, over any `Network`.
+
+    client = BrokerClient(network, address_of, client_id="broker-1", rng=rng)
+    fetches = client.channel(2, "fetch")      # one connection to broker 2; a parked fetch blocks nothing else
+    control = client.channel(2, "control")    # another one
+    response = await control.send(request)    # in the highest version that both sides know
+    futures = [control.submit(r) for r in requests]  # pipelined: they are carried out in this order
+    await client.close()
+
+A request fails with a `ChannelError`, which says whether it `may_have_been_carried_out`. Nothing is tried
+again by itself; whoever tries again is slowed down by the back-off between attempts to connect.
+
+Clients in simulations and in `bench/` are built on `Channel`, too; on the simulated network:
+
+    network = SimulatedNetwork(random.Random(seed))
+    channel = Channel(
+        network.host("client-1"), lambda: ("broker-1", 9092), name="broker-1", client_id="client-1", rng=rng
+    )
+    try:
+        response = await channel.send(ProduceRequest(...), timeout_s=5.0)
+    except ChannelError as error:
+        ...  # error.may_have_been_carried_out: it may have been written, or certainly was not
+
+client: the channels to all brokers, by broker and purpose.
+channel: requests to one peer, over one connection that is opened again when it is needed.
+connection: one connection: frames, correlation ids, answers in order.
+login: SASL on a new connection.
+errors: how a request can fail.
+"""
+
+from barnabas.broker.interbroker.channel import Address, Channel, ChannelSettings
+from barnabas.broker.interbroker.client import BrokerClient
+from barnabas.broker.interbroker.errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelFullError,
+    DisconnectedError,
+    NotConnectedError,
+    RequestTimeoutError,
+    UnsupportedVersionError,
+)
+from barnabas.broker.interbroker.login import PeerLogin
+
+__all__ = [
+    "Address",
+    "BrokerClient",
+    "Channel",
+    "ChannelClosedError",
+    "ChannelError",
+    "ChannelFullError",
+    "ChannelSettings",
+    "DisconnectedError",
+    "NotConnectedError",
+    "PeerLogin",
+    "RequestTimeoutError",
+    "UnsupportedVersionError",
+]

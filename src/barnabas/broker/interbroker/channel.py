@@ -1,0 +1,408 @@
+"""Requests to one peer, pipelined over one connection that is opened again when it is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, TypeAlias
+
+from barnabas.base.environment.network import Network
+from barnabas.base.errors import ProtocolError
+from barnabas.base.text import logger_of
+from barnabas.broker.interbroker.connection import Connection
+from barnabas.broker.interbroker.errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelFullError,
+    DisconnectedError,
+    NotConnectedError,
+    RequestTimeoutError,
+    UnsupportedVersionError,
+)
+from barnabas.broker.interbroker.login import PeerLogin
+from barnabas.kafka.protocol.messages.produce import ProduceRequest
+from barnabas.kafka.protocol.schema import Request, Response
+from barnabas.kafka.security.errors import SaslError
+
+log = logger_of(__name__)
+
+#: After this part of a login's life (KIP-368) a connection is opened anew, as soon as nothing is unanswered.
+_OF_LIFETIME = 0.8
+
+#: host and port
+Address: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """The bounds of a channel. Times are in seconds; Kafka's settings of the same meaning are named.
+
+    Attributes:
+        request_timeout: from `submit` to the answer, unless the request has its own (``request.timeout.ms``).
+        connect_timeout: to connect and to learn which versions the peer serves
+            (``socket.connection.setup.timeout.ms``).
+        reconnect_backoff: between the beginnings of two attempts to connect (``reconnect.backoff.ms``); it
+            doubles with each that fails, and varies by a fifth.
+        reconnect_backoff_max: the longest such time (``reconnect.backoff.max.ms``).
+        max_idle: a connection not used for longer is not used again: the peer may be closing it
+            (``connections.max.idle.ms``).
+        max_in_flight: how many requests may be unanswered (``max.in.flight.requests.per.connection``).
+        max_in_flight_bytes: no further request is sent while those unanswered have as many bytes.
+        max_queued: how many requests may wait to be sent; one more is refused.
+        max_response_bytes: a peer that announces a larger answer is disconnected.
+    """
+
+    request_timeout: float = 30.0
+    connect_timeout: float = 10.0
+    reconnect_backoff: float = 0.05
+    reconnect_backoff_max: float = 1.0
+    max_idle: float = 540.0
+    max_in_flight: int = 64
+    max_in_flight_bytes: int = 16 * 1024 * 1024
+    max_queued: int = 10_000
+    max_response_bytes: int = 1 << 28
+
+
+class _Call:
+    """A request from `submit` to its answer."""
+
+    __slots__ = ("at_most", "connection", "future", "request", "timeout", "timer")
+
+    def __init__(
+        self, request: Request, at_most: int | None, timeout: float, future: asyncio.Future[Any]
+    ) -> None:
+        self.request = request
+        self.at_most = at_most
+        self.timeout = timeout
+        self.future = future
+        self.timer: asyncio.TimerHandle | None = None
+        #: where it was sent
+        self.connection: Connection | None = None
+
+    @property
+    def name(self) -> str:
+        return type(self.request).__name__.removesuffix("Request")
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Channel:
+    """One connection's worth of requests to one peer. Used from the event loop alone.
+
+    - It connects when something is submitted and it is not connected. An attempt that fails fails all that
+      waits (`NotConnectedError`); the next waits for the back-off.
+    - Requests are sent in the order in which they were submitted, up to the bounds; the peer answers them in
+      that order. So one that the peer parks holds up the others: give it a channel of its own.
+    - A connection that ends fails what is unanswered (`DisconnectedError`); what was not sent yet is sent
+      over the next connection.
+    - A request whose answer does not come in time ends the connection, as in Kafka's clients: the answers
+      behind it could not come either.
+    - Cancelling a request's future withdraws it if it was not sent; else its answer is dropped.
+
+    Args:
+        network: of this process.
+        address: where the peer is now; asked before each attempt to connect, None if that is not known.
+        name: the peer, for messages and logs.
+        client_id: sent with each request.
+        rng: varies the back-off.
+        settings: the bounds.
+        tls: speak TLS.
+        login: log in by SASL.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        address: Callable[[], Address | None],
+        *,
+        name: str,
+        client_id: str,
+        rng: Random,
+        settings: ChannelSettings | None = None,
+        tls: ssl.SSLContext | None = None,
+        login: PeerLogin | None = None,
+    ) -> None:
+        self.name = name
+        self.settings = settings or ChannelSettings()
+        self._network = network
+        self._address = address
+        self._client_id = client_id
+        self._rng = rng
+        self._tls = tls
+        self._login = login
+        self._loop = asyncio.get_running_loop()
+        #: what was not sent yet, in order
+        self._queue: dict[_Call, None] = {}
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        #: failed attempts to connect in a row
+        self._failures = 0
+        self._failing_since = 0.0
+        self._last_attempt: float | None = None
+        self._last_used = 0.0
+        self._connected_at = 0.0
+        self._drained: asyncio.Future[None] | None = None
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<channel to {self.name}>"
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and self._connection.is_open
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are sent and not answered."""
+        return len(self._connection) if self._connection is not None else 0
+
+    @property
+    def queued(self) -> int:
+        """How many requests wait to be sent."""
+        return len(self._queue)
+
+    async def send(
+        self, request: Request, *, timeout_s: float | None = None, at_most: int | None = None
+    ) -> Any:
+        """The response to a request.
+
+        Args:
+            timeout_s: in seconds from now; a request that the peer may park needs the time of that, too.
+            at_most: the highest version to use.
+
+        Raises:
+            ChannelError: there is no answer; its kind and `may_have_been_carried_out` say why.
+            ProtocolError: the request cannot be encoded.
+        """
+        return await self.submit(request, timeout_s=timeout_s, at_most=at_most)
+
+    def submit(
+        self, request: Request, *, timeout_s: float | None = None, at_most: int | None = None
+    ) -> asyncio.Future[Any]:
+        """A future of what `send` returns or raises; the request is sent behind all submitted before it."""
+        if isinstance(request, ProduceRequest) and not request.acks:
+            raise ValueError("a produce with acks=0 has no answer that a channel could wait for")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        timeout = self.settings.request_timeout if timeout_s is None else timeout_s
+        call = _Call(request, at_most, timeout, future)
+        if self._is_closed:
+            call.fail(ChannelClosedError(f"{self.name}: the channel is closed"))
+            return future
+        if len(self._queue) >= self.settings.max_queued:
+            call.fail(ChannelFullError(f"{self.name}: {len(self._queue)} requests wait to be sent already"))
+            return future
+        self._recycle_if_idle()
+        call.timer = self._loop.call_later(timeout, self._time_out, call)
+        self._queue[call] = None
+        future.add_done_callback(partial(self._finished, call))
+        self._pump()
+        return future
+
+    async def close(self, *, grace: float = 0.0) -> None:
+        """End the connection; the channel takes no more requests.
+
+        Args:
+            grace: how long to wait for the answers to what was sent, in seconds.
+        """
+        self._is_closed = True
+        self._fail_queue(ChannelClosedError(f"{self.name}: the channel is closed"))
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        connection = self._connection
+        if connection is None:
+            return
+        if len(connection) and grace > 0:
+            self._drained = self._loop.create_future()
+            await asyncio.wait(
+                [self._drained, connection.lost], timeout=grace, return_when=asyncio.FIRST_COMPLETED
+            )
+        connection.end(
+            ChannelClosedError(
+                f"{self.name}: the channel was closed before the answer", may_have_been_carried_out=True
+            )
+        )
+        await connection.lost
+
+    # --- sending ---
+
+    def _pump(self) -> None:
+        """Send what may be sent now; connect if there is something to send."""
+        if not self._queue:
+            return
+        connection = self._connection
+        if connection is None:
+            if self._connecting is None and not self._is_closed:
+                self._connecting = self._loop.create_task(self._connect())
+            return
+        while self._queue and self._has_room(connection):
+            call = next(iter(self._queue))
+            del self._queue[call]
+            if not call.future.done():
+                self._transmit(connection, call)
+
+    def _has_room(self, connection: Connection) -> bool:
+        return (
+            len(connection) < self.settings.max_in_flight
+            and connection.unanswered_bytes < self.settings.max_in_flight_bytes
+            and not connection.is_write_paused
+            and connection.is_open
+        )
+
+    def _transmit(self, connection: Connection, call: _Call) -> None:
+        version = connection.common_version(call.request, call.at_most)
+        if version is None:
+            call.fail(UnsupportedVersionError(f"{self.name} serves no version of {call.name} that we know"))
+            return
+        try:
+            connection.send(call.request, version, partial(self._answered, call))
+        except ProtocolError as error:
+            call.fail(error)
+            return
+        call.connection = connection
+        self._last_used = self._loop.time()
+
+    def _answered(self, call: _Call, answer: Response | Exception) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        if isinstance(answer, ChannelError):
+            call.fail(answer)
+        elif isinstance(answer, Exception):
+            error = DisconnectedError(
+                f"{self.name}: the connection ended before the answer to {call.name}: {_reason(answer)}"
+            )
+            error.__cause__ = answer
+            call.fail(error)
+        else:
+            if not call.future.done():
+                call.future.set_result(answer)
+            self._last_used = self._loop.time()
+            if self._drained is not None and not self.in_flight and not self._drained.done():
+                self._drained.set_result(None)
+            self._pump()
+
+    def _finished(self, call: _Call, future: asyncio.Future[Any]) -> None:
+        """Somebody has the answer, or does not want it any more."""
+        if call.connection is None:
+            self._queue.pop(call, None)
+            if call.timer is not None:
+                call.timer.cancel()
+        # What was sent keeps its timer: if its answer does not come, nobody's does.
+
+    def _time_out(self, call: _Call) -> None:
+        if call.connection is None:
+            call.fail(RequestTimeoutError(f"{self.name}: {call.name} was not sent within {call.timeout:g} s"))
+            return
+        message = f"{self.name}: no answer to {call.name} within {call.timeout:g} s"
+        call.fail(RequestTimeoutError(message, may_have_been_carried_out=True))
+        call.connection.end(TimeoutError(f"no answer to {call.name} within {call.timeout:g} s"))
+
+    def _fail_queue(self, error: ChannelError) -> None:
+        queue, self._queue = self._queue, {}
+        for call in queue:
+            call.fail(error)
+
+    # --- connecting ---
+
+    async def _connect(self) -> None:
+        """Open a connection, or fail what waits for it."""
+        try:
+            await self._back_off()
+            self._last_attempt = self._loop.time()
+            address = self._address()
+            if address is None:
+                self._connect_failed("its address is not known")
+                return
+            where = f" at {address[0]}:{address[1]}"
+            try:
+                async with asyncio.timeout(self.settings.connect_timeout):
+                    connection = await self._open(address)
+            except TimeoutError:
+                self._connect_failed(f"no answer within {self.settings.connect_timeout:g} s", where)
+            except (OSError, ProtocolError, SaslError) as error:
+                self._connect_failed(_reason(error), where)
+            else:
+                self._connected(connection, where)
+        except Exception:  # a bug, such as one of `address`: nobody shall wait for it until the time is up
+            self._fail_queue(NotConnectedError(f"no connection to {self.name}: see the log of this broker"))
+            raise
+        finally:
+            self._connecting = None
+        self._pump()
+
+    async def _open(self, address: Address) -> Connection:
+        """A connection after its handshake and login. Raises OSError, ProtocolError and SaslError."""
+        _, connection = await self._network.connect(self._new_connection, *address, tls=self._tls)
+        try:
+            await connection.handshake()
+            if self._login is not None:
+                await connection.log_in(self._login)
+        except BaseException:
+            connection.end(ConnectionAbortedError("given up"))
+            raise
+        return connection
+
+    def _new_connection(self) -> Connection:
+        return Connection(self._client_id, self.settings.max_response_bytes, self._pump, self._disconnected)
+
+    async def _back_off(self) -> None:
+        """Wait until it is time for the next attempt to connect."""
+        if self._last_attempt is None:
+            return
+        settings = self.settings
+        # Also after a success: a peer that accepts and disconnects would keep both sides busy.
+        backoff = min(
+            settings.reconnect_backoff * 2 ** min(max(self._failures - 1, 0), 30),
+            settings.reconnect_backoff_max,
+        )
+        wait = self._last_attempt + backoff * self._rng.uniform(0.8, 1.2) - self._loop.time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    def _connect_failed(self, reason: str, where: str = "") -> None:
+        if not self._failures:
+            self._failing_since = self._loop.time()
+            log.warning("no connection to %s%s: %s; trying again when needed", self.name, where, reason)
+        self._failures += 1
+        self._fail_queue(NotConnectedError(f"no connection to {self.name}{where}: {reason}"))
+
+    def _connected(self, connection: Connection, where: str) -> None:
+        if self._failures:
+            failed_for = self._loop.time() - self._failing_since
+            log.info("connected to %s%s again after %.1f s", self.name, where, failed_for)
+        self._failures = 0
+        self._connection = connection
+        self._connected_at = self._last_used = self._loop.time()
+        if not connection.is_open:  # lost between the handshake and this
+            self._connection = None
+
+    def _disconnected(self, connection: Connection, reason: Exception) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        if not self._is_closed:
+            log.info("the connection to %s ended: %s", self.name, _reason(reason))
+            self._pump()
+
+    def _recycle_if_idle(self) -> None:
+        connection = self._connection
+        if connection is None or len(connection):
+            return
+        now = self._loop.time()
+        is_idle = now - self._last_used > self.settings.max_idle
+        lifetime = connection.good_for
+        if is_idle or (lifetime is not None and now - self._connected_at > lifetime * _OF_LIFETIME):
+            self._connection = None
+            connection.end(ConnectionAbortedError("idle" if is_idle else "its login ends soon"))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

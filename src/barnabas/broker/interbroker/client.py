@@ -1,0 +1,85 @@
+"""The channels of one broker to all others."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from random import Random
+
+from barnabas.base.environment.network import Network
+from barnabas.base.types import BrokerId
+from barnabas.broker.interbroker.channel import Address, Channel, ChannelSettings
+from barnabas.broker.interbroker.login import PeerLogin
+
+
+class BrokerClient:
+    """Makes a channel for each broker and purpose when it is first asked for, and keeps it.
+
+    A purpose is a name that the caller chooses ("fetch", "control", "markers"): requests of one purpose share
+    a connection and are answered in order, those of another are not held up by them.
+
+    Args:
+        network: of this process.
+        address_of: where a broker is now, by its id; None when that is not known. Asked before each attempt
+            to connect, so a broker that comes back at another address is found.
+        client_id: sent with each request.
+        rng: varies the back-off between attempts to connect.
+        settings: the bounds of each channel.
+        tls: speak TLS.
+        login: log in by SASL.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        address_of: Callable[[BrokerId], Address | None],
+        *,
+        client_id: str,
+        rng: Random,
+        settings: ChannelSettings | None = None,
+        tls: ssl.SSLContext | None = None,
+        login: PeerLogin | None = None,
+    ) -> None:
+        self._network = network
+        self._address_of = address_of
+        self._client_id = client_id
+        self._rng = rng
+        self._settings = settings
+        #: what channels speak TLS by
+        self.tls = tls
+        self._login = login
+        self._channels: dict[tuple[BrokerId, str], Channel] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def channel(self, broker_id: BrokerId, purpose: str) -> Channel:
+        """The channel to a broker for a purpose; it is connected when a request is submitted.
+
+        Ask for it again for each request: `forget` closes it when the broker leaves or has restarted.
+        """
+        key = broker_id, purpose
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = Channel(
+                self._network,
+                lambda: self._address_of(broker_id),
+                name=f"broker {broker_id} ({purpose})",
+                client_id=self._client_id,
+                rng=self._rng,
+                settings=self._settings,
+                tls=self.tls,
+                login=self._login,
+            )
+        return channel
+
+    def forget(self, broker_id: BrokerId) -> None:
+        """Close the channels to a broker that has left or restarted; asking for one again makes a new one."""
+        for key in [key for key in self._channels if key[0] == broker_id]:
+            closing = asyncio.ensure_future(self._channels.pop(key).close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def close(self, *, grace: float = 0.0) -> None:
+        """Close all channels, each as `Channel.close`."""
+        channels, self._channels = self._channels, {}
+        await asyncio.gather(*(channel.close(grace=grace) for channel in channels.values()), *self._closing)

@@ -1,0 +1,235 @@
+"""One connection to a peer: requests out, answers back in the same order."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from barnabas import __version__
+from barnabas.base.errors import ErrorCode, ProtocolError
+from barnabas.base.types import Buffer
+from barnabas.broker.interbroker.login import PeerLogin, next_message
+from barnabas.kafka.protocol.frame_buffer import FrameBuffer
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.kafka.protocol.schema import Request, Response
+from barnabas.kafka.protocol.wire import Readable
+from barnabas.kafka.security.errors import SaslError
+
+#: the version of ApiVersions that every peer answers; an unsupported one is answered in it, too (KIP-511)
+_COMMON_VERSION = 0
+#: where an answer to ApiVersions has its error code: behind the correlation id
+_ERROR_CODE = slice(4, 6)
+_SOFTWARE_NAME = "barnabas"
+
+#: Called with the answer, or with the error that makes all further answers impossible.
+OnAnswer = Callable[[Response | Exception], None]
+
+
+class Unanswered:
+    """A request that was sent."""
+
+    __slots__ = ("header", "on_answer", "size")
+
+    def __init__(self, header: RequestHeader, size: int, on_answer: OnAnswer) -> None:
+        self.header = header
+        #: of its frame, in bytes
+        self.size = size
+        self.on_answer = on_answer
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one connection.
+
+    Args:
+        client_id: sent with each request.
+        max_response_bytes: an answer that says it is larger ends the connection.
+        on_room: called when more can be written after too much was waiting.
+        on_lost: called once with why the connection ended; the unanswered requests have been told before.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        max_response_bytes: int,
+        on_room: Callable[[], None],
+        on_lost: Callable[[Connection, Exception], None],
+    ) -> None:
+        self._client_id = client_id
+        self._frames = FrameBuffer(max_response_bytes)
+        self._on_room = on_room
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]
+        self._ids = itertools.count(1)
+        self._unanswered: deque[Unanswered] = deque()
+        self._reason: Exception | None = None
+        #: resolved when the connection has ended
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        #: by API key, the lowest and the highest version that the peer serves; empty before the handshake
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.is_write_paused = False
+        #: seconds for which the peer takes the login, from when it was made; None means for ever
+        self.good_for: float | None = None
+        #: of all requests that are not answered
+        self.unanswered_bytes = 0
+
+    def __len__(self) -> int:
+        """How many requests are not answered."""
+        return len(self._unanswered)
+
+    @property
+    def is_open(self) -> bool:
+        return self._reason is None and self._transport is not None and not self._transport.is_closing()
+
+    async def handshake(self) -> None:
+        """Ask which versions the peer serves.
+
+        Raises:
+            ProtocolError: the peer answers with an error, or not in this protocol.
+            OSError: the connection ended.
+        """
+        request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=__version__)
+        response = await self._ask(request, request.versions[1])
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            response = await self._ask(request, _COMMON_VERSION)
+        if response.error_code:
+            raise ProtocolError(f"the peer answers ApiVersions by error {response.error_code}")
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+    async def log_in(self, login: PeerLogin) -> None:
+        """Say who asks, after the handshake.
+
+        Raises:
+            SaslError: the peer does not take it, or does not prove what it should.
+            ProtocolError: the peer does not answer in this protocol.
+            OSError: the connection ended.
+        """
+        offer = await self._call(SaslHandshakeRequest(mechanism=login.mechanism))
+        if offer.error_code:
+            has = ", ".join(offer.mechanisms) or "none"
+            raise SaslError(f"it does not offer {login.mechanism} for brokers to log in by: it has {has}")
+        exchange = login.begin()
+        answer = None
+        while (message := await next_message(login, exchange, answer)) is not None:
+            response = await self._call(SaslAuthenticateRequest(auth_bytes=message))
+            if response.error_code:
+                raise SaslError(f"it refuses this broker's login by {login.mechanism}")
+            answer = response.auth_bytes
+            if response.session_lifetime_ms > 0:
+                self.good_for = response.session_lifetime_ms / 1000
+
+    async def _call(self, request: Request) -> Any:
+        version = self.common_version(request, None)
+        if version is None:
+            raise ProtocolError("the peer knows no SASL that this broker knows")
+        return await self._ask(request, version)
+
+    def common_version(self, request: Request, at_most: int | None) -> int | None:
+        """The highest version of a request that both sides know; None if there is none."""
+        lowest, highest = self.versions.get(request.api_key, (0, -1))
+        version = min(highest, request.versions[1])
+        if at_most is not None:
+            version = min(version, at_most)
+        return version if version >= max(lowest, request.versions[0]) else None
+
+    def send(self, request: Request, version: int, on_answer: OnAnswer) -> None:
+        """Send a request behind those that were sent before.
+
+        Raises:
+            ProtocolError: the request cannot be encoded; the connection is as before.
+        """
+        header = RequestHeader(request.api_key, version, next(self._ids) & 0x7FFFFFFF, self._client_id)
+        chunks = [
+            chunk if isinstance(chunk, Buffer) else bytes(chunk) for chunk in encode_request(header, request)
+        ]
+        unanswered = Unanswered(header, sum(map(len, chunks)), on_answer)
+        self._unanswered.append(unanswered)
+        self.unanswered_bytes += unanswered.size
+        self._transport.writelines(chunks)
+
+    def end(self, reason: Exception) -> None:
+        """End the connection now; what is unanswered fails by `reason`."""
+        if self._reason is None:
+            self._reason = reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- asyncio's side ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        if self._reason is not None:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._reason is not None:
+            return
+        try:
+            for frame in self._frames.received(nbytes):
+                self._answered(frame)
+        except ProtocolError as error:
+            self.end(error)
+
+    def eof_received(self) -> None:
+        if self._reason is None:
+            self._reason = ConnectionResetError("the peer has closed the connection")
+
+    def pause_writing(self) -> None:
+        self.is_write_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_write_paused = False
+        self._on_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = self._reason or exc or ConnectionResetError("the connection was closed")
+        self._reason = reason
+        unanswered, self._unanswered = self._unanswered, deque()
+        self.unanswered_bytes = 0
+        if not self.lost.done():
+            self.lost.set_result(None)
+        for request in unanswered:
+            request.on_answer(reason)
+        self._on_lost(self, reason)
+
+    # --- inside ---
+
+    def _answered(self, frame: Readable) -> None:
+        if not self._unanswered:
+            raise ProtocolError("an answer to nothing that was asked")
+        header = self._unanswered[0].header
+        response = _parse(header, frame)
+        request = self._unanswered.popleft()
+        self.unanswered_bytes -= request.size
+        request.on_answer(response)
+
+    async def _ask(self, request: Request, version: int) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def resolve(result: Response | Exception) -> None:
+            if answer.done():
+                return
+            if isinstance(result, Exception):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+        self.send(request, version, resolve)
+        return await answer
+
+
+def _parse(header: RequestHeader, frame: Readable) -> Response:
+    """The answer. Raises ProtocolError."""
+    if header.api_key == ApiVersionsRequest.api_key:
+        error = int.from_bytes(frame[_ERROR_CODE], "big", signed=True)
+        if error == ErrorCode.UNSUPPORTED_VERSION:
+            header = header._replace(api_version=_COMMON_VERSION)
+    return parse_response(header, frame)

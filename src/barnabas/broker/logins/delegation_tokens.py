@@ -1,0 +1,119 @@
+"""Delegation tokens: what stands for a user in the hands of others, for some time (KIP-48, KIP-373).
+
+Who has a token logs in by SCRAM: its id is the name, its HMAC as base64 the password. The HMAC is computed
+from the id and the secret key of the cluster, and stored nowhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from barnabas.kafka.security.principal import Principal
+
+#: how many tokens there may be; it bounds the search for one by its HMAC
+MOST_TOKENS = 10_000
+#: how many users may renew one token
+MOST_RENEWERS = 100
+
+
+class TokenPrincipal(Principal):
+    """A user whom a delegation token stands for. It equals the user, and may do nothing with tokens."""
+
+    __slots__ = ()
+
+
+class DelegationToken(NamedTuple):
+    """A token; times in milliseconds since the epoch."""
+
+    id: str
+    #: as whom one logs in by it
+    owner: Principal
+    #: who has created it
+    requester: Principal
+    renewers: tuple[Principal, ...]
+    issued_ms: int
+    #: it is never valid for longer
+    max_ms: int
+    expires_ms: int
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether nobody can log in by it any more."""
+        return min(self.max_ms, self.expires_ms) < now_ms
+
+    def may_be_changed_by(self, principal: Principal) -> bool:
+        """Whether a user may renew and expire it."""
+        return principal == self.owner or principal in self.renewers
+
+    def concerns(self, principal: Principal) -> bool:
+        """Whether a user may always see it."""
+        return principal == self.requester or self.may_be_changed_by(principal)
+
+
+class TokenKeys:
+    """Makes the HMACs of tokens.
+
+    Args:
+        secret: ``delegation.token.secret.key``, the same on all brokers.
+    """
+
+    def __init__(self, secret: str) -> None:
+        key = secret.encode()
+        self._hmac = lru_cache(2 * MOST_TOKENS)(
+            lambda token_id: hmac.digest(key, token_id.encode(), hashlib.sha512)
+        )
+
+    def hmac(self, token_id: str) -> bytes:
+        """The HMAC of a token's id: 64 bytes."""
+        return self._hmac(token_id)
+
+    def password(self, token_id: str) -> str:
+        """By what the holder of a token logs in."""
+        return base64.b64encode(self.hmac(token_id)).decode()
+
+    def belongs(self, mac: bytes, token: DelegationToken) -> bool:
+        """Whether `mac` is a token's HMAC."""
+        return hmac.compare_digest(mac, self._hmac(token.id))
+
+
+class TokenLogin(NamedTuple):
+    """What a login by a token needs."""
+
+    password: str
+    #: as whom one logs in
+    owner: str
+    #: in milliseconds since the epoch
+    expires_ms: int
+
+    def __repr__(self) -> str:
+        return f"TokenLogin(owner={self.owner!r}, expires_ms={self.expires_ms})"
+
+
+class TokenLogins:
+    """Finds the tokens that clients show. Any thread may ask.
+
+    Args:
+        keys: makes their HMACs.
+        tokens: those that there are now, by their ids.
+        now_ms: the time, in milliseconds since the epoch.
+    """
+
+    def __init__(
+        self, keys: TokenKeys, tokens: Callable[[], Mapping[str, DelegationToken]], now_ms: Callable[[], int]
+    ) -> None:
+        self._keys = keys
+        self._tokens = tokens
+        self._now_ms = now_ms
+
+    def find(self, token_id: str) -> TokenLogin | None:
+        """The login by a token; None where there is none, or it has expired."""
+        token = self._tokens().get(token_id)
+        if token is None or token.has_expired(self._now_ms()):
+            return None
+        return TokenLogin(
+            self._keys.password(token.id), token.owner.name, min(token.expires_ms, token.max_ms)
+        )

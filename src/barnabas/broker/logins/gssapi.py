@@ -1,0 +1,86 @@
+"""GSSAPI as a server speaks it (RFC 4752): the client shows a Kerberos ticket for the broker's service."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from barnabas.broker.logins.kerberos import ShortNames
+from barnabas.kafka.security.errors import SaslError
+
+#: "no security layer", which is all that Kafka's protocol has: TLS protects what follows. The other three
+#: bytes are the longest message of a layer.
+_NO_LAYER = b"\x01\x00\x00\x00"
+#: messages until the ticket is accepted; Kerberos needs one, or two
+_MOST_STEPS = 4
+
+
+class Context(Protocol):
+    """A client's security context (RFC 2743). Every method raises SaslError where the client has failed."""
+
+    @property
+    def is_established(self) -> bool:
+        """Whether the ticket is accepted."""
+
+    @property
+    def client(self) -> str:
+        """The client's principal, once it is."""
+
+    def step(self, token: bytes) -> bytes:
+        """The answer to the client's token; empty for none."""
+
+    def wrap(self, message: bytes) -> bytes:
+        """`message` as only this client can check that it is whole."""
+
+    def unwrap(self, message: bytes) -> bytes:
+        """What the client has wrapped."""
+
+
+class GssapiExchange:
+    """One login by a ticket. Whom the client wants to act for is ignored, as Kafka does: kafka-python names
+    the broker there."""
+
+    def __init__(self, context: Context, names: ShortNames) -> None:
+        self._context = context
+        self._names = names
+        self._steps = 0
+        self._is_offered = False
+        self.user = ""
+        self.is_complete = False
+        self.token_id: str | None = None
+        #: As in Kafka, the end of the ticket is not the end of the login: `connections.max.reauth.ms` is.
+        self.expires_ms: int | None = None
+
+    def respond(self, message: bytes) -> bytes:
+        """The answer to the client's next message.
+
+        Raises:
+            SaslError: the login has failed.
+        """
+        if not self._context.is_established:
+            return self._accept(message)
+        if not self._is_offered:  # the client has checked the broker's last token
+            return self._offer()
+        chosen = self._context.unwrap(message)
+        if len(chosen) < len(_NO_LAYER) or not chosen[0] & _NO_LAYER[0]:
+            raise SaslError("the client asks for a security layer of GSSAPI, and there is none: use TLS")
+        principal = self._context.client
+        user = self._names.of(principal)
+        if user is None:
+            raise SaslError(f"no rule of sasl.kerberos.principal.to.local.rules names {principal}")
+        self.user = user
+        self.is_complete = True
+        return b""
+
+    def _accept(self, token: bytes) -> bytes:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise SaslError(f"the ticket is not accepted after {_MOST_STEPS} messages")
+        answer = self._context.step(token)
+        if not self._context.is_established:
+            return answer
+        self.user = self._context.client  # until it has a shorter name
+        return answer or self._offer()
+
+    def _offer(self) -> bytes:
+        self._is_offered = True
+        return self._context.wrap(_NO_LAYER)

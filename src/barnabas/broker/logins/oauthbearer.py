@@ -1,0 +1,72 @@
+"""The server's side of OAUTHBEARER (RFC 7628; KIP-255): the client sends a token."""
+
+from __future__ import annotations
+
+import re
+
+from barnabas.broker.logins.tokens import Tokens
+from barnabas.kafka.security.errors import SaslError
+
+#: RFC 7628, section 3.2.2
+_REFUSAL = b'{"status":"invalid_token"}'
+_FIRST = re.compile(r"[ny],(?:a=(?P<authzid>[^,\0\x01]+))?,\x01(?P<pairs>[^\0]*)\x01", re.DOTALL)
+#: of SASL extensions (KIP-342)
+_NAME = re.compile(r"[A-Za-z]+")
+_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+
+
+class OauthbearerExchange:
+    """One login by a token. Extensions beside it are read and ignored, as Kafka does."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._refused = ""
+        self.user = ""
+        self.is_complete = False
+        self.token_id: str | None = None
+        #: when the token ends, in milliseconds since the epoch
+        self.expires_ms: int | None = None
+
+    def respond(self, message: bytes) -> bytes:
+        """The answer to the client's next message: nothing, or that the token is not valid.
+
+        The client answers the latter, and then the exchange fails.
+
+        Raises:
+            SaslError: the login has failed.
+        """
+        if self._refused:
+            raise SaslError(self._refused)
+        authzid, token = _parse(message)
+        try:
+            found = self._tokens.read(token)
+        except SaslError as error:
+            self._refused = str(error)
+            return _REFUSAL
+        self.user = found.user
+        if authzid and authzid != found.user:
+            raise SaslError("a client may only act for the user that its token names")
+        self.expires_ms = found.expires_ms
+        self.is_complete = True
+        return b""
+
+
+def _parse(message: bytes) -> tuple[str, str]:
+    """Who the client wants to act for, empty for the token's own user, and the token."""
+    try:
+        first = _FIRST.fullmatch(message.decode())
+    except UnicodeDecodeError:
+        raise SaslError("the OAUTHBEARER message is not UTF-8") from None
+    if first is None:
+        raise SaslError("the OAUTHBEARER message is malformed")
+    pairs: dict[str, str] = {}
+    for pair in filter(None, first["pairs"].split("\x01")):
+        name, _, value = pair.partition("=")
+        if name in pairs or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise SaslError("the OAUTHBEARER message is malformed")
+        pairs[name] = value
+    scheme, _, token = pairs.get("auth", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise SaslError("the OAUTHBEARER message has no bearer token")
+    authzid = (first["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
+    return authzid, token.strip()

@@ -1,0 +1,78 @@
+"""The server's side of PLAIN (RFC 4616): user and password as they are, for connections over TLS."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barnabas.kafka.security.errors import SaslError
+from barnabas.kafka.security.scram import Mechanism, ScramCredential, derive
+
+#: the longest user and password, in bytes: what is derived from them costs time
+MOST_BYTES = 1024
+
+
+class StoredPassword(NamedTuple):
+    """Decides whether a password is a user's."""
+
+    #: what a password is derived to: for one user always the same work
+    mechanism: Mechanism
+    credential: ScramCredential
+    #: whether `credential` is that of a user
+    is_known: bool = True
+    #: the password itself, if that decides
+    password: str | None = None
+
+
+class PlainExchange:
+    """One login by PLAIN, checked against what SCRAM has stored of the password.
+
+    `respond` takes as long as deriving a key does, for users who do not exist, too: call it in a thread.
+
+    Args:
+        find: what decides about a user's password, whether or not there is such a user.
+    """
+
+    def __init__(self, find: Callable[[str], StoredPassword]) -> None:
+        self._find = find
+        self.user = ""
+        self.is_complete = False
+        self.token_id: str | None = None
+        self.expires_ms: int | None = None
+
+    def respond(self, message: bytes) -> bytes:
+        """The answer to the client's only message, which is empty.
+
+        Raises:
+            SaslError: the login has failed.
+        """
+        parts = message.split(b"\0")
+        if len(parts) != 3 or not parts[1] or not parts[2] or len(message) > MOST_BYTES:
+            raise SaslError("the PLAIN message is malformed")
+        try:
+            authzid, user, password = (part.decode() for part in parts)
+        except UnicodeDecodeError:
+            raise SaslError("the PLAIN message is not UTF-8") from None
+        self.user = user
+        if authzid and authzid != user:
+            raise SaslError("a client may only act for the user that it logs in as")
+        if not _fits(password, self._find(user)):
+            raise SaslError("the credentials are invalid")
+        self.is_complete = True
+        return b""
+
+
+def _fits(password: str, stored: StoredPassword) -> bool:
+    """Whether a password is right; it takes the same time where the password itself is known."""
+    credential = stored.credential
+    derived = derive(stored.mechanism, password, credential.salt, credential.iterations)
+    is_derived = hmac.compare_digest(derived.stored_key, credential.stored_key) and stored.is_known
+    is_itself = hmac.compare_digest(_digest(password), _digest(stored.password or ""))
+    return is_derived if stored.password is None else is_itself
+
+
+def _digest(password: str) -> bytes:
+    """A hash, since a comparison of texts of different lengths ends early."""
+    return hashlib.sha256(password.encode()).digest()

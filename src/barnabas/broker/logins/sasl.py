@@ -1,0 +1,129 @@
+"""The SASL mechanisms of a broker (RFC 4422), over the credentials that the cluster has."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from random import Random
+from types import MappingProxyType
+from typing import Protocol
+
+from barnabas.broker.logins.delegation_tokens import TokenLogins
+from barnabas.broker.logins.gssapi import GssapiExchange
+from barnabas.broker.logins.oauthbearer import OauthbearerExchange
+from barnabas.broker.logins.plain import PlainExchange, StoredPassword
+from barnabas.broker.logins.tokens import Tokens
+from barnabas.broker.logins.unknown_users import UnknownUsers, Users
+from barnabas.kafka.security.errors import InvalidCredential, SaslError
+from barnabas.kafka.security.scram import (
+    MECHANISMS,
+    MIN_ITERATIONS,
+    Mechanism,
+    ScramCredential,
+    ScramExchange,
+    ShownToken,
+    derive,
+)
+
+__all__ = ["Exchange", "Sasl", "SaslError"]
+
+#: how many credentials of delegation tokens are remembered: each takes milliseconds to derive
+_MOST_DERIVED = 2_000
+
+
+class Exchange(Protocol):
+    """One login, message by message."""
+
+    #: who the client claims to be
+    user: str
+    #: whether the client has proven it
+    is_complete: bool
+    #: when the client's credential expires, in milliseconds since the epoch; None for never
+    expires_ms: int | None
+    #: the id of the delegation token that the client has shown, if it has
+    token_id: str | None
+
+    def respond(self, message: bytes) -> bytes:
+        """The answer to the client's next message; may take tens of milliseconds of CPU time.
+
+        Raises:
+            SaslError: the login has failed.
+        """
+
+
+class Sasl:
+    """Begins logins.
+
+    Args:
+        users: the stored users; another object whenever they have changed. Called from threads.
+        random: nonces; safe from any thread.
+        secret: of the cluster, the same on all brokers: it makes up the credentials of unknown users.
+        tokens: reads those of OAUTHBEARER, by the listeners where that is enabled.
+        delegation_tokens: finds those that clients show by SCRAM, where there are any.
+        plain_users: the passwords that a listener has for PLAIN beside those of `users`, by user.
+        begin_gssapi: begins logins by Kerberos tickets, by the listeners where those are taken.
+    """
+
+    def __init__(
+        self,
+        users: Callable[[], Users],
+        random: Random,
+        secret: bytes,
+        tokens: Mapping[str, Tokens] = MappingProxyType({}),
+        delegation_tokens: TokenLogins | None = None,
+        plain_users: Callable[[str], Mapping[str, str]] = lambda listener: {},
+        begin_gssapi: Mapping[str, Callable[[], GssapiExchange]] = MappingProxyType({}),
+    ) -> None:
+        self._plain_users = plain_users
+        self._begin_gssapi = begin_gssapi
+        self._tokens = tokens
+        self._users = users
+        self._random = random
+        self._unknown = UnknownUsers(secret, users)
+        self._delegation_tokens = delegation_tokens
+        self._derive = lru_cache(_MOST_DERIVED)(derive)
+
+    def begin(self, mechanism: str, listener: str = "") -> Exchange:
+        """A login by a mechanism, by the name that SASL has for it: one of those that `listener` offers."""
+        if mechanism == "OAUTHBEARER":
+            return OauthbearerExchange(self._tokens[listener])
+        if mechanism == "GSSAPI":
+            return self._begin_gssapi[listener]()
+        if mechanism == "PLAIN":
+            users = self._plain_users(listener)
+            return PlainExchange(lambda user: self._password(user, users))
+        scram = MECHANISMS[mechanism]
+        nonce = base64.b64encode(self._random.randbytes(24)).decode()
+        return ScramExchange(
+            scram,
+            lambda user: self._credential(scram, user),
+            nonce=nonce,
+            make_up=lambda user: self._unknown.credential(scram, user),
+            find_token=lambda token_id: self._token(scram, token_id),
+            make_up_token=lambda token_id: self._unknown.token_credential(scram, token_id),
+        )
+
+    def _credential(self, mechanism: Mechanism, user: str) -> ScramCredential | None:
+        text = self._users().get(user, {}).get(mechanism.text)
+        try:
+            return None if text is None else ScramCredential.decode(text)
+        except InvalidCredential as error:
+            raise SaslError(str(error)) from error
+
+    def _token(self, mechanism: Mechanism, token_id: str) -> ShownToken | None:
+        found = None if self._delegation_tokens is None else self._delegation_tokens.find(token_id)
+        if found is None:
+            return None
+        salt = self._unknown.token_credential(mechanism, token_id).salt
+        credential = self._derive(mechanism, found.password, salt, MIN_ITERATIONS)
+        return ShownToken(credential, found.owner, found.expires_ms)
+
+    def _password(self, user: str, passwords: Mapping[str, str]) -> StoredPassword:
+        password = passwords.get(user)
+        for mechanism in Mechanism:
+            credential = self._credential(mechanism, user)
+            if credential is not None:
+                return StoredPassword(mechanism, credential, password=password)
+        mechanism, credential = self._unknown.any_credential(user)
+        return StoredPassword(mechanism, credential, is_known=False, password=password)

@@ -1,0 +1,188 @@
+"""Credentials of users who do not exist, so that nobody finds out by a login which users do.
+
+Salt and iterations are told before a client has proven anything. Those of an unknown user are computed from a
+secret of the cluster, so they are the same at each broker and after each restart, and have the shape that
+real users' have: each unknown user is drawn to one of those shapes, each as often as real users have it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import lru_cache
+from hashlib import shake_256
+from typing import NamedTuple
+
+from barnabas.kafka.security.errors import InvalidCredential
+from barnabas.kafka.security.scram import MIN_ITERATIONS, SALT_BYTES, Mechanism, ScramCredential
+
+#: the credentials of users, as text by the name of the mechanism, among other settings; by user
+Users = Mapping[str, Mapping[str, str]]
+
+#: different shapes that are distinguished; of more, the most frequent ones
+_MOST_SHAPES = 64
+#: users whose shapes are remembered between two counts
+_MOST_REMEMBERED = 20_000
+#: Kafka's tools make a salt of so many random bits, written in base 36 (``ScramFormatter.secureRandomBytes``)
+_JAVA_BITS = 130
+_JAVA_SALT = re.compile(rb"[1-9a-z][0-9a-z]{0,25}")
+_DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
+_PRINTABLE = bytes(range(0x21, 0x7F))
+
+
+class _Letters(Enum):
+    """The bytes that a salt is made of."""
+
+    JAVA = "a number in base 36"
+    PRINTABLE = "printable ASCII"
+    ALL = "all bytes"
+
+
+class _Salt(NamedTuple):
+    """A salt's and its credential's shape."""
+
+    size: int
+    letters: _Letters
+    iterations: int
+
+
+class _Shape(NamedTuple):
+    """All that a client can see of a user by beginning logins."""
+
+    by_mechanism: tuple[tuple[Mechanism, _Salt], ...]
+    #: whether both mechanisms have the same salt
+    is_shared: bool
+
+    def salt(self, mechanism: Mechanism) -> _Salt | None:
+        """The shape of one mechanism's credential."""
+        return next((salt for each, salt in self.by_mechanism if each is mechanism), None)
+
+
+class _Weighted(NamedTuple):
+    """A shape and how many users have it."""
+
+    shape: _Shape
+    label: str
+    users: int
+
+
+#: as our own tools make users
+_OURS = _Shape(
+    tuple((mechanism, _Salt(SALT_BYTES, _Letters.ALL, MIN_ITERATIONS)) for mechanism in Mechanism), False
+)
+
+
+class UnknownUsers:
+    """Makes credentials up. Any thread may ask.
+
+    Args:
+        secret: the same on all brokers of the cluster.
+        users: the users of this moment; another object whenever they have changed.
+    """
+
+    def __init__(self, secret: bytes, users: Callable[[], Users]) -> None:
+        self._secret = secret
+        self._users = users
+        self._counted: tuple[Users, list[_Weighted]] | None = None
+        self._shape_of = lru_cache(_MOST_REMEMBERED)(_shape)
+
+    def credential(self, mechanism: Mechanism, user: str) -> ScramCredential:
+        """A credential that no password fits."""
+        shape = self._draw(user, mechanism)
+        salt = shape.salt(mechanism)
+        assert salt is not None
+        label = "salt" if shape.is_shared else f"salt {mechanism.text}"
+        return self._made_up(mechanism, self._salt(label, user, salt), user, salt.iterations)
+
+    def any_credential(self, user: str) -> tuple[Mechanism, ScramCredential]:
+        """A credential for the mechanism by which the password of a user like that is checked."""
+        mechanism = self._draw(user, None).by_mechanism[0][0]
+        return mechanism, self.credential(mechanism, user)
+
+    def token_credential(self, mechanism: Mechanism, token_id: str) -> ScramCredential:
+        """The credential of a delegation token that does not exist; one that does has the same salt."""
+        salt = _Salt(SALT_BYTES, _Letters.ALL, MIN_ITERATIONS)
+        made = self._salt(f"token {mechanism.text}", token_id, salt)
+        return self._made_up(mechanism, made, token_id, salt.iterations)
+
+    def _made_up(self, mechanism: Mechanism, salt: bytes, name: str, iterations: int) -> ScramCredential:
+        keys = self._bytes("keys", name, mechanism.size)
+        return ScramCredential(salt, keys, keys, iterations)
+
+    def _draw(self, user: str, mechanism: Mechanism | None) -> _Shape:
+        """A shape that has `mechanism`, by its weight; it seldom changes when users come and go.
+
+        The shape whose random number, a different one for each user, is the largest for its weight
+        (weighted rendezvous hashing).
+        """
+        shapes = [
+            each for each in self._shapes() if mechanism is None or each.shape.salt(mechanism) is not None
+        ]
+
+        def rank(weighted: _Weighted) -> float:
+            drawn = int.from_bytes(self._bytes(weighted.label, user, 8), "big")
+            return -math.log((drawn + 1) / 2**64) / weighted.users
+
+        return min(shapes, key=rank).shape if shapes else _OURS
+
+    def _shapes(self) -> list[_Weighted]:
+        users, counted = self._users(), self._counted
+        if counted is None or counted[0] is not users:
+            counts = Counter(
+                shape
+                for texts in users.values()
+                if (shape := self._shape_of(*(texts.get(mechanism.text) for mechanism in Mechanism)))
+            )
+            weighted = [_Weighted(shape, f"shape {shape}", count) for shape, count in counts.items()]
+            # in one order everywhere: each process iterates the users in another one
+            weighted.sort(key=lambda each: (-each.users, each.label))
+            self._counted = counted = users, weighted[:_MOST_SHAPES]
+        return counted[1]
+
+    def _salt(self, label: str, user: str, shape: _Salt) -> bytes:
+        if shape.letters is _Letters.ALL:
+            return self._bytes(label, user, shape.size)
+        number = int.from_bytes(self._bytes(label, user, shape.size + 8), "big")
+        if shape.letters is _Letters.PRINTABLE:
+            return _written(number % len(_PRINTABLE) ** shape.size, _PRINTABLE, shape.size)
+        first, end = 36 ** (shape.size - 1), min(36**shape.size, 1 << _JAVA_BITS)
+        return _written(first + number % (end - first), _DIGITS, shape.size)
+
+    def _bytes(self, label: str, name: str, size: int) -> bytes:
+        key = hmac.digest(self._secret, f"{label}\0{name}".encode(), "sha512")
+        return shake_256(key).digest(size)
+
+
+def _shape(*texts: str | None) -> _Shape | None:
+    """The shape of a user with these stored credentials, in the order of `Mechanism`; None without any."""
+    salts: dict[Mechanism, _Salt] = {}
+    seen = set()
+    for mechanism, text in zip(Mechanism, texts, strict=True):
+        if text is None:
+            continue
+        try:
+            credential = ScramCredential.decode(text)
+        except InvalidCredential:
+            continue
+        salt = credential.salt
+        seen.add(salt)
+        salts[mechanism] = _Salt(len(salt), _letters(salt), credential.iterations)
+    return _Shape(tuple(salts.items()), len(seen) < len(salts)) if salts else None
+
+
+def _letters(salt: bytes) -> _Letters:
+    if _JAVA_SALT.fullmatch(salt) and int(salt, 36) < 1 << _JAVA_BITS:
+        return _Letters.JAVA
+    return _Letters.PRINTABLE if salt and not set(salt) - set(_PRINTABLE) else _Letters.ALL
+
+
+def _written(number: int, digits: bytes, size: int) -> bytes:
+    written = bytearray()
+    for _ in range(size):
+        number, digit = divmod(number, len(digits))
+        written.append(digits[digit])
+    return bytes(reversed(written))

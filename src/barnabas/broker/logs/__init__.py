@@ -1,0 +1,5 @@
+"""All logs of a broker: log directories, checkpoints, deletion, retention, compaction, group commit."""
+
+from barnabas.broker.logs.directory import DirectoryLocked, LogDirectory
+
+__all__ = ["DirectoryLocked", "LogDirectory"]

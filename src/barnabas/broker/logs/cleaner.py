@@ -1,0 +1,290 @@
+"""Compacts logs in the background: the dirtiest first, in a thread; the results are put in place here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from barnabas.base.environment.environment import Environment
+from barnabas.base.errors import KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.storage import Cleaning, CleaningCancelled, Dirtiness, PartitionLog, Throttle, dirtiness
+from barnabas.broker.storage.harm import Harm, harm_of
+from barnabas.broker.storage.segment import LogSegment
+
+logger = logger_of(__name__)
+
+T = TypeVar("T")
+
+
+class Compactable(Protocol):
+    """A partition as the cleaner sees it."""
+
+    @property
+    def log(self) -> PartitionLog: ...
+
+    @property
+    def unavailable(self) -> KafkaError | None:
+        """Set once the topic was deleted."""
+
+
+P = TypeVar("P", bound=Compactable)
+
+#: the longest that is slept at once: a timer takes no more than so much, a setting may be any number
+_DAY_MS = 86_400_000
+#: a log whose cleaning keeps failing is tried again at least so often: its damaged segment may have gone
+_LONGEST_WAIT_MS = 3_600_000
+#: how many logs are looked at in one turn of the event loop
+_LOGS_A_TURN = 100
+
+
+class Setback(NamedTuple):
+    """A cleaning of a log that has failed: the next one waits."""
+
+    log: PartitionLog
+    error: Exception
+    #: in a row
+    failures: int
+    since_ms: int
+    wait_ms: int
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether the log still waits; not when the clock was set back."""
+        return self.since_ms <= now_ms < self.since_ms + self.wait_ms
+
+
+class LogCleaner(Generic[P]):
+    """The cleaner of a broker's logs. Owned by the event loop, but for what runs on its threads.
+
+    Args:
+        config: the broker's settings as they hold now.
+        partitions: those this broker holds.
+        logs: where their logs are.
+        flush: has a partition's log fsynced soon: only what is safe on disk is cleaned.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        partitions: Iterable[P],
+        logs: LogManager,
+        environment: Environment,
+        flush: Callable[[P], None],
+    ) -> None:
+        self._config = config
+        self._partitions = partitions
+        self._logs = logs
+        self._clock = environment.clock
+        self._flush = flush
+        self._threads = config().log_cleaner_threads if config().log_cleaner_enable else 0
+        self._throttle = Throttle(self._clock, lambda: config().log_cleaner_io_max_bytes_per_second)
+        self._pool = environment.blocking.pool("cleaner", max(self._threads, 1))
+        self._new_signal = environment.blocking.signal
+        self._workers: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+        self._at_work: dict[TopicPartition, Cleaning] = {}
+        self._setbacks: dict[TopicPartition, Setback] = {}
+        #: how many cleanings were completed and have failed, and the bytes of those completed
+        self.cleanings = self.failures = self.bytes_read = self.bytes_written = 0
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, Exception]:
+        """The logs whose latest cleaning has failed, and why. Each is tried again after a while."""
+        return {name: setback.error for name, setback in self._setbacks.items()}
+
+    def start(self) -> None:
+        if not self._threads:
+            return
+        loop = asyncio.get_running_loop()
+        self._workers = [loop.create_task(self._work(), name="cleaner") for _ in range(self._threads)]
+
+    async def stop(self) -> None:
+        """Give up what is under way; a half-done cleaning does no harm."""
+        self._stopping.set()
+        for cleaning in self._at_work.values():
+            cleaning.cancel()
+        await asyncio.gather(*self._workers)
+        await self._pool.close()
+
+    async def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                was_cleaned = await self.clean_dirtiest()
+            except Exception:
+                logger.exception("the cleaner failed")
+                was_cleaned = False
+            if not was_cleaned:
+                backoff_ms = min(max(self._config().log_cleaner_backoff_ms, 1), _DAY_MS)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), backoff_ms / 1000)
+
+    async def clean_dirtiest(self) -> bool:
+        """Clean the log that has most need of it; whether there was one, and it is clean now."""
+        found = await self._dirtiest()
+        if found is None:
+            return False
+        log, dirt = found
+        name = log.topic_partition
+        directory = self._logs.directory_of(name)
+        config = self._config()
+        cleaning = self._at_work[name] = Cleaning(
+            log,
+            dirt,
+            now_ms=self._clock.now_ms(),
+            map_bytes=config.log_cleaner_dedupe_buffer_size // self._threads,
+            block_bytes=config.log_cleaner_io_buffer_size // self._threads // 2,
+            throttle=self._throttle,
+            cancelled=self._new_signal(),
+        )
+        try:
+            await self._clean(log, directory, cleaning)
+        except CleaningCancelled:
+            return False
+        except Exception as error:
+            if self._is_current(log, cleaning):  # otherwise its files changed while they were read
+                self._put_off(log, error)
+            return False
+        finally:
+            del self._at_work[name]
+        self._setbacks.pop(name, None)
+        self.cleanings += 1
+        self.bytes_read += cleaning.bytes_read
+        self.bytes_written += cleaning.bytes_written
+        logger.info(
+            "%s: cleaned up to offset %d, read %d bytes, wrote %d",
+            name,
+            cleaning.end,
+            cleaning.bytes_read,
+            cleaning.bytes_written,
+        )
+        return True
+
+    async def _dirtiest(self) -> tuple[PartitionLog, Dirtiness] | None:
+        """The log with the largest dirty part among those worth it."""
+        now_ms = self._clock.now_ms()
+        found: list[tuple[PartitionLog, Dirtiness]] = []
+        before = dict(self._setbacks)
+        still_there: set[TopicPartition] = set()
+        for number, partition in enumerate(self._partitions, 1):
+            if number % _LOGS_A_TURN == 0:
+                await asyncio.sleep(0)
+            log = partition.log
+            name = log.topic_partition
+            setback = self._setbacks.get(name)
+            if setback is not None and setback.log is log:
+                still_there.add(name)
+            if partition.unavailable is not None or log.is_offline or name in self._at_work:
+                continue
+            if setback is not None and setback.log is log and setback.holds(now_ms):
+                continue
+            try:
+                await self._settle_swap(log)
+                if not log.config.is_compacted:
+                    continue
+                dirt = self._find_dirtiness(partition, now_ms)
+            except Exception as error:
+                self._put_off(log, error)
+                continue
+            if dirt.is_worth_it(log.config.min_cleanable_dirty_ratio):
+                found.append((log, dirt))
+        for name in before.keys() - still_there:
+            if self._setbacks.get(name) is before[name]:
+                del self._setbacks[name]
+        free = (item for item in found if item[0].topic_partition not in self._at_work and not item[0].closed)
+        return max(free, key=lambda item: item[1].ratio, default=None)
+
+    async def _settle_swap(self, log: PartitionLog) -> None:
+        """Completes or undoes a swap that an error has interrupted."""
+        files = log.files
+        if files.swap is not None:
+            removal = log.settle_swap()
+            if removal is not None:
+                self._logs.run_later(removal, log.config.file_delete_delay_ms)
+            await self._in_thread(partial(files.env.fs.sync_directory, files.path))
+            files.forget_cancelled_swap()
+
+    def _find_dirtiness(self, partition: P, now_ms: int) -> Dirtiness:
+        log = partition.log
+        log.roll_overdue(now_ms)
+        # An earlier cleaning may have changed transaction indexes, whose checksums are still to be written.
+        # Only flushed segments can be cleaned: these can the next time the cleaner looks for work.
+        if log.files.are_checksums_due or log.recovery_point < log.files.segments.active.base_offset:
+            self._flush(partition)
+        directory = self._logs.directory_of(log.topic_partition)
+        return dirtiness(log, directory.cleaned_to.get(log.topic_partition), now_ms)
+
+    async def _clean(self, log: PartitionLog, directory: LogDirectory, cleaning: Cleaning) -> None:
+        await self._in_thread(cleaning.index)
+        # Recovery takes offsets that are missing beyond the recovery point for lost records. So the point on
+        # disk must lie beyond everything that this cleaning leaves out.
+        await self._logs.checkpoint_one(directory, LogDirectory.recovery_point_checkpoint)
+        for group in cleaning.groups():
+            cleaned = await self._in_thread(partial(cleaning.clean, group))
+            await self._put_in_place(log, cleaning, cleaned, group)
+        if not self._is_current(log, cleaning):
+            raise CleaningCancelled(f"{log.topic_partition} has changed under the cleaning")
+        directory.cleaned_to[log.topic_partition] = cleaning.end
+        await self._logs.checkpoint_one(directory, LogDirectory.cleaned_checkpoint)
+
+    async def _put_in_place(
+        self, log: PartitionLog, cleaning: Cleaning, cleaned: LogSegment, group: Sequence[LogSegment]
+    ) -> None:
+        is_wanted = (
+            self._is_current(log, cleaning)
+            and log.config.is_compacted
+            and log.files.segments.place_of_run(group) is not None
+        )
+        if not is_wanted:
+            cleaning.discard(cleaned)
+            raise CleaningCancelled(f"{log.topic_partition} has changed under the cleaning")
+        sync = partial(log.files.env.fs.sync_directory, log.files.path)
+        try:
+            log.begin_swap(cleaned, group)
+        except KafkaError:
+            with suppress(KafkaError, OSError):
+                await self._settle_swap(log)
+            raise
+        await self._in_thread(sync)
+        removal = log.finish_swap()
+        if removal is None:
+            raise CleaningCancelled(f"{log.topic_partition} was truncated under the cleaning")
+        self._logs.run_later(removal, log.config.file_delete_delay_ms)
+        await self._in_thread(sync)
+
+    def _is_current(self, log: PartitionLog, cleaning: Cleaning) -> bool:
+        """Whether the log is what it was when its cleaning began, and in use."""
+        return not log.is_offline and log.files.tail == cleaning.tail
+
+    def _put_off(self, log: PartitionLog, error: Exception) -> None:
+        """A cleaning has failed: its log waits, every other log goes on."""
+        if log.is_offline:
+            return  # logged when it went offline
+        if isinstance(error, OSError) and harm_of(error) is Harm.DIRECTORY:
+            log.files.env.fail(error)
+            return
+        self.failures += 1
+        name = log.topic_partition
+        before = self._setbacks.get(name)
+        failures = before.failures + 1 if before is not None and before.log is log else 1
+        backoff_ms = max(self._config().log_cleaner_backoff_ms, 1)
+        wait_ms = min(backoff_ms * 2 ** min(failures, 20), _LONGEST_WAIT_MS)
+        self._setbacks[name] = Setback(log, error, failures, self._clock.now_ms(), wait_ms)
+        is_bug = not isinstance(error, KafkaError | OSError)
+        logger.error(
+            "%s in %s could not be cleaned, it is tried again in %d s: %s",
+            name,
+            log.files.env.path,
+            (wait_ms + 999) // 1000,
+            error if not is_bug else repr(error),
+            exc_info=error if is_bug else None,
+        )
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await self._pool.run(work)

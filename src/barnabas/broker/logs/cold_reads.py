@@ -1,0 +1,78 @@
+"""Reads that would wait for the disk, brought into memory by threads: the event loop goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from barnabas.base.environment.blocking import Blocking
+from barnabas.broker.storage import ColdRead
+from barnabas.broker.storage.open_files import LogFile
+
+R = TypeVar("R")
+
+#: a disk serves several reads at once faster than one after the other
+_THREADS = 4
+
+
+class ColdReads:
+    """Brings what is to be read into the page cache. Owned by the event loop."""
+
+    def __init__(self, blocking: Blocking) -> None:
+        self._pool = blocking.pool("cold reads", _THREADS)
+        self._is_stopped = False
+
+    async def warm(self, reads: Sequence[ColdRead]) -> None:
+        """Return when what is to be read is in memory, or cannot be read: reading it again will tell.
+
+        It is cancelled once the broker has stopped.
+        """
+        if self._is_stopped:
+            raise asyncio.CancelledError
+        pinned: list[LogFile] = []
+        for read in reads:
+            with suppress(OSError):
+                read.file.pin()
+                pinned.append(read.file)
+        if len(pinned) < len(reads):
+            reads = [read for read in reads if read.file in pinned]
+        future = self._pool.run(_warm, reads)
+        # not when we are cancelled: the thread goes on, and a file's number must not become another's
+        future.add_done_callback(partial(_unpin, pinned))
+        await asyncio.shield(future)
+
+    async def retry(self, read: Callable[[bool], R], cold: ColdRead) -> R:
+        """What `read` returns when it has what it needs in memory.
+
+        Args:
+            read: called with whether it may wait for the disk; else it may raise `ColdRead`. It may when what
+                was just brought into memory is not there any more.
+        """
+        while True:
+            await self.warm([cold])
+            before = cold.place
+            try:
+                return read(False)
+            except ColdRead as another:
+                if another.place == before:
+                    return read(True)
+                cold = another
+
+    def stop(self) -> None:
+        """Let what runs come to its end, and begin nothing more."""
+        self._is_stopped = True
+        self._pool.abandon()
+
+
+def _warm(reads: Sequence[ColdRead]) -> None:
+    for read in reads:
+        with suppress(OSError):
+            read.warm()
+
+
+def _unpin(files: Sequence[LogFile], _done: asyncio.Future[None]) -> None:
+    for file in files:
+        file.unpin()

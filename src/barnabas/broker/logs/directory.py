@@ -1,0 +1,781 @@
+"""A log directory: one folder that holds partitions, on one disk, of one broker at a time.
+
+    DIR/.lock                       held while a broker runs on the directory
+    DIR/meta.properties             whose it is
+    DIR/.kafka_cleanshutdown        the last stop was clean
+    DIR/*-offset-checkpoint         recovery points, log start offsets, high watermarks
+    DIR/<topic>-<partition>/        a partition's log
+    DIR/<topic>.<hex>-delete/       a deleted partition, on its way out
+    DIR/<topic>-<p>.<hex>-future/   the copy of a partition that is moved here from another directory
+
+Owned by the event loop's thread, but for `load`, which may run in several threads at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from random import Random
+
+from barnabas.base.environment.blocking import Blocking
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.filesystem import (
+    FileSystem,
+    Lock,
+    make_durable_directory,
+    replace_file,
+    write_file,
+)
+from barnabas.base.environment.randomness import new_uuid
+from barnabas.base.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
+from barnabas.base.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.logs.offset_checkpoint import CheckpointWrite, OffsetCheckpoint
+from barnabas.broker.storage import checkpoints
+from barnabas.broker.storage.checkpoints import CLEAN_SHUTDOWN, SegmentSizes
+from barnabas.broker.storage.damage import keep_damaged, read_small_file
+from barnabas.broker.storage.environment import LogEnvironment
+from barnabas.broker.storage.incomplete import Mark, read_mark, write_mark
+from barnabas.broker.storage.log import PartitionLog
+from barnabas.broker.storage.log_files import LOG
+from barnabas.broker.storage.open_files import OpenFiles
+from barnabas.broker.storage.recovery import load_log, new_log
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.tasks import Replacement, TreeRemoval
+
+logger = logging.getLogger(__name__)
+
+_PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_FLUSH_THREADS = 16
+_FUTURE_FOLDER = re.compile(r".+-(?P<partition>[0-9]{1,10})\.[0-9a-f]{32}-future")
+#: of a topic's name in the name of such a folder: the whole has to fit into a file name
+_LONGEST_NAME = 190
+_DELETED_FOLDER = re.compile(r".*\.[0-9a-f]{32}-delete")
+
+
+#: what it means that a checkpoint cannot be read
+_MEANING = {
+    checkpoints.RECOVERY_POINTS: "logs that it does not name are read through",
+    checkpoints.HIGH_WATERMARKS: "high watermarks are computed again",
+    checkpoints.LOG_STARTS: "records that DeleteRecords has removed may show again",
+    checkpoints.CLEANED: "compacted logs that it does not name are cleaned from their start",
+}
+
+
+def future_folder(name: str, topic_partition: TopicPartition) -> bool:
+    """Whether a folder of that name is the copy of a partition that is moved between log directories."""
+    stem = f"{topic_partition.topic[:_LONGEST_NAME]}-{topic_partition.partition}."
+    return _FUTURE_FOLDER.fullmatch(name) is not None and name.startswith(stem)
+
+
+class DirectoryLocked(BarnabasError):
+    """Another broker runs on the log directory."""
+
+
+class LogDirectory:
+    """An open log directory and the logs in it."""
+
+    def __init__(
+        self,
+        env: LogEnvironment,
+        blocking: Blocking,
+        lock: Lock,
+        directory_id: str,
+        *,
+        was_clean: bool,
+        previous_epoch: int,
+        is_clustered: bool,
+    ) -> None:
+        self.env = env
+        #: whether other brokers may hold the partitions, too: what is lost here is copied from them
+        self._is_clustered = is_clustered
+        #: the marks of the replicas that `found` has met
+        self.marks: dict[TopicPartition, Mark] = {}
+        self._blocking = blocking
+        self.directory_id = directory_id
+        #: whether the last stop was clean, so that logs need no recovery
+        self.was_clean = was_clean
+        #: the broker's epoch at the last stop, if that was clean and it had one
+        self.previous_epoch = previous_epoch
+        #: the broker's epoch now, which a clean stop writes down
+        self.broker_epoch = checkpoints.NO_BROKER_EPOCH
+        #: whether the logs found here have been recovered: only then may a stop be marked as clean
+        self.is_recovered = was_clean or not _has_partitions(env.fs, env.path)
+        #: whether `close` marked the stop as clean
+        self.closed_cleanly = False
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        #: copies that are to replace logs in other directories of this broker
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        #: whether a log start offset in the checkpoint lies beyond the end of its log, which was truncated:
+        #: it must be rewritten before the log grows past it, or a restart would hide the new records
+        self.has_stale_offsets = False
+        #: new log start offsets, which take effect once the checkpoint has them
+        self.planned_starts: list[Sequence[tuple[PartitionLog, Offset]]] = []
+        self._lock = lock
+        #: the topics' ids as `found` has read them, until the logs are loaded
+        self._found: dict[TopicPartition, TopicId] = {}
+        #: each segment's size as of the clean stop
+        self._sizes = self._read_sizes() if was_clean else None
+        #: whether a checkpoint has lines without the tag of a topic id, as Apache Kafka writes them
+        self.has_untagged_offsets = False
+        #: whether the recovery points, or some of them, could not be read
+        self._has_lost_points = False
+        self._recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+        self._log_starts = self._read_offsets(checkpoints.LOG_STARTS)
+        self._high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        self._cleaned_to = self._read_offsets(checkpoints.CLEANED)
+        self._checkpoints = (
+            self._recovery_points,
+            self._log_starts,
+            self._high_watermarks,
+            self._cleaned_to,
+        )
+        env.before_truncation = self._before_truncation
+
+    @classmethod
+    def open(
+        cls,
+        files: OpenFiles,
+        path: str,
+        environment: Environment,
+        *,
+        cluster_id: str,
+        node_id: int,
+        is_clustered: bool = False,
+        on_failure: Callable[[OSError], None] | None = None,
+    ) -> LogDirectory:
+        """Locks the directory (made if it is missing) for this broker.
+
+        Raises:
+            DirectoryLocked: another broker runs on it.
+            ConfigError: it belongs to another broker or cluster.
+            OSError: the disk failed.
+        """
+        fs = files.fs
+        make_durable_directory(fs, path)
+        try:
+            lock = fs.lock(f"{path}/.lock")
+        except BlockingIOError:
+            raise DirectoryLocked(
+                f"{path} is in use by another broker: stop it, or choose another log.dirs"
+            ) from None
+        try:
+            directory_id = _claim(
+                fs, path, cluster_id, node_id, environment.random, is_clustered=is_clustered
+            )
+            marker = _take_marker(fs, path)
+            env = LogEnvironment(path, files, environment.clock, environment.random, on_failure=on_failure)
+            return cls(
+                env,
+                environment.blocking,
+                lock,
+                directory_id,
+                was_clean=marker is not None,
+                previous_epoch=checkpoints.decode_clean_shutdown(marker or b""),
+                is_clustered=is_clustered,
+            )
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def path(self) -> str:
+        return self.env.path
+
+    @property
+    def knows_its_logs(self) -> bool:
+        """Whether the recovery points tell which logs were here: else one that is gone goes unnoticed."""
+        return not self._has_lost_points
+
+    @property
+    def _all_logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """The logs that checkpoints have entries for, copies included."""
+        return ChainMap(self.logs, self.futures) if self.futures else self.logs
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, Offset]:
+        """The high watermarks of the last checkpoint."""
+        return self._high_watermarks.offsets
+
+    @property
+    def cleaned_to(self) -> dict[TopicPartition, Offset]:
+        """Up to where compacted logs are clean."""
+        return self._cleaned_to.offsets
+
+    @property
+    def failure(self) -> OSError | None:
+        """The error that took the directory offline, None while it works."""
+        return self.env.failure
+
+    def expects(self, topic_partition: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> Offset:
+        """Up to which offset a partition's records are known to have been safe on disk here.
+
+        With `topic_id`, those of that topic, not of one of its name that was deleted.
+        """
+        if topic_id != ZERO_TOPIC_ID:
+            self._forget_other_topics(topic_partition, topic_id)
+        return self._recovery_points.offsets.get(topic_partition, 0)
+
+    def is_of_another_topic(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether the checkpoints are of another topic id; for a folder that has no id of its own."""
+        tag = checkpoints.tag_of_topic(topic_id)
+        return any(each.tags.get(topic_partition, tag) != tag for each in self._checkpoints)
+
+    def found(self) -> dict[TopicPartition, TopicId]:
+        """The partitions that lie in the directory, with their topic's id (zero when it is not known).
+
+        The empty folder of one that was never written is removed: nobody can tell which topic it was for.
+        """
+        partitions = {}
+        for entry in self.env.fs.entries(self.path):
+            folder = _PARTITION_FOLDER.fullmatch(entry.name)
+            if entry.is_directory and folder and not _DELETED_FOLDER.fullmatch(entry.name):
+                path = f"{self.path}/{entry.name}"
+                topic_partition = TopicPartition(sys.intern(folder["topic"]), int(folder["partition"]))
+                if topic_partition in self.logs:
+                    partitions[topic_partition] = self.logs[topic_partition].topic_id
+                elif (topic_id := self._read_topic_id(path)) is not None:
+                    partitions[topic_partition] = topic_id
+                elif not self.expects(topic_partition):
+                    self.env.fs.remove_tree(path)
+                if self._is_clustered and (mark := read_mark(self.env.fs, path)) is not None:
+                    self.marks[topic_partition] = mark
+        self._found = dict(partitions)
+        return partitions
+
+    def found_futures(self) -> dict[str, tuple[TopicId, int]]:
+        """The folders of copies that a stop interrupted, with the topic's id and the partition's number."""
+        found = {}
+        for entry in self.env.fs.entries(self.path):
+            folder = _FUTURE_FOLDER.fullmatch(entry.name)
+            if entry.is_directory and folder:
+                path = f"{self.path}/{entry.name}"
+                found[path] = (self._read_topic_id(path) or ZERO_TOPIC_ID, int(folder["partition"]))
+        return found
+
+    def leftovers(self) -> list[TreeRemoval]:
+        """The folders of partitions whose deletion a stop interrupted."""
+        return [
+            TreeRemoval(self.env.fs, f"{self.path}/{entry.name}")
+            for entry in self.env.fs.entries(self.path)
+            if entry.is_directory and _DELETED_FOLDER.fullmatch(entry.name)
+        ]
+
+    def is_gone(self, topic_partition: TopicPartition) -> bool:
+        """Whether nothing is left of a log's records: neither its folder, nor a segment in it.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        try:
+            entries = self.env.fs.entries(f"{self.path}/{topic_partition}")
+        except FileNotFoundError:
+            return True
+        return not any(LOG in entry.name for entry in entries)
+
+    def mark_incomplete(self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark) -> None:
+        """Have a replica that is gone begin anew: its folder, with the mark, for `load`. In any thread.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        fs, path = self.env.fs, f"{self.path}/{topic_partition}"
+        make_durable_directory(fs, path)
+        write_file(
+            fs, f"{path}/{checkpoints.PARTITION_METADATA}", checkpoints.encode_partition_metadata(topic_id)
+        )
+        write_mark(fs, path, mark)
+
+    def load(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
+        """Opens a log that lies in the directory, after a crash with recovery: for `adopt`, in any thread.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, its files cannot be read or written.
+                CORRUPT_MESSAGE, the log is damaged where it was thought safe.
+        """
+        env = self.env
+        # each load opens files of its own account: the shared one belongs to another thread
+        loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
+        try:
+            log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean)
+        except OSError as error:
+            loading.files.let_go_idle()
+            raise env.judge(topic_partition, error) from error
+        except Exception:
+            loading.files.let_go_idle()
+            raise
+        log.move_to(env)
+        if self._begins_anew(topic_partition):
+            return log  # what it has may have holes: nobody is to read it
+        committed = self.high_watermarks.get(topic_partition, 0)
+        if log.log_end_offset < committed:
+            logger.error(
+                "%s: records of offsets %d to %d, which had been acknowledged, are gone: a power cut takes "
+                "what was not fsynced; else the log's files were damaged",
+                topic_partition,
+                log.log_end_offset,
+                committed - 1,
+            )
+            # A truncation may be gone with them: what follows the recovery point may be what it took away.
+            committed = log.recovery_point
+        log.advance_high_watermark(committed)
+        return log
+
+    def _begins_anew(self, topic_partition: TopicPartition) -> bool:
+        mark = self.marks.get(topic_partition)
+        return mark is not None and not mark.is_emptied
+
+    def load_future(
+        self, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
+    ) -> PartitionLog:
+        """As `load`, for a copy in the folder `path`: for `futures`."""
+        env = self.env
+        loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
+        try:
+            log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean, path=path)
+        except OSError as error:
+            raise env.judge(topic_partition, error) from error
+        finally:
+            loading.files.let_go_idle()
+        log.move_to(env)
+        return log
+
+    def create_future(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, start: Offset
+    ) -> PartitionLog:
+        """A copy of a log that lies elsewhere, still empty, that is to begin at `start`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        env = self.env
+        if env.failure is not None:
+            raise env.offline()
+        self.forget(topic_partition)
+        topic, number = topic_partition
+        path = f"{env.path}/{topic[:_LONGEST_NAME]}-{number}.{new_uuid(env.random).hex}-future"
+        try:
+            env.fs.make_directory(path)
+            log = new_log(env, path, topic_partition, topic_id, config)
+            log.files.begin()
+            log.truncate_fully_and_start_at(start, sync=False)
+        except (OSError, KafkaError) as error:
+            with suppress(OSError):
+                env.fs.remove_tree(path)
+            raise env.judge(topic_partition, error) if isinstance(error, OSError) else error from error
+        self.futures[topic_partition] = log
+        return log
+
+    def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
+        """Takes a copy out, as `delete` does a log."""
+        future = self.futures.pop(topic_partition)
+        self.forget(topic_partition)
+        future.abandon()
+        aside = self._aside(topic_partition, "delete")
+        try:
+            self.env.fs.rename(future.files.path, aside)
+        except OSError as error:
+            logger.warning("%s cannot be removed, the next start does it: %s", future.files.path, error)
+            return None
+        return TreeRemoval(self.env.fs, aside)
+
+    def adopt(self, log: PartitionLog) -> PartitionLog:
+        """Takes charge of a loaded log."""
+        self.logs[log.topic_partition] = log
+        if self._log_starts.offsets.get(log.topic_partition, 0) > log.log_end_offset:
+            self.has_stale_offsets = True
+        return log
+
+    def forget_start(self) -> None:
+        """Every log found has been opened: let go of what only that needed."""
+        self._sizes = None
+        for checkpoint in self._checkpoints:
+            checkpoint.share(self._all_logs)
+
+    def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
+        """A new, empty log. Its folder is safe on disk from its first flush on.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        env = self.env
+        if env.failure is not None:
+            raise env.offline()
+        self._forget_other_topics(topic_partition, topic_id)
+        path = f"{env.path}/{topic_partition}"
+        try:
+            is_new = env.fs.make_directory(path)
+            if not is_new:
+                self._require_other_folder(topic_partition)
+            if not is_new and self._read_topic_id(path) not in (None, topic_id):
+                aside = self.set_aside(topic_partition, "stray")
+                logger.warning(
+                    "%s was another topic's than the one of its name: it is moved to %s",
+                    topic_partition,
+                    aside,
+                )
+                env.fs.make_directory(path)
+            if is_new or not env.fs.entries(path):
+                log = new_log(env, path, topic_partition, topic_id, config)
+            else:  # what a crash left of an earlier start, before anything was promised
+                log = self._load(env, topic_partition, topic_id, config, was_clean=False)
+        except OSError as error:
+            raise env.judge(topic_partition, error) from error
+        return self.adopt(log)
+
+    def _require_other_folder(self, topic_partition: TopicPartition) -> None:
+        """Raises KafkaError when the folder of a new log is that of one whose name differs in case alone.
+
+        Many file systems of macOS and Windows take both names for one.
+        """
+        folded = str(topic_partition).casefold()
+        for other in self.logs:
+            if other != topic_partition and str(other).casefold() == folded:
+                what = (
+                    f"{other} has the folder of {topic_partition}, since the file system of {self.path} "
+                    "does not tell upper case from lower case: choose another name for the topic"
+                )
+                logger.error(what)
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
+
+    def set_aside(self, topic_partition: TopicPartition, suffix: str) -> str:
+        """Renames the folder of a log that is not open, to one that no start takes for a log; its new path.
+
+        Raises:
+            OSError: it could not be renamed.
+        """
+        path = self._aside(topic_partition, suffix)
+        self.env.fs.rename(f"{self.path}/{topic_partition}", path)
+        return path
+
+    def _aside(self, topic_partition: TopicPartition, suffix: str) -> str:
+        # Kafka's form, cut so that a long topic name still fits into a file name
+        return f"{self.path}/{str(topic_partition)[:200]}.{new_uuid(self.env.random).hex}-{suffix}"
+
+    def delete(self, topic_partition: TopicPartition) -> TreeRemoval | None:
+        """Takes a log out: its folder is renamed, and gone for good when the result has run.
+
+        None: somebody has removed the folder before.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, its folder could not be renamed: the next start deletes it.
+        """
+        log = self.logs.pop(topic_partition)
+        self.forget(topic_partition)
+        log.abandon()
+        try:
+            path = self.set_aside(topic_partition, "delete")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self.env.judge(topic_partition, error) from error
+        return TreeRemoval(self.env.fs, path)
+
+    def forget(self, topic_partition: TopicPartition) -> bool:
+        """Leave a log out of the checkpoints when they are written again; whether it was in any."""
+        was_in = [checkpoint.forget(topic_partition) for checkpoint in self._checkpoints]
+        return any(was_in)
+
+    def forget_all_but(self, known: Collection[TopicPartition]) -> bool:
+        """Leave the logs of all other partitions out of the checkpoints; whether there were any."""
+        named = (tp for checkpoint in self._checkpoints for tp in checkpoint.offsets)
+        others = dict.fromkeys(tp for tp in named if tp not in known)
+        for topic_partition in others:
+            self.forget(topic_partition)
+        return bool(others)
+
+    def _forget_other_topics(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """Drop what the checkpoints still say of a deleted topic of the same name.
+
+        Its records would seem to be lost, and the new topic's would be hidden or go unchecked.
+        """
+        tag = checkpoints.tag_of_topic(topic_id)
+        for checkpoint in self._checkpoints:
+            if checkpoint.tags.get(topic_partition, tag) != tag:
+                checkpoint.forget(topic_partition)
+
+    def recovery_point_checkpoint(self) -> CheckpointWrite:
+        """The recovery points, to be written down now and then: they bound what a crash costs."""
+        return CheckpointWrite(self._recovery_points, self._all_logs, lambda log: log.recovery_point)
+
+    def log_start_checkpoint(self) -> CheckpointWrite:
+        """The log start offsets that differ from the base offset of the log's first segment.
+
+        Entries of logs that could not be opened are kept: their deleted records stay deleted.
+        """
+        self.has_stale_offsets = False
+        planned: dict[PartitionLog, Offset] = {}
+        for log, start in (each for plan in self.planned_starts for each in plan):
+            planned[log] = max(start, planned.get(log, 0))
+
+        def unknown_to_files(log: PartitionLog) -> Offset | None:
+            start = max(log.log_start_offset, planned.get(log, 0))
+            # Until the file of leader epochs is written again, it may begin before the first segment; and a
+            # power cut brings back the segments before it whose new names are not on disk.
+            is_behind = log.epochs.changed or log.files.has_new_names
+            known = 0 if is_behind else log.files.segments[0].base_offset
+            return start if start > known else None
+
+        return CheckpointWrite(self._log_starts, self._all_logs, unknown_to_files)
+
+    def high_watermark_checkpoint(self) -> CheckpointWrite:
+        """The high watermarks."""
+        return CheckpointWrite(self._high_watermarks, self._all_logs, lambda log: log.high_watermark)
+
+    def cleaned_checkpoint(self) -> CheckpointWrite:
+        """Up to where compacted logs are clean."""
+        self._cleaned_to.is_stale = True
+        return CheckpointWrite(self._cleaned_to, self._all_logs, None)
+
+    def lower_cleaned(self, topic_partition: TopicPartition, offset: Offset) -> bool:
+        """A log is to be truncated to `offset`; whether it was clean beyond that."""
+        if self.cleaned_to.get(topic_partition, 0) <= offset:
+            return False
+        # only what was flushed is cleaned, so this is the one way in which what is clean is cut off
+        self.cleaned_to[topic_partition] = offset
+        self._cleaned_to.is_stale = True
+        return True
+
+    def lowered_cleaned_checkpoint(self) -> CheckpointWrite:
+        """As `cleaned_checkpoint`, to be written only after `lower_cleaned`."""
+        return CheckpointWrite(self._cleaned_to, self._all_logs, None)
+
+    def close(self) -> None:
+        """Closes every log, and marks the stop as clean if all went well; never raises."""
+        try:
+            unflushed = self._flush_all()
+            for checkpoint in self._checkpoints:
+                checkpoint.is_stale = True  # whatever became of the files meanwhile
+            self.recovery_point_checkpoint().run()
+            self.log_start_checkpoint().run()
+            self.high_watermark_checkpoint().run()
+            self._size_checkpoint().run()
+            if unflushed:
+                names = ", ".join(map(str, unflushed[:10])) + (", ..." if len(unflushed) > 10 else "")
+                logger.error(
+                    "%s is not marked as cleanly closed, the next start checks its logs: "
+                    "%d of them could not be flushed (%s)",
+                    self.path,
+                    len(unflushed),
+                    names,
+                )
+            elif self.is_recovered:
+                marker = f"{self.path}/{CLEAN_SHUTDOWN}"
+                Replacement(self.env.fs, marker, checkpoints.encode_clean_shutdown(self.broker_epoch)).run()
+                self.closed_cleanly = True
+            else:
+                logger.warning("%s is not marked as cleanly closed: not every log was recovered", self.path)
+        except Exception as error:
+            logger.error(
+                "%s is not marked as cleanly closed, the next start checks its logs: %r", self.path, error
+            )
+        finally:
+            for log in self._all_logs.values():
+                log.abandon()
+            self._lock.release()
+
+    def _load(
+        self,
+        env: LogEnvironment,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        *,
+        was_clean: bool,
+        path: str | None = None,
+    ) -> PartitionLog:
+        self._forget_other_topics(topic_partition, topic_id)
+        if path is None:
+            path = f"{env.path}/{topic_partition}"
+            found_id = self._found.get(topic_partition)
+        else:  # a copy is taken for the one of the topic whose id it has
+            found_id = topic_id
+        # The checkpoints and sizes are of what the replica was, not of what is left of it.
+        is_known = not self._begins_anew(topic_partition)
+        log = load_log(
+            env,
+            path,
+            topic_partition,
+            topic_id,
+            config,
+            was_clean=was_clean and is_known,
+            recovery_point=self._recovery_points.offsets.get(
+                topic_partition, None if was_clean or self._has_lost_points else 0
+            )
+            if is_known
+            else 0,
+            log_start_offset=self._log_starts.offsets.get(topic_partition, 0),
+            sizes=self._sizes.get(topic_partition) if self._sizes is not None and is_known else None,
+            cleaned_to=self.cleaned_to.get(topic_partition, 0),
+        )
+        if not log.files.is_blank:
+            # What is right stays: written again in place, it would be lost to a full disk or a kill.
+            if found_id != topic_id:
+                log.files.write_topic_id()
+            elif not was_clean:
+                log.files.note_topic_id()
+        self._found.pop(topic_partition, None)
+        return log
+
+    def _flush_all(self) -> list[TopicPartition]:
+        """Flushes every log; those that could not be."""
+        # Side by side, because file systems make one commit of fsyncs that come together; some at a time,
+        # because each holds its files open.
+        logs = list(self._all_logs.values())
+        failed: list[TopicPartition] = []
+        with self._blocking.side_by_side(_FLUSH_THREADS) as for_each:
+            for start in range(0, len(logs), 4 * _FLUSH_THREADS):
+                due = []
+                for log in logs[start : start + 4 * _FLUSH_THREADS]:
+                    with self._noted(log, failed):
+                        flush = log.prepare_close()
+                        if flush is not None:
+                            due.append((log, flush))
+                for_each(lambda item: item[1].run(), due)
+                for log, flush in due:
+                    with self._noted(log, failed):
+                        log.complete_flush(flush)
+        return failed
+
+    @contextmanager
+    def _noted(self, log: PartitionLog, failed: list[TopicPartition]) -> Iterator[None]:
+        """A log that cannot be closed well keeps no other from it."""
+        try:
+            yield
+        except Exception as error:
+            if self.env.failure is None:
+                logger.error("%s in %s could not be flushed: %s", log.topic_partition, self.path, error)
+            failed.append(log.topic_partition)
+
+    def _before_truncation(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        # were the old recovery point to outlive a crash, what is written next would go unchecked
+        def point_of(log: PartitionLog) -> Offset:
+            is_cut = log.topic_partition == topic_partition
+            return min(offset, log.recovery_point) if is_cut else log.recovery_point
+
+        CheckpointWrite(self._recovery_points, self._all_logs, point_of).run()
+        if self.lower_cleaned(topic_partition, offset):
+            self.lowered_cleaned_checkpoint().run()
+
+    def _size_checkpoint(self) -> Replacement:
+        sizes = (
+            (tp, segment.base_offset, _sizes_of(segment))
+            for tp, log in self._all_logs.items()
+            if not log.files.is_blank
+            for segment in log.files.segments
+        )
+        return Replacement(
+            self.env.fs, f"{self.path}/{checkpoints.SEGMENT_SIZES}", checkpoints.encode_sizes(sizes)
+        )
+
+    def _read_sizes(self) -> dict[TopicPartition, dict[Offset, SegmentSizes]] | None:
+        path = f"{self.path}/{checkpoints.SEGMENT_SIZES}"
+        try:
+            sizes = checkpoints.decode_sizes(read_small_file(self.env.fs, path))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            sizes = None
+        if sizes is None:
+            logger.warning("%s is damaged: reading the ends of segments instead", path)
+            keep_damaged(self.env.fs, path)
+        return sizes
+
+    def _read_offsets(self, name: str) -> OffsetCheckpoint:
+        path = f"{self.path}/{name}"
+        nothing = checkpoints.CheckpointedOffsets({}, {}, None)
+        try:
+            read = checkpoints.decode_offsets(read_small_file(self.env.fs, path))
+        except FileNotFoundError:
+            if self.was_clean and name != checkpoints.CLEANED:
+                logger.warning("%s is missing: %s", path, _MEANING[name])
+                self._has_lost_points = self._has_lost_points or name == checkpoints.RECOVERY_POINTS
+            read = nothing
+        except ValueError as error:
+            read = nothing._replace(damage=str(error))
+        if len(read.tags) < len(read.offsets):
+            self.has_untagged_offsets = True
+        if read.damage is not None:
+            logger.warning("%s is damaged (%s): %s", path, read.damage, _MEANING[name])
+            self._has_lost_points = self._has_lost_points or name == checkpoints.RECOVERY_POINTS
+            keep_damaged(self.env.fs, path)
+        return OffsetCheckpoint(self.env.fs, path, read)
+
+    def _read_topic_id(self, folder: str) -> TopicId | None:
+        """The topic's id in a partition's folder: zero when it is unknown, None when the folder is empty."""
+        path = f"{folder}/{checkpoints.PARTITION_METADATA}"
+        try:
+            return checkpoints.decode_partition_metadata(read_small_file(self.env.fs, path))
+        except FileNotFoundError:
+            if not self.env.fs.entries(folder):
+                return None
+            logger.warning("%s is missing: using the name of the partition's folder", path)
+            return ZERO_TOPIC_ID
+        except ValueError as error:
+            logger.warning("%s: %s: using the name of the partition's folder", path, error)
+            keep_damaged(self.env.fs, path)
+            return ZERO_TOPIC_ID
+
+
+def _sizes_of(segment: LogSegment) -> SegmentSizes:
+    return SegmentSizes(segment.size, segment.offsets.size, segment.times.size, *segment.latest)
+
+
+def _has_partitions(fs: FileSystem, path: str) -> bool:
+    return any(entry.is_directory and _PARTITION_FOLDER.fullmatch(entry.name) for entry in fs.entries(path))
+
+
+def _claim(
+    fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random, *, is_clustered: bool
+) -> str:
+    """Checks that the directory is this broker's, or makes it so; the directory's id."""
+    file = f"{path}/{checkpoints.META_PROPERTIES}"
+    try:
+        found = checkpoints.decode_properties(read_small_file(fs, file))
+        if found.get("version") not in ("0", "1") or "cluster.id" not in found:
+            raise ValueError("it does not say whose directory this is")
+    except FileNotFoundError:
+        found = {}
+        if any(_PARTITION_FOLDER.fullmatch(entry.name) for entry in fs.entries(path)):
+            logger.warning("%s is missing although there are partitions: it is rewritten", file)
+    except ValueError as error:
+        raise ConfigError(
+            f"{file} is damaged ({error}): put it back from a backup, or have `barnabas log repair` "
+            "rewrite it"
+        ) from error
+    for name, ours in (("cluster.id", cluster_id), ("node.id", str(node_id))):
+        if found.get(name, ours) != ours:
+            raise ConfigError(
+                f"{path} belongs to {name}={found[name]}, this broker has {name}={ours}: "
+                f"change {name} or choose another log.dirs"
+            )
+    directory_id = found.get("directory.id") or topic_id_to_str(new_uuid(random).bytes)
+    mine = {
+        "version": "1",
+        "cluster.id": cluster_id,
+        "node.id": str(node_id),
+        "directory.id": directory_id,
+    }
+    if is_clustered:
+        mine[checkpoints.METADATA_STORE] = checkpoints.ZOOKEEPER
+    if found != mine:
+        replace_file(fs, file, checkpoints.encode_properties(mine))
+    return directory_id
+
+
+def _take_marker(fs: FileSystem, path: str) -> bytes | None:
+    """What the marker of a clean stop holds, None if there was none; it is gone afterwards, for good."""
+    name = f"{path}/{CLEAN_SHUTDOWN}"
+    try:
+        content = read_small_file(fs, name)
+    except FileNotFoundError:
+        return None
+    except ValueError:  # it is there, which is what counts
+        content = b""
+    fs.remove(name)
+    fs.sync_directory(path)
+    return content

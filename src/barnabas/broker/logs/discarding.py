@@ -1,0 +1,144 @@
+"""Throws a replica of a stopped broker away, so that the broker copies it again from the partition's leader.
+
+The mark (`barnabas.broker.storage.incomplete`) is on disk before anything else changes: whenever this is
+interrupted, the replica counts as incomplete, and it can be done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from barnabas.base.environment.filesystem import FileSystem, make_durable_directory, read_file, replace_file
+from barnabas.base.types import TopicPartition
+from barnabas.broker.logs.directory import future_folder
+from barnabas.broker.storage import checkpoints, incomplete
+from barnabas.broker.storage.incomplete import Mark, write_mark
+
+_CHECKPOINTS = (
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.LOG_STARTS,
+    checkpoints.CLEANED,
+)
+#: what stays in the replica's folder
+_KEPT = (incomplete.FILE_NAME, checkpoints.PARTITION_METADATA)
+
+
+def find_replica(fs: FileSystem, directories: Sequence[str], topic_partition: TopicPartition) -> list[str]:
+    """Those of the log directories that have a partition's folder, or whose checkpoints name it.
+
+    Raises:
+        OSError: a directory cannot be read.
+    """
+    found = []
+    for directory in directories:
+        has_folder = any(
+            entry.is_directory and entry.name == str(topic_partition) for entry in fs.entries(directory)
+        )
+        if has_folder or any(topic_partition in _offsets(fs, directory, name) for name in _CHECKPOINTS):
+            found.append(directory)
+    return found
+
+
+def discard_replica(
+    fs: FileSystem,
+    directories: Sequence[str],
+    topic_partition: TopicPartition,
+    aside: str,
+    say: Callable[[str], None],
+    *,
+    dry_run: bool = False,
+) -> None:
+    """Mark a replica, and move all that its folders hold to another folder of their log directories.
+
+    Args:
+        fs: where the directories are.
+        directories: all that `find_replica` has found; the replica begins anew in the first.
+        topic_partition: whose replica.
+        aside: the name of that other folder, which may be there.
+        say: called with a line about each step.
+        dry_run: say what would be done and change nothing.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    for number, directory in enumerate(directories):
+        folder = f"{directory}/{topic_partition}"
+        if number == 0:
+            say(f"{folder}: marked as incomplete: the broker copies it again from the partition's leader")
+            if not dry_run:
+                make_durable_directory(fs, folder)
+                write_mark(fs, folder, Mark("it was discarded"))
+        _move_content(
+            fs, directory, topic_partition, aside, say, _KEPT if number == 0 else (), dry_run=dry_run
+        )
+        for name in _CHECKPOINTS:
+            _forget(fs, directory, name, topic_partition, say, dry_run=dry_run)
+
+
+def _move_content(
+    fs: FileSystem,
+    directory: str,
+    topic_partition: TopicPartition,
+    aside: str,
+    say: Callable[[str], None],
+    kept: Collection[str],
+    *,
+    dry_run: bool,
+) -> None:
+    target = f"{directory}/{aside}/{topic_partition}"
+    folder = f"{directory}/{topic_partition}"
+    names = [entry.name for entry in fs.entries(directory) if entry.is_directory]
+    moved = [
+        (f"{folder}/{entry.name}", f"{target}/{entry.name}")
+        for entry in (fs.entries(folder) if str(topic_partition) in names else ())
+        if entry.name not in kept
+    ]
+    moved += [
+        (f"{directory}/{name}", f"{directory}/{aside}/{name}")
+        for name in names
+        if future_folder(name, topic_partition)
+    ]
+    if not moved:
+        return
+    say(f"{folder}: what it holds is moved to {target}")
+    if dry_run:
+        return
+    make_durable_directory(fs, target)
+    for source, destination in moved:
+        fs.rename(source, destination)
+    for changed in (
+        target,
+        f"{directory}/{aside}",
+        folder if str(topic_partition) in names else directory,
+        directory,
+    ):
+        fs.sync_directory(changed)
+
+
+def _offsets(fs: FileSystem, directory: str, name: str) -> dict[TopicPartition, int]:
+    try:
+        return checkpoints.decode_offsets(read_file(fs, f"{directory}/{name}")).offsets
+    except FileNotFoundError:
+        return {}
+
+
+def _forget(
+    fs: FileSystem,
+    directory: str,
+    name: str,
+    topic_partition: TopicPartition,
+    say: Callable[[str], None],
+    *,
+    dry_run: bool,
+) -> None:
+    try:
+        offsets, tags, damage = checkpoints.decode_offsets(read_file(fs, f"{directory}/{name}"))
+    except FileNotFoundError:
+        return
+    if damage is not None or offsets.pop(topic_partition, None) is None:
+        return  # the start puts a damaged one aside, and a marked replica does not heed it
+    tags.pop(topic_partition, None)
+    say(f"{directory}/{name}: written without {topic_partition}")
+    if not dry_run:
+        replace_file(fs, f"{directory}/{name}", checkpoints.encode_offsets(offsets, tags))

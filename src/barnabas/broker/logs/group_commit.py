@@ -1,0 +1,64 @@
+"""Fsyncs that many requests share, for ``barnabas.acks.fsync``.
+
+While one round of fsyncs runs in threads, appends go on; whatever they touched is in the next round. So the
+more requests wait, the more of them one fsync serves, and none waits for more than two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import Protocol
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.text import logger_of
+from barnabas.base.types import TopicPartition
+
+logger = logger_of(__name__)
+
+#: partitions flushed in one round: each holds its files open meanwhile
+_AT_ONCE = 256
+
+
+class Flushable(Protocol):
+    """A partition whose log can be fsynced."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    async def flush(self, disk: Pool) -> None:
+        """Fsync what was appended, in a thread, and let the high watermark follow."""
+
+
+class GroupCommit:
+    """Makes what was appended durable, and lets the high watermarks follow."""
+
+    def __init__(self, disk: Pool) -> None:
+        self._disk = disk
+        self._dirty: dict[Flushable, None] = {}
+        self._round: asyncio.Task[None] | None = None
+
+    def add(self, partition: Flushable) -> None:
+        """`partition` was appended to: flush it in the next round."""
+        self._dirty[partition] = None
+        if self._round is None:
+            self._round = asyncio.get_running_loop().create_task(self._run(), name="group commit")
+
+    async def stop(self) -> None:
+        """Wait for what is under way."""
+        if self._round is not None:
+            await self._round
+
+    async def _run(self) -> None:
+        try:
+            while self._dirty:
+                partitions = list(islice(self._dirty, _AT_ONCE))
+                for partition in partitions:
+                    del self._dirty[partition]
+                flushes = (partition.flush(self._disk) for partition in partitions)
+                outcomes = await asyncio.gather(*flushes, return_exceptions=True)
+                for partition, outcome in zip(partitions, outcomes, strict=True):
+                    if isinstance(outcome, Exception):  # a bug: the others are flushed nevertheless
+                        logger.error("%s could not be flushed", partition.topic_partition, exc_info=outcome)
+        finally:
+            self._round = None

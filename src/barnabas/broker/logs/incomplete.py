@@ -1,0 +1,129 @@
+"""A broker's replicas that lack records which they had acknowledged
+(`barnabas.broker.storage.incomplete`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.text import logger_of
+from barnabas.base.types import TopicId, TopicPartition
+from barnabas.broker.storage import PartitionLog
+from barnabas.broker.storage.incomplete import Mark, remove_mark, write_mark
+
+log = logger_of(__name__)
+
+#: seconds for which replicas are gathered that have become complete: each batch changes the registration once
+_GATHERING = 0.5
+
+
+class _Replica(NamedTuple):
+    """One that is incomplete."""
+
+    topic_id: TopicId
+    mark: Mark
+    #: None when it could not be opened
+    opened: PartitionLog | None
+
+
+def _ignore() -> None:
+    pass
+
+
+class IncompleteReplicas:
+    """Which they are, until each has copied what it lacks. Owned by the event loop.
+
+    Args:
+        disk: where marks are written and removed.
+    """
+
+    def __init__(self, disk: Pool) -> None:
+        self._disk = disk
+        self._replicas: dict[TopicPartition, _Replica] = {}
+        self._complete: list[PartitionLog] = []
+        self._writing: asyncio.Task[None] | None = None
+        #: called when replicas have become complete
+        self.on_change: Callable[[], None] = _ignore
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._replicas
+
+    @property
+    def registered(self) -> frozenset[tuple[TopicId, int]]:
+        """The topic ids and numbers of the partitions, as the registration names them."""
+        return frozenset((each.topic_id, tp.partition) for tp, each in self._replicas.items())
+
+    def note(
+        self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark, opened: PartitionLog | None
+    ) -> None:
+        """A replica lacks records; one without a log that is open cannot be opened."""
+        self._replicas[topic_partition] = _Replica(topic_id, mark, opened)
+
+    def must_begin_anew(self, opened: PartitionLog) -> bool:
+        """Whether a log is to be emptied before it follows a leader: it may lack records in between."""
+        if not self._replicas:
+            return False
+        replica = self._replicas.get(opened.topic_partition)
+        return replica is not None and replica.opened is opened and not replica.mark.is_emptied
+
+    async def begun_anew(self, opened: PartitionLog) -> None:
+        """A log was emptied, which is on disk: have its mark say so, so that a restart keeps what it copies.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the mark could not be written.
+        """
+        replica = self._replicas.get(opened.topic_partition)
+        if replica is None or replica.opened is not opened:
+            return
+        mark = replica.mark._replace(is_emptied=True)
+        files = opened.files
+        try:
+            await self._disk.run(write_mark, files.env.fs, files.path, mark)
+        except OSError as error:
+            raise files.env.judge(opened.topic_partition, error) from error
+        if self._replicas.get(opened.topic_partition) is replica:
+            self._replicas[opened.topic_partition] = replica._replace(mark=mark)
+
+    def complete(self, topic_partition: TopicPartition) -> None:
+        """The controller counts a replica as in sync: it has what its leader has, or leads."""
+        replica = self._replicas.get(topic_partition)
+        if replica is None or replica.opened is None:
+            return
+        del self._replicas[topic_partition]
+        log.info("%s is complete again", topic_partition)
+        self._complete.append(replica.opened)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._remove_marks(), name="marks of incomplete replicas")
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """A replica is deleted, and its folder with the mark."""
+        self._replicas.pop(topic_partition, None)
+
+    async def stop(self) -> None:
+        """Wait for the marks that are being removed."""
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _remove_marks(self) -> None:
+        try:
+            while self._complete:
+                due, self._complete = self._complete, []
+                for opened in due:
+                    await self._remove_mark(opened)
+                self.on_change()
+                await asyncio.sleep(_GATHERING)
+        finally:
+            self._writing = None
+
+    async def _remove_mark(self, opened: PartitionLog) -> None:
+        files = opened.files
+        try:
+            await self._disk.run(remove_mark, files.env.fs, files.path)
+        except OSError as error:  # the next start takes it for incomplete, which costs a copy
+            if not opened.closed:
+                log.warning("%s: its mark cannot be removed: %s", opened.topic_partition, error)

@@ -1,0 +1,88 @@
+"""What a broker does now and then: retention, checkpoints, forgetting silent producers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+
+from barnabas.base.text import logger_of
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
+
+log = logger_of(__name__)
+
+#: between two attempts to open logs for which the start lacked space, memory or files
+_OPEN_AGAIN_MS = 10_000
+
+
+class Job:
+    """Calls `work` every `interval_ms` until it is stopped. A failure is logged and does not end it."""
+
+    def __init__(self, name: str, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        self._name = name
+        self._interval = interval_ms / 1000
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                await self._work()
+            except Exception:
+                log.exception("%s failed", self._name)
+
+
+async def stop_all(jobs: Iterable[Job]) -> None:
+    await asyncio.gather(*(job.stop() for job in jobs))
+
+
+def upkeep(
+    config: Callable[[], BrokerConfig],
+    logs: LogManager,
+    on_open: Callable[[Collection[TopicPartition]], None],
+) -> list[Job]:
+    """The jobs of a broker's logs; `on_open` receives partitions whose logs could not be opened before."""
+
+    async def drop_expired_producers() -> None:
+        await logs.expire_producers(config().producer_id_expiration_ms)
+
+    def checkpoint(of: Callable[[LogDirectory], CheckpointWrite]) -> Callable[[], Awaitable[None]]:
+        return lambda: logs.checkpoint(of)
+
+    async def open_postponed() -> None:
+        if opened := await logs.open_postponed():
+            on_open(opened)
+
+    now = config()
+    return [
+        Job("retention", now.log_retention_check_interval_ms, logs.drop_expired),
+        Job("producer expiry", now.producer_id_expiration_check_interval_ms, drop_expired_producers),
+        Job(
+            "recovery point checkpoint",
+            now.log_flush_offset_checkpoint_interval_ms,
+            checkpoint(LogDirectory.recovery_point_checkpoint),
+        ),
+        Job(
+            "log start checkpoint",
+            now.log_flush_start_offset_checkpoint_interval_ms,
+            checkpoint(LogDirectory.log_start_checkpoint),
+        ),
+        Job(
+            "high watermark checkpoint",
+            now.replica_high_watermark_checkpoint_interval_ms,
+            checkpoint(LogDirectory.high_watermark_checkpoint),
+        ),
+        Job("postponed logs", _OPEN_AGAIN_MS, open_postponed),
+    ]

@@ -1,0 +1,58 @@
+"""Checks ``log.dirs`` before anything is opened, so that a start that cannot succeed says why in one line."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import PurePath
+
+from barnabas.base.environment.filesystem import FileSystem
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import shown
+from barnabas.broker.config import BrokerConfig
+
+_LONGEST_PATH = 1024
+
+
+def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
+    """Refuse what cannot be a list of folders.
+
+    Raises:
+        ConfigError: there is none, one is no path, or one is named twice or lies inside another.
+    """
+    if not any(config.log_dirs):
+        raise ConfigError("log.dirs is empty: name a folder for the data")
+    for name in config.log_dirs:
+        if not name or "\0" in name or not 0 < _encoded_length(name) <= _LONGEST_PATH:
+            raise ConfigError(f"log.dirs={shown(name)} is not allowed: write paths of folders")
+    real = {name: fs.real_path(name) for name in config.log_dirs}
+    for one, other in itertools.permutations(real, 2):
+        if real[one] == real[other]:
+            raise ConfigError(f"log.dirs names one folder twice: {one} and {other}")
+        if PurePath(real[one]) in PurePath(real[other]).parents:
+            raise ConfigError(f"log.dirs: {other} lies inside {one}; choose folders beside each other")
+
+
+def check_folders(config: BrokerConfig, fs: FileSystem) -> None:
+    """Create the folders. One of several may be unusable: it is offline then, as in Apache Kafka.
+
+    Raises:
+        ConfigError: a folder is in use by another broker, or none can be used.
+    """
+    problems = []
+    for name in config.log_dirs:
+        problem = fs.folder_problem(fs.absolute_path(name))
+        if problem is None:
+            continue
+        if problem.in_use:
+            raise ConfigError(problem.text)
+        problems.append(problem.text)
+    if len(problems) == len(config.log_dirs):
+        raise ConfigError("; ".join(problems))
+
+
+def _encoded_length(path: str) -> int:
+    """In bytes, as the file system counts; 0 for what cannot be a path."""
+    try:
+        return len(path.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return 0

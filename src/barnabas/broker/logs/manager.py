@@ -1,0 +1,1058 @@
+"""The logs of a broker, over all of its log directories."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.environment.environment import Environment
+from barnabas.base.environment.filesystem import FileSystem
+from barnabas.base.errors import ConfigError, ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
+from barnabas.broker.config import BrokerConfig, TopicConfig
+from barnabas.broker.logs import DirectoryLocked, LogDirectory
+from barnabas.broker.logs.incomplete import IncompleteReplicas
+from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
+from barnabas.broker.storage import OpenFiles, PartitionLog
+from barnabas.broker.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, RECOVERY_POINTS
+from barnabas.broker.storage.harm import cure_of, may_pass
+from barnabas.broker.storage.incomplete import Mark
+from barnabas.broker.storage.log_files import LogFiles
+from barnabas.broker.storage.tasks import Removal, TreeRemoval
+from barnabas.broker.storage.truncation import Truncation
+
+log = logger_of(__name__)
+
+_MAX_OPEN_FILES = 16_384
+#: replicas for which a directory is preferred
+_MOST_PREFERRED = 10_000
+#: how many logs are looked at in one turn of the event loop
+_LOGS_A_TURN = 100
+#: what else a process has open: the metadata store, locks, the event loop, what the program beside us needs
+_OTHER_FILES = 64
+
+
+class Task(Protocol):
+    """Work on the disk that blocks (`barnabas.broker.storage.tasks`)."""
+
+    def run(self) -> None: ...
+
+
+class _Postponed(NamedTuple):
+    """A log that could not be opened for want of space, memory or files, and is tried again."""
+
+    topic_id: TopicId
+    config: TopicConfig
+    #: whether nothing is left of it, so that it begins anew
+    is_gone: bool = False
+
+
+class LogManager:
+    """Opens, makes, deletes and closes logs, each in the log directory where it lies.
+
+    Owned by the event loop.
+
+    Args:
+        disk: where fsyncs, checkpoints and deletions are done.
+        on_failure: told the path of a directory that goes offline.
+        is_clustered: whether other brokers hold partitions, too, from which lost replicas are copied again.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        disk: Pool,
+        on_failure: Callable[[str], None],
+        *,
+        is_clustered: bool = False,
+    ) -> None:
+        self._config = config
+        self._is_clustered = is_clustered
+        #: replicas that lack records which they had acknowledged; none in a lone broker
+        self.incomplete = IncompleteReplicas(disk)
+        self._environment = environment
+        fs = environment.filesystem
+        self._files = OpenFiles(fs, _open_files(fs))
+        self._clock = environment.clock
+        self._disk = disk
+        self._on_failure = on_failure
+        self._directories: list[LogDirectory] = []
+        #: configured directories that could not be opened, and why
+        self.unopened: dict[str, OSError] = {}
+        #: logs that could not be opened, and their directory: None if it is one that cannot be read
+        self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
+        #: those of them that `open_postponed` tries again
+        self._postponed: dict[TopicPartition, _Postponed] = {}
+        #: the one of those that a thread opens now, and whether it was deleted meanwhile
+        self._opening: TopicPartition | None = None
+        self._is_opening_doomed = False
+        self._removals: dict[asyncio.TimerHandle, None] = {}
+        #: held while a checkpoint is written: two writers would corrupt the file
+        self._checkpointing = asyncio.Lock()
+        #: writes that requests share, until they are done
+        self._shared_writes: dict[asyncio.Future[None], None] = {}
+        #: writes of log start offsets that have not begun yet
+        self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
+        #: writes of lowered recovery points that have not begun yet
+        self._recovery_point_writes: dict[LogDirectory, asyncio.Future[None]] = {}
+        #: logs whose recovery point on disk is still the old, higher one: the next write must lower it
+        self._lowered: dict[PartitionLog, None] = {}
+        #: directories whose checkpoints name logs that have moved to other brokers
+        self._outdated: dict[LogDirectory, None] = {}
+        self._writing_outdated: asyncio.Task[None] | None = None
+        #: the directory that an administrator has chosen for a replica that this broker does not have yet
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        #: deleted topics of which some folder could not be removed
+        self._undeleted: set[TopicId] = set()
+        self._is_closed = False
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """The log directories that could be opened, offline or not."""
+        return self._directories
+
+    @property
+    def previous_epoch(self) -> int:
+        """The broker's epoch at its last stop, if that was clean in every directory (KIP-966), else -1."""
+        epochs = {directory.previous_epoch for directory in self._directories}
+        if self.unopened or not all(directory.knows_its_logs for directory in self._directories):
+            return NO_BROKER_EPOCH
+        return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
+
+    def set_broker_epoch(self, epoch: int) -> None:
+        """Have a clean stop write down this epoch."""
+        for directory in self._directories:
+            directory.broker_epoch = epoch
+
+    @property
+    def failed_directories(self) -> list[str]:
+        """The directories that cannot be used, by their id, or by their path if it could not be read."""
+        offline = (each.directory_id for each in self._directories if each.failure is not None)
+        return sorted((*offline, *self.unopened))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no log is made or deleted any more: another broker may have the directories."""
+        return self._is_closed
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        for directory in self._directories:
+            yield from directory.logs.values()
+
+    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Where a log lies."""
+        directory = self._find_directory(topic_partition)
+        if directory is None:
+            raise KeyError(topic_partition)
+        return directory
+
+    def directory_at(self, path: str) -> LogDirectory:
+        """The configured log directory of that path.
+
+        Raises:
+            KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, it is offline.
+        """
+        for directory in self._directories:
+            if directory.path == path:
+                if directory.failure is not None:
+                    raise directory.env.offline()
+                return directory
+        if path in self.unopened:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of this broker's log directories")
+
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have a replica made in a directory if it comes to this broker, until the next start."""
+        self._preferred.pop(topic_partition, None)
+        self._preferred[topic_partition] = directory
+        if len(self._preferred) > _MOST_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
+
+    def copy_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """Where a log is being moved to."""
+        for directory in self._directories:
+            if topic_partition in directory.futures:
+                return directory
+        return None
+
+    def drop_copy(self, topic_partition: TopicPartition) -> None:
+        """Give up a move; the log stays where it is."""
+        directory = self.copy_of(topic_partition)
+        if directory is None:
+            return
+        removal = directory.drop_future(topic_partition)
+        if removal is not None:
+            self._run(removal)
+
+    def _find_directory(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        for directory in self._directories:
+            if topic_partition in directory.logs:
+                return directory
+        return None
+
+    # --- start and stop ---
+
+    def open(self, cluster_id: str) -> None:
+        """Take the log directories for this broker.
+
+        Raises:
+            ConfigError: one is in use, belongs to another broker, or none can be opened.
+        """
+        loop = asyncio.get_running_loop()
+        for name in self._config.log_dirs:
+            path = self._environment.filesystem.absolute_path(name)
+
+            def failed(_error: OSError, path: str = path) -> None:
+                # A thread that loads a log may be the one to find out.
+                loop.call_soon_threadsafe(self._on_failure, path)
+
+            try:
+                directory = LogDirectory.open(
+                    self._files,
+                    path,
+                    self._environment,
+                    cluster_id=cluster_id,
+                    node_id=self._config.node_id,
+                    is_clustered=self._is_clustered,
+                    on_failure=failed,
+                )
+            except DirectoryLocked as error:
+                raise ConfigError(str(error)) from error
+            except OSError as error:
+                log.error("log directory %s cannot be used: %s%s", path, error, cure_of(error))
+                self.unopened[path] = error
+                continue
+            self._directories.append(directory)
+        if not self._directories:
+            reasons = "; ".join(f"{path}: {error}{cure_of(error)}" for path, error in self.unopened.items())
+            raise ConfigError(f"log.dirs: no directory can be used ({reasons})")
+
+    async def load(
+        self,
+        hosted: Mapping[TopicPartition, TopicId],
+        config_of: Callable[[str], TopicConfig],
+        is_deleted: Callable[[TopicPartition, TopicId], bool] = lambda _partition, _topic_id: False,
+    ) -> None:
+        """Open every log that lies in the directories and belongs here, after a crash with recovery.
+
+        A partition that is not `hosted` on this broker stays where it is, with a log line: its metadata may
+        be what was lost. A log that is missing although it had records is not created again by a lone broker.
+        In a cluster it begins anew, incomplete.
+
+        Args:
+            hosted: the partitions of this broker, with their topics' ids.
+            config_of: the settings of a topic, by its name.
+            is_deleted: whether a partition, whose topic has this id, is to be deleted where it is found.
+        """
+        known = set(hosted)
+        places: dict[TopicPartition, list[LogDirectory]] = {}
+        unseen: set[LogDirectory] = set()
+        #: replicas that were set aside, since their folders do not say which topic they are of
+        nameless: dict[TopicPartition, LogDirectory] = {}
+        outdated: set[LogDirectory] = set()
+        loading: list[tuple[LogDirectory, Pool, deque[tuple[TopicPartition, TopicId, TopicConfig]]]] = []
+        threads = self._config.num_recovery_threads_per_data_dir
+        for directory in self._directories:
+            wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]] = deque()
+            unknown: list[TopicPartition] = []
+            try:
+                found = directory.found()
+            except OSError as error:
+                directory.env.fail(error)
+                unseen.add(directory)
+                continue
+            for topic_partition, found_id in found.items():
+                topic_id = hosted.get(topic_partition)
+                if is_deleted(topic_partition, found_id):
+                    if not self._set_aside(directory, topic_partition, "delete"):
+                        self._undeleted.add(found_id)
+                    if directory.forget(topic_partition):
+                        outdated.add(directory)
+                    continue
+                known.add(topic_partition)
+                if topic_id is None:
+                    unknown.append(topic_partition)
+                    continue
+                if found_id not in (topic_id, ZERO_TOPIC_ID):
+                    log.error(
+                        "%s cannot be opened: its partition.metadata names the topic id %s, the topic "
+                        "has %s; stop the broker and remove that file if the folder is the topic's, else "
+                        "the folder",
+                        topic_partition,
+                        topic_id_to_str(found_id),
+                        topic_id_to_str(topic_id),
+                    )
+                    self._unreadable[topic_partition] = directory
+                    continue
+                if found_id == ZERO_TOPIC_ID and directory.is_of_another_topic(topic_partition, topic_id):
+                    if self._is_clustered and self._set_aside(directory, topic_partition):
+                        outdated.add(directory)
+                        if directory.was_clean:
+                            nameless[topic_partition] = directory
+                        continue  # after a crash nobody counts on what had not been fsynced
+                    log.error(
+                        "%s in %s cannot be opened: its folder does not say which topic it is of, and the "
+                        "checkpoints name another one of that name, which was deleted; stop the broker and "
+                        "run `barnabas log repair` if the folder is the topic's, else remove the folder",
+                        topic_partition,
+                        directory.path,
+                    )
+                    self._unreadable[topic_partition] = directory
+                    continue
+                wanted.append((topic_partition, topic_id, config_of(topic_partition.topic)))
+                places.setdefault(topic_partition, []).append(directory)
+            if wanted:
+                pool = self._environment.blocking.pool("recovery", threads)
+                loading += [(directory, pool, wanted)] * min(threads, len(wanted))
+            if unknown:
+                more = ", ..." if unknown[5:] else ""
+                log.error(
+                    "%s: %d folders belong to no topic of this broker and are left alone: %s%s; if they "
+                    "are topics of yours, the metadata was set back: stop the broker and run "
+                    "`barnabas log check`",
+                    directory.path,
+                    len(unknown),
+                    ", ".join(map(str, unknown[:5])),
+                    more,
+                )
+            try:
+                leftovers = directory.leftovers()
+            except OSError as error:
+                directory.env.judge("what is to be deleted", error)
+                continue
+            for task in leftovers:
+                self._run(task)
+        await asyncio.gather(*(self._load(*each) for each in loading))
+        for pool in dict.fromkeys(pool for _, pool, _ in loading):
+            await pool.close()
+        for topic_partition, directories in places.items():
+            if directories[1:]:
+                outdated.update(self._keep_latest(topic_partition, directories))
+        if self._is_clustered:
+            outdated.update(await self._note_incomplete(hosted, config_of, nameless))
+        for directory in self._directories:
+            if directory not in unseen:
+                await self._load_copies(directory, hosted, config_of, is_deleted)
+        self._note_recovered()
+        for directory in self._directories:
+            if directory not in unseen and directory.forget_all_but(known):
+                outdated.add(directory)
+            if directory in outdated or directory.has_untagged_offsets:
+                await self._write_checkpoints(directory)
+            elif directory.has_stale_offsets:
+                await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
+        if self.unopened or any(directory.failure is not None for directory in self._directories):
+            self._unreadable.update(dict.fromkeys(hosted.keys() - self._open_logs()))
+        for topic_partition in sorted(hosted.keys() - self._open_logs() - self._unreadable.keys()):
+            for directory in self._directories:
+                if end := directory.expects(topic_partition, hosted[topic_partition]):
+                    log.error(
+                        "%s/%s is gone with its records up to offset %d: put it back from a backup, or have "
+                        "`barnabas log repair` create the partition again",
+                        directory.path,
+                        topic_partition,
+                        end - 1,
+                    )
+                    self._unreadable[topic_partition] = directory
+        for directory in self._directories:
+            directory.forget_start()
+
+    async def _note_incomplete(
+        self,
+        hosted: Mapping[TopicPartition, TopicId],
+        config_of: Callable[[str], TopicConfig],
+        nameless: Mapping[TopicPartition, LogDirectory],
+    ) -> set[LogDirectory]:
+        """Find the replicas that lack records, and have those begin anew of which nothing is left.
+
+        Args:
+            hosted: as for `load`.
+            config_of: as for `load`.
+            nameless: replicas that begin anew, too.
+
+        Returns:
+            The directories whose checkpoints name such a replica no more.
+        """
+        for directory in self._directories:
+            for topic_partition, mark in directory.marks.items():
+                opened = directory.logs.get(topic_partition)
+                if opened is not None:
+                    self.incomplete.note(topic_partition, opened.topic_id, mark, opened)
+        gone = dict(nameless)
+        is_everything_seen = not self.unopened and all(each.failure is None for each in self._directories)
+        unopened = hosted.keys() - self._open_logs()
+        for directory in self._directories:
+            for topic_partition in sorted(unopened) if directory.failure is None else ():
+                is_here = self._unreadable.get(topic_partition) is directory
+                is_lost = topic_partition not in self._unreadable and is_everything_seen
+                if not (is_here or is_lost) or not directory.expects(
+                    topic_partition, hosted[topic_partition]
+                ):
+                    continue
+                try:
+                    if await self._disk.run(directory.is_gone, topic_partition):
+                        gone[topic_partition] = directory
+                except OSError as error:
+                    directory.env.judge(topic_partition, error)
+        for topic_partition, directory in gone.items():
+            topic_id, config = hosted[topic_partition], config_of(topic_partition.topic)
+            await self._begin_anew(directory, topic_partition, topic_id, config)
+        for topic_partition, broken in self._unreadable.items():
+            if broken is not None and topic_partition in hosted:
+                self.incomplete.note(
+                    topic_partition, hosted[topic_partition], Mark("it cannot be opened"), None
+                )
+        return set(gone.values())
+
+    async def _begin_anew(
+        self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
+    ) -> None:
+        """Make the log of a replica that is gone again, empty and marked; else it stays unreadable."""
+        end = directory.expects(topic_partition, topic_id)
+        mark = Mark(f"its records up to offset {end - 1} were gone" if end else "its folder was set aside")
+        self._unreadable[topic_partition] = directory
+        try:
+            await self._disk.run(directory.mark_incomplete, topic_partition, topic_id, mark)
+            directory.marks[topic_partition] = mark
+            directory.forget(topic_partition)
+            opened = await self._disk.run(directory.load, topic_partition, topic_id, config)
+        except (OSError, KafkaError) as error:
+            if isinstance(error, OSError):
+                directory.env.judge(topic_partition, error)
+            if may_pass(error) or may_pass(error.__cause__):
+                self._postponed[topic_partition] = _Postponed(topic_id, config, is_gone=True)
+            else:
+                self._postponed.pop(topic_partition, None)
+            log.error("%s/%s is gone, and cannot begin anew: %s", directory.path, topic_partition, error)
+            return
+        del self._unreadable[topic_partition]
+        self._postponed.pop(topic_partition, None)
+        self.incomplete.note(topic_partition, topic_id, mark, directory.adopt(opened))
+        log.error(
+            "%s/%s begins anew, empty, and is copied from the partition's leader: %s",
+            directory.path,
+            topic_partition,
+            mark.reason,
+        )
+
+    async def open_postponed(self) -> set[TopicPartition]:
+        """Try again to open the logs that the start could not open for want of space, memory or files.
+
+        The first one of a directory that still cannot be opened ends the attempt there.
+
+        Returns:
+            The partitions whose log is open now, or was deleted meanwhile and can be made.
+        """
+        opened: set[TopicPartition] = set()
+        for directory in self._directories:
+            for topic_partition in [tp for tp in self._postponed if self._unreadable.get(tp) is directory]:
+                if directory.failure is not None:
+                    break
+                await asyncio.shield(self._share(self._open_again(directory, topic_partition)))
+                if topic_partition in self._postponed:
+                    break
+                if topic_partition not in self._unreadable:
+                    opened.add(topic_partition)
+        if opened:
+            self.incomplete.on_change()
+        return opened
+
+    async def _open_again(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
+        """Open one log that was postponed, which is not postponed any more unless it may open still later."""
+        postponed = self._postponed.get(topic_partition)
+        if postponed is None or self.get(topic_partition) is not None:
+            self._postponed.pop(topic_partition, None)  # it was deleted, or lies in another directory, too
+            return
+        self._opening, self._is_opening_doomed = topic_partition, False
+        try:
+            if postponed.is_gone:
+                await self._begin_anew(directory, topic_partition, postponed.topic_id, postponed.config)
+            else:
+                await self._load_again(directory, topic_partition, postponed)
+        finally:
+            self._opening = None
+        if self._is_opening_doomed:
+            self._undeleted.discard(postponed.topic_id)
+            self.delete(topic_partition)
+
+    async def _load_again(
+        self, directory: LogDirectory, topic_partition: TopicPartition, postponed: _Postponed
+    ) -> None:
+        pool = self._environment.blocking.pool("recovery", 1)
+        topic_id, config = postponed.topic_id, postponed.config
+        try:
+            opened = await pool.run(
+                _load_log, directory, topic_partition, topic_id, config, self._config.barnabas_acks_fsync
+            )
+        except Exception as error:
+            if not may_pass(error.__cause__):
+                del self._postponed[topic_partition]
+                log.error("%s cannot be opened: %s", topic_partition, error)
+            return
+        finally:
+            await pool.close()
+        directory.adopt(opened)
+        if directory.has_stale_offsets:
+            await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
+        del self._postponed[topic_partition], self._unreadable[topic_partition]
+        self._note_recovered()
+        mark = directory.marks.get(topic_partition)
+        if mark is None:
+            self.incomplete.forget(topic_partition)
+        else:
+            self.incomplete.note(topic_partition, topic_id, mark, opened)
+        log.info("%s is open now", topic_partition)
+
+    def _note_recovered(self) -> None:
+        """A directory all of whose logs are open may be marked as clean when the broker stops."""
+        broken = set(self._unreadable.values())
+        for directory in self._directories:
+            if directory not in broken and directory.failure is None:
+                directory.is_recovered = True
+
+    def _keep_latest(
+        self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
+    ) -> Iterator[LogDirectory]:
+        """After a crash at the end of a move, two directories have the log: keep the one that has everything.
+
+        Yields the directories whose log is removed.
+        """
+        logs = {directory: directory.logs.get(topic_partition) for directory in directories}
+        found = {directory: opened for directory, opened in logs.items() if opened is not None}
+        if len(found) < 2:
+            return
+        kept = max(found, key=lambda each: (found[each].latest_epoch, found[each].log_end_offset))
+        for directory, opened in found.items():
+            if directory is kept:
+                continue
+            epoch, end = found[kept].end_offset_for_epoch(opened.latest_epoch)
+            is_contained = epoch == opened.latest_epoch and end >= opened.log_end_offset
+            log.warning(
+                "%s lies in %s and in %s: the latter counts", topic_partition, directory.path, kept.path
+            )
+            del directory.logs[topic_partition]
+            directory.forget(topic_partition)
+            opened.abandon()
+            try:
+                aside = directory.set_aside(topic_partition, "delete" if is_contained else "stray")
+            except OSError as error:
+                directory.env.judge(topic_partition, error)
+                continue
+            if is_contained:
+                self._run(TreeRemoval(directory.env.fs, aside))
+            yield directory
+
+    async def _load_copies(
+        self,
+        directory: LogDirectory,
+        hosted: Mapping[TopicPartition, TopicId],
+        config_of: Callable[[str], TopicConfig],
+        is_deleted: Callable[[TopicPartition, TopicId], bool],
+    ) -> None:
+        """Open the copies of logs that were being moved, so that the moves go on; others are no use."""
+        try:
+            found = directory.found_futures()
+        except OSError as error:
+            directory.env.judge("copies of logs", error)
+            return
+        names = {(topic_id, tp.partition): tp for tp, topic_id in hosted.items()} if found else {}
+        for path, key in found.items():
+            if key[0] == ZERO_TOPIC_ID or is_deleted(TopicPartition("", key[1]), key[0]):
+                self._run(
+                    TreeRemoval(directory.env.fs, path)
+                )  # without its id it was never on disk as a whole
+                continue
+            topic_partition = names.get(key)
+            current = None if topic_partition is None else self.get(topic_partition)
+            if (
+                topic_partition is None
+                or current is None
+                or topic_partition in directory.logs
+                or topic_partition in self.incomplete
+            ):
+                # what it is a copy of is not here: it may be on a disk that is away
+                log.warning("%s is the copy of a log that is not here: it is left alone", path)
+                continue
+            if topic_partition in directory.futures:
+                self._run(TreeRemoval(directory.env.fs, path))
+                continue
+            config = config_of(topic_partition.topic)
+            load = partial(directory.load_future, path, topic_partition, key[0], config)
+            try:
+                directory.futures[topic_partition] = await self._disk.run(load)
+            except KafkaError as error:
+                log.warning("%s cannot be opened, its copying begins anew: %s", path, error.message)
+                self._run(TreeRemoval(directory.env.fs, path))
+                try:
+                    start = current.log_start_offset
+                    directory.create_future(topic_partition, current.topic_id, config, start)
+                except KafkaError as failed:
+                    log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed.message)
+
+    def _open_logs(self) -> set[TopicPartition]:
+        return {topic_partition for directory in self._directories for topic_partition in directory.logs}
+
+    async def stop(self) -> None:
+        """Wait for the checkpoints that are being written, then `close`, in a thread.
+
+        Nobody may use the logs any more. With thousands of them it takes longer than a session with ZooKeeper
+        may be silent for.
+        """
+        await self.incomplete.stop()
+        if self._writing_outdated is not None:
+            await self._writing_outdated
+        while self._shared_writes:
+            await asyncio.wait(list(self._shared_writes))
+        self._stop_removals()
+        await self._disk.run(self._close_directories)
+
+    def close(self) -> None:
+        """Flush and close every log. What still waits for its deletion is deleted at the next start."""
+        self._stop_removals()
+        self._close_directories()
+
+    def _stop_removals(self) -> None:
+        self._is_closed = True
+        for removal in self._removals:
+            removal.cancel()
+
+    def _close_directories(self) -> None:
+        for directory in self._directories:
+            try:
+                directory.close()
+            except Exception:
+                log.exception("log directory %s could not be closed", directory.path)
+
+    # --- logs ---
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """A log that is open."""
+        if topic_partition == self._opening:
+            return None
+        directory = self._find_directory(topic_partition)
+        return None if directory is None else directory.logs[topic_partition]
+
+    def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
+        """A new log, in the working directory that holds the fewest.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if topic_partition in self._unreadable:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} cannot be read")
+        working = [directory for directory in self._directories if directory.failure is None]
+        if not working:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        preferred = self._preferred.pop(topic_partition, None)
+        directory = min(working, key=lambda directory: (directory is not preferred, len(directory.logs)))
+        return directory.create(topic_partition, topic_id, config)
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take a log out at once; its files go when `file.delete.delay.ms` has passed.
+
+        One that could not be opened is moved aside instead, and one that is not there is fine. Once the logs
+        are closed the next start deletes it: another broker may have the directories.
+        """
+        if self._is_closed:
+            return
+        self.drop_copy(topic_partition)
+        self.incomplete.forget(topic_partition)
+        if topic_partition == self._opening:  # a thread has its files: `_open_again` deletes it
+            self._is_opening_doomed = True
+            self._undeleted.add(self._postponed[topic_partition].topic_id)
+            return
+        self._postponed.pop(topic_partition, None)
+        broken = self._unreadable.pop(topic_partition, None)
+        if broken is not None:
+            self._set_aside(broken, topic_partition)
+            broken.forget(topic_partition)
+        directory = self._find_directory(topic_partition)
+        if directory is None:
+            return
+        opened = directory.logs[topic_partition]
+        self._lowered.pop(opened, None)
+        topic_id, delay_ms = opened.topic_id, opened.config.file_delete_delay_ms
+        try:
+            removal = directory.delete(topic_partition)
+        except KafkaError as error:
+            log.error("%s cannot be deleted, the next start does it: %s", topic_partition, error)
+            self._undeleted.add(topic_id)
+            return
+        if removal is not None:
+            self.run_later(removal, delay_ms)
+
+    async def without(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
+        """Those of the topics that have no folder here any more, nor would after a crash."""
+        if self.unopened or any(directory.failure is not None for directory in self._directories):
+            return ()  # a directory that cannot be read may have folders of any topic
+        gone = set(topic_ids).difference(self._undeleted, (each.topic_id for each in self))
+        for directory in self._directories if gone else ():
+            try:
+                await self._disk.run(directory.env.fs.sync_directory, directory.path)
+            except OSError as error:
+                directory.env.judge("a deletion", error)
+                return ()
+        return gone
+
+    def delete_moved(self, topic_partition: TopicPartition) -> None:
+        """As `delete`, for a partition that may come back: its checkpoint entries are removed soon, too.
+
+        Otherwise, if it came back with fewer records and the broker crashed, recovery would report a loss.
+        """
+        directory = self._find_directory(topic_partition)
+        self.delete(topic_partition)
+        if directory is not None and not self._is_closed:
+            self._write_soon(directory)
+
+    def moved_away(self, opened: PartitionLog, directory: LogDirectory, files: LogFiles) -> None:
+        """The move of a log to another directory is complete: remove its former files from `directory`."""
+        directory.forget(opened.topic_partition)
+        try:
+            path = directory.set_aside(opened.topic_partition, "delete")
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.error("%s: the next start removes it from %s: %s", opened, directory.path, error)
+        else:
+            files.renamed(path)
+            self.run_later(TreeRemoval(directory.env.fs, path), opened.config.file_delete_delay_ms)
+        files.close()
+        self._write_soon(directory)
+
+    def _write_soon(self, directory: LogDirectory) -> None:
+        self._outdated[directory] = None
+        if self._writing_outdated is None:
+            self._writing_outdated = asyncio.create_task(self._write_outdated(), name="checkpoints")
+
+    async def _write_outdated(self) -> None:
+        try:
+            while self._outdated:
+                directory = next(iter(self._outdated))
+                del self._outdated[directory]
+                await self._write_checkpoints(directory)
+        finally:
+            self._writing_outdated = None
+
+    # --- upkeep ---
+
+    async def drop_expired(self) -> None:
+        """Delete what retention and DeleteRecords have left behind.
+
+        The logs' new starts are on disk before any file is gone: a start after a crash can tell a deletion
+        from a loss.
+        """
+        now_ms = self._clock.now_ms()
+        removals: list[tuple[LogDirectory, Removal, int]] = []
+        for number, partition_log in enumerate(list(self), 1):
+            if number % _LOGS_A_TURN == 0:
+                await asyncio.sleep(0)
+            if partition_log.is_offline:
+                continue  # logged when it went offline
+            try:
+                active = partition_log.prepare_deletion(now_ms)
+                if active is not None and not await self._sync_names(partition_log):
+                    active = None
+                removal = partition_log.delete_old_segments(now_ms, active)
+            except KafkaError as error:
+                log.error("retention of %s: %s", partition_log.topic_partition, error)
+            except Exception:
+                log.exception("retention of %s has failed", partition_log.topic_partition)
+            else:
+                if removal is not None:
+                    directory = self.directory_of(partition_log.topic_partition)
+                    removals.append((directory, removal, partition_log.config.file_delete_delay_ms))
+        for directory in dict.fromkeys(directory for directory, _, _ in removals):
+            if directory.failure is None:
+                await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
+        for _, removal, delay_ms in removals:
+            self.run_later(removal, delay_ms)
+
+    async def _sync_names(self, opened: PartitionLog) -> bool:
+        """Fsync a log's folder in a thread; whether it could be: if not, whoever tries again is told why."""
+        files = opened.files
+        try:
+            await self._disk.run(files.env.fs.sync_directory, files.path)
+        except OSError:
+            return False
+        return files is opened.files
+
+    async def expire_producers(self, expiration_ms: int) -> None:
+        """Forget producers that have been silent for `expiration_ms`."""
+        for number, partition_log in enumerate(list(self), 1):
+            if number % _LOGS_A_TURN == 0:
+                await asyncio.sleep(0)
+            partition_log.remove_expired_producers(self._clock.now_ms(), expiration_ms)
+
+    async def checkpoint(self, of: Callable[[LogDirectory], CheckpointWrite]) -> None:
+        """Write a checkpoint of every working directory, in a thread."""
+        for directory in self._directories:
+            if directory.failure is None:
+                await self._write_checkpoint(directory, of)
+
+    async def checkpoint_one(
+        self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
+    ) -> None:
+        """Write a checkpoint of one directory, in a thread, and none of the others meanwhile.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        async with self._checkpointing:
+            await self._write(of(directory))
+
+    async def _write(self, checkpoint: CheckpointWrite) -> None:
+        for _ in checkpoint.prepare():
+            await asyncio.sleep(0)
+        if checkpoint.is_needed:
+            await self._disk.run(checkpoint.run)
+
+    async def store_log_starts(
+        self, directory: LogDirectory, planned: Sequence[tuple[PartitionLog, Offset]]
+    ) -> None:
+        """Have the log starts that are `planned` for logs of a directory on disk. Requests share a write.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, they could not be written.
+        """
+        directory.planned_starts.append(planned)
+        try:
+            writing = self._log_start_writes.get(directory)
+            if writing is None:
+                writing = self._share(self._store_log_starts(directory))
+                self._log_start_writes[directory] = writing
+            await asyncio.shield(writing)
+        finally:
+            directory.planned_starts.remove(planned)
+
+    async def store_log_start(self, opened: PartitionLog) -> None:
+        """Have the log start that a log has in memory on disk. Requests share a write.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, it could not be written.
+        """
+        directory = self._find_directory(opened.topic_partition)
+        if directory is None or directory.logs[opened.topic_partition] is not opened:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it was deleted meanwhile
+        await self.store_log_starts(directory, [(opened, opened.log_start_offset)])
+
+    async def _store_log_starts(self, directory: LogDirectory) -> None:
+        if directory.failure is not None:
+            del self._log_start_writes[directory]
+            raise directory.env.offline()
+        async with self._checkpointing:
+            del self._log_start_writes[directory]  # later requests need another write
+            try:
+                await self._write(directory.log_start_checkpoint())
+            except OSError as error:
+                raise directory.env.judge(LOG_STARTS, error) from error
+
+    def must_begin_anew(self, opened: PartitionLog) -> bool:
+        """As `IncompleteReplicas.must_begin_anew`."""
+        return self.incomplete.must_begin_anew(opened)
+
+    async def begun_anew(self, opened: PartitionLog) -> None:
+        """An incomplete log was emptied, and that is on disk: a restart keeps what it copies from now on.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, that could not be stored.
+        """
+        await self.store_log_start(opened)  # else the start of what it was would hide records after a crash
+        await self.incomplete.begun_anew(opened)
+
+    async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
+        """Find what a truncation to `offset` leaves, and store the lower recovery point that it needs first.
+
+        The result is for `PartitionLog.truncate_to`. Batches are read in a thread. The logs of a
+        directory share the write.
+
+        Raises:
+            KafkaError: as `PartitionLog.prepare_truncation`; KAFKA_STORAGE_ERROR, it could not be written.
+        """
+        truncation = opened.begin_truncation(offset)
+        if truncation is not None:
+            await self._disk.run(truncation.run)
+        if opened.prepare_truncation(offset, truncation) or opened in self._lowered:
+            self._lowered[opened] = None
+            await self._store_lower_recovery_point(opened)
+            self._lowered.pop(opened, None)
+        return truncation
+
+    async def _store_lower_recovery_point(self, opened: PartitionLog) -> None:
+        directory = self.directory_of(opened.topic_partition)
+        writing = self._recovery_point_writes.get(directory)
+        if writing is None:
+            writing = self._share(self._store_recovery_points(directory))
+            self._recovery_point_writes[directory] = writing
+        directory.lower_cleaned(opened.topic_partition, opened.recovery_point)
+        await asyncio.shield(writing)
+
+    def _share(self, write: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """Begin a write that several requests await. It completes even if all of them are cancelled."""
+        writing = asyncio.ensure_future(write)
+        self._shared_writes[writing] = None
+        writing.add_done_callback(self._written)
+        return writing
+
+    def _written(self, writing: asyncio.Future[None]) -> None:
+        del self._shared_writes[writing]
+        if not writing.cancelled():
+            writing.exception()  # those that await it have it raised; nobody need be left to
+
+    async def _store_recovery_points(self, directory: LogDirectory) -> None:
+        if directory.failure is not None:
+            del self._recovery_point_writes[directory]
+            raise directory.env.offline()
+        async with self._checkpointing:
+            del self._recovery_point_writes[directory]  # later requests need another write
+            try:
+                await self._write(directory.recovery_point_checkpoint())
+                await self._write(directory.lowered_cleaned_checkpoint())
+            except OSError as error:
+                raise directory.env.judge(RECOVERY_POINTS, error) from error
+
+    def run_later(self, task: Task, delay_ms: int) -> None:
+        """Run in a thread what deletes files, when readers may be done with them."""
+
+        def run() -> None:
+            del self._removals[handle]
+            self._run(task)
+
+        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, run)
+        self._removals[handle] = None
+
+    # --- inside ---
+
+    async def write_checkpoints(self, directory: LogDirectory) -> None:
+        """Write all checkpoints of a directory.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, one could not be written.
+        """
+        if not await self._write_checkpoints(directory):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the checkpoints in {directory.path} could not be written"
+            )
+
+    async def _write_checkpoints(self, directory: LogDirectory) -> bool:
+        for of in (
+            LogDirectory.log_start_checkpoint,
+            LogDirectory.high_watermark_checkpoint,  # before a recovery point that would seem to bear it out
+            LogDirectory.recovery_point_checkpoint,
+            LogDirectory.cleaned_checkpoint,
+        ):
+            if directory.failure is not None or not await self._write_checkpoint(directory, of):
+                return False
+        return True
+
+    async def _write_checkpoint(
+        self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
+    ) -> bool:
+        """Write one checkpoint of a directory; whether it was written."""
+        try:
+            await self.checkpoint_one(directory, of)
+        except OSError as error:
+            directory.env.judge("a checkpoint", error)
+        except Exception:
+            log.exception("a checkpoint in %s could not be written", directory.path)
+        else:
+            return True
+        return False
+
+    async def _load(
+        self,
+        directory: LogDirectory,
+        pool: Pool,
+        wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]],
+    ) -> None:
+        """Has one thread of several open logs, until there are no more `wanted`."""
+        loaded, failed = await pool.run(_load_logs, directory, wanted, self._config.barnabas_acks_fsync)
+        for partition_log in loaded:
+            directory.adopt(partition_log)
+        for topic_partition, postponed in failed.items():
+            self._unreadable[topic_partition] = directory
+            if postponed is not None:
+                self._postponed[topic_partition] = postponed
+
+    def _set_aside(
+        self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
+    ) -> bool:
+        """Whether the folder has its name no more."""
+        try:
+            aside = directory.set_aside(topic_partition, suffix)
+        except FileNotFoundError:
+            log.info("%s has no folder", topic_partition)
+        except OSError as error:
+            log.error("%s belongs to no topic of this broker and cannot be moved: %s", topic_partition, error)
+            directory.env.judge(topic_partition, error)
+            return False
+        else:
+            log.warning("%s belongs to no topic of this broker: its folder is now %s", topic_partition, aside)
+        return True
+
+    def _run(self, task: Task) -> None:
+        future = self._disk.run(task.run)
+        future.add_done_callback(_report)
+
+
+def _open_files(fs: FileSystem) -> int:
+    """How many files of logs may be open at once."""
+    limit = fs.most_open_files()
+    return _MAX_OPEN_FILES if limit is None else min(_MAX_OPEN_FILES, limit // 2)
+
+
+def files_for_connections(fs: FileSystem) -> int | None:
+    """How many of the files this process may open are left to connections; None when there is no limit."""
+    limit = fs.most_open_files()
+    return None if limit is None else max(1, limit - _open_files(fs) - _OTHER_FILES)
+
+
+def _load_logs(
+    directory: LogDirectory, wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]], acks_fsync: bool
+) -> tuple[list[PartitionLog], dict[TopicPartition, _Postponed | None]]:
+    """Loads logs until none is wanted: those that could be loaded, and the others, which may come later."""
+    loaded: list[PartitionLog] = []
+    failed: dict[TopicPartition, _Postponed | None] = {}
+    while True:
+        try:
+            topic_partition, topic_id, config = wanted.popleft()
+        except IndexError:  # the other threads have taken the rest
+            return loaded, failed
+        try:
+            loaded.append(_load_log(directory, topic_partition, topic_id, config, acks_fsync))
+        except Exception as error:
+            is_passing = may_pass(error.__cause__)
+            failed[topic_partition] = _Postponed(topic_id, config) if is_passing else None
+            if isinstance(error, KafkaError):
+                again = ": it is tried again" if is_passing else ""
+                log.error("%s cannot be opened: %s%s", topic_partition, error.message, again)
+            else:  # a bug, or damage that nobody has thought of: the others are opened nevertheless
+                log.exception("%s cannot be opened", topic_partition)
+
+
+def _load_log(
+    directory: LogDirectory,
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    config: TopicConfig,
+    acks_fsync: bool,
+) -> PartitionLog:
+    """Loads one log, and flushes what recovery has read. Raises as `LogDirectory.load`."""
+    opened = directory.load(topic_partition, topic_id, config)
+    every = 1 if acks_fsync else config.flush_messages
+    if opened.log_end_offset - opened.recovery_point >= every:
+        with contextlib.suppress(KafkaError):  # then it counts when it is fsynced later, if ever
+            opened.flush()
+    return opened
+
+
+def _report(done: asyncio.Future[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        log.error("files could not be deleted, the next start does it: %s", error)

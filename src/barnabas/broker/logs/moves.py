@@ -1,0 +1,338 @@
+"""Moves logs from one log directory of a broker to another (KIP-113).
+
+A copy of the log, Kafka's future replica, is made in the other directory and follows the log as a replica
+follows its leader, by leader epochs. When it has everything and is on disk, the log goes on with the files of
+the copy; the old ones are removed afterwards. A move goes on after a restart: the copy's folder tells of
+it.
+
+What makes it safe:
+
+- The switch is one step of the event loop: no append is in only one of both.
+- While it is made ready the log is held: nothing of it is fsynced, so nothing counts as on disk that the copy
+  does not have on disk. The old files go when the new folder's name is on disk. A crash between leaves two
+  folders, and the start keeps the one that has everything (`LogManager.load`).
+- The start of the log (DeleteRecords) is written down in the other directory before the switch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from barnabas.base.environment.environment import Environment
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import Chunk, Offset, TopicPartition
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.config.setting import LONG_MAX
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.storage import PartitionLog
+
+log = logger_of(__name__)
+
+#: copied in one turn of the event loop
+_CHUNK = 256 * 1024
+#: after a failure, doubled after each; in seconds
+_FIRST_RETRY, _LAST_RETRY = 0.05, 10.0
+#: the longest sleep for the rate's sake: the rate may be raised meanwhile
+_LONGEST_PAUSE = 1.0
+
+
+class _GivenUpError(Exception):
+    """The move cannot be completed."""
+
+
+class LogMoves:
+    """The logs of a broker that are on their way to other directories. Owned by the event loop.
+
+    Args:
+        config: the broker's settings as they hold now.
+        logs: the broker's logs.
+        flush: has the log of a partition fsynced soon.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        logs: LogManager,
+        environment: Environment,
+        flush: Callable[[TopicPartition], None],
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._flush = flush
+        self._pool = environment.blocking.pool("log moves", 2)
+        self._workers: dict[LogDirectory, asyncio.Task[None]] = {}
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Go on with what the last stop has interrupted."""
+        for directory in self._logs.directories:
+            if directory.futures:
+                self._work_on(directory)
+
+    async def stop(self) -> None:
+        """Leave everything for the next start to go on with."""
+        self._is_stopped = True
+        for worker in self._workers.values():
+            worker.cancel()
+        await asyncio.gather(*self._workers.values(), return_exceptions=True)
+        await self._pool.close()
+
+    def begin(self, topic_partition: TopicPartition, path: str) -> None:
+        """Move a log to the directory of that path; where it is already, a move elsewhere is given up.
+
+        Raises:
+            KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, one of the directories is offline;
+                REPLICA_NOT_AVAILABLE, there is no such log here: if it comes, it will be made there.
+        """
+        target = self._logs.directory_at(path)
+        current = self._logs.get(topic_partition)
+        if current is None:
+            self._logs.prefer(topic_partition, target)
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
+        if current.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} is offline")
+        if self._logs.copy_of(topic_partition) is target:
+            return
+        self._logs.drop_copy(topic_partition)
+        if self._logs.directory_of(topic_partition) is target:
+            return
+        try:
+            start = _start_of_copy(current)
+        except OSError as error:
+            raise current.files.env.judge(topic_partition, error) from error
+        target.create_future(topic_partition, current.topic_id, current.config, start)
+        self._work_on(target)
+
+    def _work_on(self, target: LogDirectory) -> None:
+        worker = self._workers.get(target)
+        if (worker is None or worker.done()) and not self._is_stopped:
+            self._workers[target] = asyncio.create_task(
+                self._move_all(target), name=f"moves to {target.path}"
+            )
+
+    async def _move_all(self, target: LogDirectory) -> None:
+        retry = _FIRST_RETRY
+        while target.futures and target.failure is None:
+            topic_partition = next(iter(target.futures))
+            try:
+                await self._move(topic_partition, target)
+            except _GivenUpError as error:
+                log.error("%s is not moved to %s: %s", topic_partition, target.path, error)
+                self._logs.drop_copy(topic_partition)
+            except (KafkaError, OSError) as error:  # a full disk may have space again
+                log.warning("%s is moved to %s later: %s", topic_partition, target.path, error)
+                future = target.futures.pop(topic_partition, None)
+                if future is not None:
+                    target.futures[topic_partition] = future  # the others first
+                await asyncio.sleep(retry)
+                retry = min(2 * retry, _LAST_RETRY)
+            except Exception:
+                log.exception("%s is not moved to %s", topic_partition, target.path)
+                self._logs.drop_copy(topic_partition)
+            else:
+                retry = _FIRST_RETRY
+
+    async def _move(self, topic_partition: TopicPartition, target: LogDirectory) -> None:
+        """Copy until the log has moved, or the move was given up.
+
+        Raises:
+            _GivenUpError: it cannot be completed.
+            KafkaError, OSError: as it stands it cannot.
+        """
+        future = target.futures[topic_partition]
+        pause = _FIRST_RETRY
+        while target.futures.get(topic_partition) is future:
+            current = self._logs.get(topic_partition)
+            if current is None or current.is_offline:
+                raise _GivenUpError("the log that is to be moved is gone or offline")
+            if future.is_offline:
+                raise _GivenUpError(f"the copy is offline: {future.failure}")
+            rate = self._config().replica_alter_log_dirs_io_max_bytes_per_second
+            if size := await self._copy_some(current, future, min(rate, _CHUNK)):
+                await self._pay(size)
+                continue
+            await self._fsync(future)  # most of it, before anybody is held up
+            if await self._try_to_switch(current, future, target):
+                log.info("%s has moved to %s", topic_partition, target.path)
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1.0)
+
+    async def _copy_some(self, current: PartitionLog, future: PartitionLog, most: int) -> int:
+        """How many bytes were copied, or 1 when some were cut off; 0 when there was nothing to do."""
+        if (cut := _surplus(current, future)) is not None:
+            await self._truncate(future, cut)  # nothing may be appended before
+            return 1
+        _follow(current, future)
+        tail = current.files.tail
+        chunks = _read(current, future, most)
+        if not chunks:
+            return 0
+        data = await self._pool.run(_joined, chunks)
+        del chunks
+        if current.files.tail == tail and not current.closed:  # else it was cut off meanwhile
+            _append(future, data)
+        return len(data)
+
+    async def _pay(self, size: int) -> None:
+        """Wait as long as the rate says that so many bytes take."""
+        left = float(size)
+        while left > 0:
+            rate = self._config().replica_alter_log_dirs_io_max_bytes_per_second
+            if rate == LONG_MAX:
+                return
+            pause = min(left / max(rate, 1), _LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+            left -= pause * rate
+
+    async def _truncate(self, future: PartitionLog, cut: _Cut) -> None:
+        """Cut off of the copy what the log does not have. Batches are read in a thread."""
+        if cut.starts_over:
+            future.truncate_fully_and_start_at(cut.offset, sync=False)
+        else:
+            truncation = future.begin_truncation(cut.offset)
+            if truncation is not None:
+                await _to_its_end(self._pool.run(truncation.run))
+            future.truncate_to(cut.offset, sync=False, truncation=truncation)
+        await self._fsync(future)
+
+    async def _fsync(self, future: PartitionLog) -> None:
+        for _ in future.cut_in_parts():
+            await asyncio.sleep(0)
+        flush = future.prepare_flush()
+        if flush is not None:
+            try:
+                await _to_its_end(self._pool.run(flush.run))
+            finally:
+                future.complete_flush(flush)
+
+    async def _try_to_switch(self, current: PartitionLog, future: PartitionLog, target: LogDirectory) -> bool:
+        """Have the log go on with the copy's files; False if something has come between."""
+        topic_partition = current.topic_partition
+        if topic_partition in self._logs.incomplete:
+            return False  # its mark lies in its folder
+        source = self._logs.directory_of(topic_partition)
+        current.is_held = True
+        try:
+            while await self._copy_some(current, future, _CHUNK):
+                if current.log_end_offset - future.log_end_offset > _CHUNK:
+                    return False  # much was cut off, or much has come
+            await self._fsync(future)
+            cleaned_to = source.cleaned_to.get(topic_partition)
+            if cleaned_to is not None:
+                target.cleaned_to[topic_partition] = cleaned_to
+            start = current.log_start_offset
+            await self._logs.write_checkpoints(target)
+            # From here on nothing waits until the switch.
+            if (
+                current.closed
+                or current.is_offline
+                or future.is_offline
+                or target.futures.get(topic_partition) is not future
+                or current.log_start_offset != start
+                or source.cleaned_to.get(topic_partition) != cleaned_to
+                or any(planned is current for plan in source.planned_starts for planned, _ in plan)
+                or current.files.is_flushing
+                or current.files.is_cut
+                or current.files.swap is not None
+                or _surplus(current, future) is not None
+            ):
+                return False
+            _follow(current, future)
+            chunks = _read(current, future, _CHUNK)
+            if chunks:
+                _append(future, _joined(chunks))
+                del chunks
+            if future.log_end_offset != current.log_end_offset:
+                return False
+            if future.recovery_point < current.recovery_point:
+                return False  # what is known to be on disk would not be any more
+            future.files.env.fs.rename(future.files.path, f"{target.path}/{topic_partition}")
+            future.files.renamed(f"{target.path}/{topic_partition}")
+            files = current.take_files(future)
+            del source.logs[topic_partition], target.futures[topic_partition]
+            target.logs[topic_partition] = current
+            await _to_its_end(self._pool.run(target.env.fs.sync_directory, target.path))
+        finally:
+            current.is_held = False
+            if not current.is_offline:
+                self._flush(topic_partition)
+        self._logs.moved_away(current, source, files)
+        return True
+
+
+def _start_of_copy(current: PartitionLog) -> int:
+    """The first offset of the batch that holds the log's start: batches are copied whole."""
+    return current.files.start_of_batch(current.log_start_offset)
+
+
+class _Cut(NamedTuple):
+    """Where a copy is to be truncated, or to start over empty."""
+
+    #: the first offset to remove, or where the copy starts over
+    offset: Offset
+    starts_over: bool
+
+
+def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
+    """What the copy has and the log does not have, since it was truncated or its start advanced."""
+    end = future.log_end_offset
+    if end < current.log_start_offset:
+        start = _start_of_copy(current)
+        if start != end:
+            return _Cut(start, starts_over=True)
+    cut = min(_agreed_end(current, future), end)
+    if cut < future.log_start_offset:
+        return _Cut(_start_of_copy(current), starts_over=True)
+    return _Cut(cut, starts_over=False) if cut < end else None
+
+
+def _follow(current: PartitionLog, future: PartitionLog) -> None:
+    """Move the copy's high watermark and its start to the log's."""
+    future.advance_high_watermark(current.high_watermark)
+    if future.log_start_offset < current.log_start_offset:
+        future.advance_log_start(min(current.log_start_offset, future.high_watermark))
+
+
+def _agreed_end(current: PartitionLog, future: PartitionLog) -> int:
+    """The offset up to which copy and log agree, by their leader epochs."""
+    if future.latest_epoch < 0 or current.latest_epoch < 0:  # one of them has no records to differ in
+        return current.log_end_offset
+    epoch, its_end = current.end_offset_for_epoch(future.latest_epoch)
+    if epoch < 0:
+        epoch, its_end = current.latest_epoch, current.log_end_offset
+    own_epoch, own_end = future.end_offset_for_epoch(epoch)
+    if own_epoch < 0:
+        return its_end
+    return min(own_end, its_end) if own_epoch == epoch else own_end
+
+
+async def _to_its_end(running: asyncio.Future[None]) -> None:
+    """Wait for a thread's work, also when this task is cancelled meanwhile: what follows depends on it."""
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
+
+
+def _joined(chunks: Sequence[Chunk]) -> bytes:
+    return b"".join([bytes(chunk) for chunk in chunks])
+
+
+def _read(current: PartitionLog, future: PartitionLog, most: int) -> list[Chunk]:
+    offset = max(future.log_end_offset, current.log_start_offset)
+    return list(current.read(offset, most, current.log_end_offset).chunks)
+
+
+def _append(future: PartitionLog, data: bytes) -> None:
+    try:
+        future.append_as_follower(data)
+    except KafkaError as error:
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            raise _GivenUpError(f"it is damaged: {error.message}") from error
+        raise

@@ -1,0 +1,118 @@
+"""The nodes of ACLs: their paths and what they hold, as Apache Kafka on ZooKeeper stored them (``ZkData``).
+
+    /kafka-acl/TYPE/NAME                    the rules of a resource, or of all (`*`)
+    /kafka-acl-extended/prefixed/TYPE/NAME  those of the resources whose names begin so
+
+A node is ``{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read",
+"host":"*"}]}``. What ZooKeeper does not allow in a name (``/`` for one) is percent-encoded; Kafka could not
+store it. Brokers watch these nodes themselves: Kafka's ``/kafka-acl-changes`` is not written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from barnabas.base.text import logger_of
+from barnabas.kafka.security.acls import (
+    ANY_PRINCIPAL,
+    AclEntry,
+    Operation,
+    PatternRules,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+
+log = logger_of(__name__)
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+_TYPES: dict[ResourceType, str] = {
+    kind: _camel(kind.name) for kind in ResourceType if kind is not ResourceType.ANY
+}
+_TYPES_BY_TEXT = {text: kind for kind, text in _TYPES.items()}
+_OPERATIONS = {operation: _camel(operation.name) for operation in Operation}
+_OPERATIONS_BY_TEXT = {text: operation for operation, text in _OPERATIONS.items()}
+_PERMISSIONS_BY_TEXT = {_camel(permission.name): permission for permission in Permission}
+_ROOTS = {PatternType.LITERAL: "/kafka-acl", PatternType.PREFIXED: "/kafka-acl-extended/prefixed"}
+
+#: the folders that hold the nodes of rules
+FOLDERS = tuple(f"{root}/{kind}" for root in _ROOTS.values() for kind in _TYPES.values())
+#: every permanent node, parents first
+ALL_FOLDERS = ("/kafka-acl", "/kafka-acl-extended", "/kafka-acl-extended/prefixed", *FOLDERS)
+
+_PATH = re.compile(
+    rf"(?P<root>{'|'.join(_ROOTS.values())})/(?P<type>{'|'.join(_TYPES_BY_TEXT)})/(?P<name>[^/]+)"
+)
+_PATTERNS_BY_ROOT = {root: pattern for pattern, root in _ROOTS.items()}
+#: what ZooKeeper takes in no name, and the sign that stands before what is encoded
+_UNSTORABLE = re.compile("[%/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+
+
+def path(resource: ResourcePattern) -> str:
+    """Where the rules of a resource pattern lie."""
+    name = _UNSTORABLE.sub(_encoded, resource.name)
+    if name in (".", ".."):
+        name = name.replace(".", "%2E")
+    return f"{_ROOTS[resource.pattern]}/{_TYPES[resource.type]}/{name}"
+
+
+def resource_of(path: str) -> ResourcePattern | None:
+    """Whose rules lie at a path; None for a path of something else."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        return None
+    pattern = _PATTERNS_BY_ROOT[match["root"]]
+    return ResourcePattern(_TYPES_BY_TEXT[match["type"]], unquote(match["name"]), pattern)
+
+
+def encode(entries: Iterable[AclEntry]) -> bytes:
+    """What a node holds."""
+    acls = [
+        {
+            "principal": entry.principal,
+            "permissionType": _camel(entry.permission.name),
+            "operation": _OPERATIONS[entry.operation],
+            "host": entry.host,
+        }
+        for entry in entries
+    ]
+    return json.dumps({"version": 1, "acls": acls}, separators=(",", ":")).encode()
+
+
+#: in place of what cannot be read: a rule too many is safer than one too few
+_CLOSED = PatternRules([AclEntry(ANY_PRINCIPAL, Permission.DENY, Operation.ALL)])
+
+
+def decode(path: str, data: bytes) -> PatternRules:
+    """The rules of a node. Nobody may do anything with the resources of a node that cannot be read."""
+    try:
+        return PatternRules([_entry(acl) for acl in json.loads(data)["acls"]])
+    except (ValueError, KeyError, TypeError) as error:
+        log.error(
+            "the rules at %s cannot be read (%s: %s): what they are about is closed to all but super users",
+            path,
+            type(error).__name__,
+            error,
+        )
+        return _CLOSED
+
+
+def _entry(acl: dict[str, str]) -> AclEntry:
+    return AclEntry(
+        acl["principal"],
+        _PERMISSIONS_BY_TEXT[acl["permissionType"]],
+        _OPERATIONS_BY_TEXT[acl["operation"]],
+        acl["host"],
+    )
+
+
+def _encoded(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))

@@ -1,0 +1,230 @@
+"""What a cluster has agreed on, as a file, and a metadata store made of it again.
+
+The file is text, one JSON value a line: first the head, then ``["path", "data"]`` for each node, last
+``{"crc32": "..."}`` of all lines before. It has all that people have decided: topics with their ids and
+replicas, settings, users, features, deletions under way. It does not have who leads and who is in sync: that
+is old at once. A restored cluster elects in each partition the replica whose log reaches furthest, once all
+its replicas are there (KIP-966), so nothing that was acknowledged is lost by an old file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.base.environment.filesystem import FileSystem
+from barnabas.base.types import NO_BROKER
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.batches import batches
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.metadata.store import (
+    Create,
+    MetadataStore,
+    NoNodeError,
+    Operation,
+    Set,
+    StoreUnavailableError,
+)
+from barnabas.broker.storage.damage import read_small_file
+
+#: in a log directory of each broker of a cluster
+FILE_NAME = "barnabas-metadata-backup"
+#: controllers that there may have been since the file was written
+_CONTROLLERS = 1000
+#: leader epochs of one partition for each controller: no epoch from before a restore comes again
+_LEADER_EPOCHS = 1000
+#: producer ids that may have been granted since
+_PRODUCER_IDS = 2**32
+#: what lives no longer than a session, or says who leads
+_TRANSIENT = (znodes.BROKER_IDS, znodes.BROKER_EPOCHS, znodes.CONTROLLER)
+
+
+class BackupError(ValueError):
+    """The bytes are no backup, or a damaged one."""
+
+
+class Backup(NamedTuple):
+    """A cluster's decisions at one moment."""
+
+    cluster_id: str
+    #: when it was taken, by the clock of whoever did
+    taken_ms: int
+    #: how many controllers there had been
+    controller_epoch: int
+    #: what each node holds, as text, by its path
+    nodes: Mapping[str, str]
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Of two backups of a cluster, the larger is the later."""
+        return (self.controller_epoch, self.taken_ms)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics' names."""
+        start = f"{znodes.TOPICS}/"
+        return sorted(path.removeprefix(start) for path in self.nodes if path.startswith(start))
+
+
+def is_kept(path: str) -> bool:
+    """Whether a backup has the node of that path: not those of partitions, nor those of brokers' lives."""
+    if path.startswith(f"{znodes.TOPICS}/"):
+        return "/" not in path.removeprefix(f"{znodes.TOPICS}/")
+    return not any(path == each or path.startswith(f"{each}/") for each in _TRANSIENT)
+
+
+async def take(store: MetadataStore, now_ms: int) -> Backup:
+    """Read all that a backup has.
+
+    Raises:
+        StoreUnavailableError: there is no cluster in the store, or it fails.
+    """
+    paths = [path async for path in _kept_paths(store, "")]
+    found = await store.read(paths)
+    return backup_of({path: node.data for path, node in zip(paths, found, strict=True) if node}, now_ms)
+
+
+def backup_of(nodes: Mapping[str, bytes], now_ms: int) -> Backup:
+    """A backup of what was read. Raises StoreUnavailableError when there is no cluster in it."""
+    if znodes.CLUSTER_ID not in nodes:
+        raise StoreUnavailableError("there is no cluster: name the right ZooKeeper, chroot or folder")
+    return Backup(
+        znodes.decode_cluster_id(nodes[znodes.CLUSTER_ID]),
+        now_ms,
+        znodes.decode_controller_epoch(nodes.get(znodes.CONTROLLER_EPOCH, b"0")),
+        {path: data.decode() for path, data in nodes.items()},
+    )
+
+
+async def _kept_paths(store: MetadataStore, path: str) -> AsyncIterator[str]:
+    for name in await _children(store, path or "/"):
+        child = f"{path}/{name}"
+        if child == "/zookeeper" or not is_kept(child):
+            continue
+        yield child
+        if not child.startswith(f"{znodes.TOPICS}/"):
+            async for below in _kept_paths(store, child):
+                yield below
+
+
+async def _children(store: MetadataStore, path: str) -> Sequence[str]:
+    try:
+        return await store.children(path)
+    except NoNodeError:
+        return ()
+
+
+def encode(backup: Backup) -> Iterator[bytes]:
+    """The file, in pieces."""
+    checksum = 0
+    head = {
+        "barnabas-metadata-backup": 1,
+        "cluster": backup.cluster_id,
+        "taken_ms": backup.taken_ms,
+        "controller_epoch": backup.controller_epoch,
+        "nodes": len(backup.nodes),
+    }
+    lines: Iterable[object] = (head, *sorted(backup.nodes.items()))
+    for value in lines:
+        line = json.dumps(value, ensure_ascii=False).encode() + b"\n"
+        checksum = zlib.crc32(line, checksum)
+        yield line
+    yield json.dumps({"crc32": f"{checksum:08x}"}).encode() + b"\n"
+
+
+def decode(data: bytes) -> Backup:
+    """The inverse of `encode`. Raises BackupError."""
+    body, _, last = data.rstrip(b"\n").rpartition(b"\n")
+    try:
+        checksum = json.loads(last)["crc32"]
+        if checksum != f"{zlib.crc32(body + chr(10).encode()):08x}":
+            raise BackupError("its checksum is wrong")
+        head, *nodes = map(json.loads, body.split(b"\n"))
+        if head["barnabas-metadata-backup"] != 1 or head["nodes"] != len(nodes):
+            raise BackupError("it is of another version")
+        return Backup(head["cluster"], head["taken_ms"], head["controller_epoch"], dict(nodes))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, BackupError):
+            raise
+        raise BackupError(f"it is no backup of a cluster's metadata ({error})") from error
+
+
+def read_backup(fs: FileSystem, path: str) -> Backup:
+    """The backup in a file, or of a broker, in one of its log directories.
+
+    Raises:
+        BackupError: it is none.
+        OSError: it cannot be read.
+    """
+    try:
+        fs.entries(path)
+        file = f"{path}/{FILE_NAME}"
+    except OSError:
+        file = path
+    try:
+        return decode(read_small_file(fs, file))
+    except ValueError as error:
+        raise BackupError(f"{path}: {error}") from error
+
+
+async def restore(backup: Backup, store: MetadataStore) -> None:
+    """Make a cluster again in a store that has none, or one without topics and brokers.
+
+    The cluster's id is written last: a restore that was interrupted can be repeated. Brokers must not run.
+
+    Raises:
+        StoreUnavailableError: there is a cluster already, or the store fails.
+    """
+    await _check_empty(store)
+    operations: list[Operation] = []
+    planned = list(_nodes_of(backup))
+    for (path, data), there in zip(planned, await store.read([path for path, _ in planned]), strict=True):
+        if there is None:
+            operations.append(Create(path, data))
+        elif there.data != data:
+            operations.append(Set(path, data))
+    await asyncio.gather(*(store.multi(batch) for batch in batches(operations)))
+    identity = backup.nodes[znodes.CLUSTER_ID].encode()
+    if await store.exists(znodes.CLUSTER_ID) is None:
+        await store.create(znodes.CLUSTER_ID, identity)
+    else:
+        await store.set(znodes.CLUSTER_ID, identity)
+
+
+async def _check_empty(store: MetadataStore) -> None:
+    if await store.exists(znodes.CLUSTER_ID) is None:
+        return
+    if await _children(store, znodes.BROKER_IDS) or await _children(store, znodes.TOPICS):
+        raise StoreUnavailableError(
+            "there is a cluster with topics or brokers already: stop its brokers, and name another chroot"
+        )
+
+
+def _nodes_of(backup: Backup) -> Iterator[tuple[str, bytes]]:
+    """What the store is to have, parents first."""
+    nodes = {path: data.encode() for path, data in backup.nodes.items() if path != znodes.CLUSTER_ID}
+    controller_epoch = backup.controller_epoch + _CONTROLLERS
+    nodes[znodes.CONTROLLER_EPOCH] = znodes.encode_controller_epoch(controller_epoch)
+    nodes[znodes.BROKER_EPOCHS] = znodes.encode_broker_epochs({})
+    block = nodes.get(znodes.PRODUCER_ID_BLOCK)
+    last = znodes.decode_producer_id_block(block)[1] if block is not None else -1
+    last += _PRODUCER_IDS
+    nodes[znodes.PRODUCER_ID_BLOCK] = znodes.encode_producer_id_block(NO_BROKER, last, last)
+    nodes.update((folder, nodes.get(folder, b"")) for folder in znodes.FOLDERS)
+    topics = []
+    for path in sorted(nodes):  # a parent's path is the beginning of its children's
+        yield path, nodes[path]
+        if path.startswith(f"{znodes.TOPICS}/"):
+            topics.append(path)
+    for path in topics:
+        name = path.removeprefix(f"{znodes.TOPICS}/")
+        yield znodes.partitions(name), b""
+        for number, replicas in enumerate(znodes.decode_topic(nodes[path]).replicas):
+            yield znodes.partition(name, number), b""
+            # Nobody is known to be in sync: whose log reaches furthest will lead.
+            epoch = controller_epoch * _LEADER_EPOCHS
+            state = PartitionState(replicas, (), NO_BROKER, epoch, last_known_elr=replicas)
+            yield znodes.partition_state(name, number), znodes.encode_partition_state(state, 0)

@@ -1,0 +1,135 @@
+"""Keeps a backup of the cluster's metadata in a broker's log directories: ZooKeeper may be lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.environment.clock import Clock
+from barnabas.base.environment.filesystem import FileSystem, replace_file
+from barnabas.base.text import logger_of
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.backup import FILE_NAME, backup_of, encode, is_kept, take
+from barnabas.broker.metadata.reconnection import persistently
+from barnabas.broker.metadata.store import Cancel, Event, MetadataStore, SessionState, StoreError
+
+log = logger_of(__name__)
+
+#: between a change and its backup: changes come together; in seconds
+_DELAY = 2.0
+#: so many times as long as the last backup took, at least, passes before the next one
+_REST = 50.0
+#: after a failure
+_RETRY = 30.0
+
+
+class BackupKeeper:
+    """Writes the backup again a little after each change of what it has.
+
+    Nothing is written while the store has no cluster, or another one than this broker's: a ZooKeeper that has
+    lost everything must not take the backup along.
+
+    Args:
+        store: what the cluster agrees on.
+        cluster_id: the broker's cluster.
+        folders: the log directories that work.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cluster_id: str,
+        folders: Callable[[], Sequence[str]],
+        fs: FileSystem,
+        disk: Pool,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._cluster_id = cluster_id
+        self._folders = folders
+        self._fs = fs
+        self._disk = disk
+        self._clock = clock
+        self._cancels: list[Cancel] = []
+        #: what each node held when it was read last
+        self._nodes: dict[str, bytes] = {}
+        #: paths to be read again; None for all of them
+        self._changed: set[str] | None = None
+        #: whether every folder has what was read last
+        self._is_written = False
+        self._news = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Keep it from now on. Raises StoreError."""
+        self._cancels.append(self._store.on_state(self._on_state))
+        watching = await persistently(self._store, lambda: self._store.watch("/", self._on_event))
+        self._cancels.append(watching)
+        self._news.set()
+        self._keeping = asyncio.create_task(self._keep(), name="metadata backup")
+
+    async def stop(self) -> None:
+        while self._cancels:
+            self._cancels.pop()()
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+
+    def _on_event(self, _event: Event, path: str) -> None:
+        if is_kept(path):
+            if self._changed is not None:
+                self._changed.add(path)
+            self._news.set()
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._changed = None
+            self._news.set()
+
+    async def _keep(self) -> None:
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(_DELAY)
+            self._news.clear()
+            began = self._clock.monotonic()
+            try:
+                await self._write()
+            except (StoreError, OSError) as error:
+                log.warning("the backup of the metadata is written later: %s", error)
+                self._changed = None
+                self._news.set()
+                await asyncio.sleep(_RETRY)
+            else:
+                await asyncio.sleep(_REST * (self._clock.monotonic() - began))
+
+    async def _write(self) -> None:
+        changed, self._changed = self._changed, set()
+        if changed is None:
+            before = self._nodes
+            backup = await take(self._store, self._clock.now_ms())
+            self._nodes = {path: data.encode() for path, data in backup.nodes.items()}
+            if before == self._nodes and self._is_written:
+                return
+        else:
+            paths = sorted({*changed, znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH})
+            for path, node in zip(paths, await self._store.read(paths), strict=True):
+                if node is None:
+                    self._nodes.pop(path, None)
+                else:
+                    self._nodes[path] = node.data
+            backup = backup_of(self._nodes, self._clock.now_ms())
+        if backup.cluster_id != self._cluster_id:
+            log.error("the metadata store has another cluster now, %s: no backup is made", backup.cluster_id)
+            return
+        self._is_written = False
+        data = await self._disk.run(lambda: b"".join(encode(backup)))
+        errors = []
+        for folder in list(self._folders()):
+            try:
+                await self._disk.run(replace_file, self._fs, f"{folder}/{FILE_NAME}", data)
+            except OSError as error:  # the other folders may be on other disks
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        self._is_written = True

@@ -1,0 +1,432 @@
+"""Makes the next cluster image from the last one and the nodes that changed since."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+from urllib.parse import unquote
+
+from immutables import Map
+
+from barnabas.base.text import logger_of
+from barnabas.base.types import NO_BROKER, BrokerId, TopicId, topic_id_from_str
+from barnabas.broker.logins.delegation_tokens import DelegationToken
+from barnabas.broker.metadata import acl_nodes, token_nodes, znodes
+from barnabas.broker.metadata.features import FinalizedFeatures
+from barnabas.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionState, TopicImage
+from barnabas.broker.metadata.store import MetadataStore, Node
+from barnabas.broker.quotas import DEFAULT, QuotaEntity, QuotaKind
+from barnabas.kafka.security.acls import Acls, ResourcePattern
+
+_TOPIC_PATH = re.compile(rf"{znodes.TOPICS}/(?P<topic>[^/]+)(?:/partitions/(?P<partition>\d+)/state)?")
+_NAMED = (
+    znodes.BROKER_IDS,
+    znodes.TOPIC_CONFIGS,
+    znodes.BROKER_CONFIGS,
+    znodes.GROUP_CONFIGS,
+    znodes.CLIENT_METRICS_CONFIGS,
+    znodes.USER_CONFIGS,
+    znodes.DELETED_TOPICS,
+    token_nodes.FOLDER,
+)
+#: those with quotas, which users' nodes have too
+_QUOTAS = (znodes.CLIENT_CONFIGS, znodes.IP_CONFIGS)
+_NAMED_PATH = re.compile(rf"(?P<folder>{'|'.join(_NAMED)})/(?P<name>[^/]+)")
+
+#: the folders that an image is made of
+_FOLDERS = (*_NAMED, *_QUOTAS, znodes.TOPICS, *acl_nodes.FOLDERS)
+
+#: how many states of partitions are read, or decoded, in one turn of the event loop
+_STATES_A_TURN = 500
+#: how many partitions a log line names
+_NAMED_PARTITIONS = 5
+
+_QUOTA_NAMES = frozenset(kind.value for kind in QuotaKind)
+
+log = logger_of(__name__)
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
+    """What has to be read to know everything again: what is in the store, and what was when `image` was made.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    paths = {
+        znodes.CLUSTER_ID,
+        znodes.CONTROLLER,
+        znodes.CONTROLLER_EPOCH,
+        znodes.BROKER_EPOCHS,
+        znodes.FEATURES,
+        znodes.PRODUCER_ID_BLOCK,
+    }
+    for folder in _FOLDERS:
+        paths.update(f"{folder}/{name}" for name in await store.children(folder))
+    users = [path for path in paths if path.startswith(f"{znodes.USER_CONFIGS}/")]
+    paths.update(await _quotas_below(store, users))
+    paths.update(map(znodes.topic, image.topics))
+    paths.update(map(znodes.broker, image.brokers))
+    paths.update(map(znodes.topic_config, image.topic_configs))
+    paths.update(map(znodes.broker_config, image.broker_configs))
+    paths.update(map(znodes.group_config, image.group_configs))
+    paths.update(map(znodes.client_metrics_config, image.client_metrics))
+    paths.update(map(znodes.user_config, image.user_configs))
+    paths.update(map(znodes.quota_config, image.client_quotas))
+    paths.update(map(znodes.deleted_topic, image.deleted_topics))
+    paths.update(map(acl_nodes.path, image.acls.rules))
+    paths.update(map(token_nodes.path, image.delegation_tokens))
+    return paths
+
+
+async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]:
+    """The nodes of users' client ids."""
+    folders = [f"{user}/clients" for user in users]
+    found = await store.read(folders)
+    return [
+        f"{folder}/{name}"
+        for folder, node in zip(folders, found, strict=True)
+        if node is not None
+        for name in await store.children(folder)
+    ]
+
+
+class ImageBuilder:
+    """Shares with the last image all that has not changed: the cost follows what has."""
+
+    def __init__(self, store: MetadataStore, before: ClusterImage) -> None:
+        self._store = store
+        self._before = before
+
+    async def apply(self, paths: Collection[str]) -> ImageDelta:
+        """Read the nodes at `paths` again; paths that no image has are ignored.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        names: dict[str, dict[str, None]] = {}
+        topics: dict[str, set[int] | None] = {}
+        quotas: dict[str, QuotaEntity] = {}
+        acls: dict[str, ResourcePattern] = {}
+        for path in sorted(paths):  # the image is the same at every run
+            if match := _NAMED_PATH.fullmatch(path):
+                names.setdefault(match["folder"], {})[match["name"]] = None
+            elif match := _TOPIC_PATH.fullmatch(path):
+                _add_topic(topics, match["topic"], match["partition"])
+            elif resource := acl_nodes.resource_of(path):
+                acls[path] = resource
+            if path.startswith("/config/") and (entity := znodes.quota_entity(path)) is not None:
+                quotas[path] = entity
+        before = self._before
+        # Before the partitions: who sees a broker admitted sees what the controller has changed for it.
+        admitted = await self._admitted() if znodes.BROKER_EPOCHS in paths else before.admitted
+        brokers = await self._brokers(names.get(znodes.BROKER_IDS, ()))
+        topic_images = await self._topics(topics)
+        topic_names = self._topic_names(topics, topic_images)
+        deleted_topics, deleted = await self._deleted_topics(
+            names.get(znodes.DELETED_TOPICS, ()), topic_names
+        )
+        topic_configs = await self._configs(znodes.TOPIC_CONFIGS, names, before.topic_configs)
+        broker_configs = await self._configs(znodes.BROKER_CONFIGS, names, before.broker_configs)
+        group_configs = await self._configs(znodes.GROUP_CONFIGS, names, before.group_configs)
+        client_metrics = await self._configs(znodes.CLIENT_METRICS_CONFIGS, names, before.client_metrics)
+        names.get(znodes.USER_CONFIGS, {}).pop(DEFAULT.value, None)  # it is no user, it only has quotas
+        user_configs = await self._configs(znodes.USER_CONFIGS, names, before.user_configs)
+        controller_epoch = before.controller_epoch, before.controller_epoch_version
+        if znodes.CONTROLLER_EPOCH in paths:
+            controller_epoch = await self._controller_epoch()
+        after = ClusterImage(
+            cluster_id=await self._cluster_id() if znodes.CLUSTER_ID in paths else before.cluster_id,
+            controller_id=await self._controller() if znodes.CONTROLLER in paths else before.controller_id,
+            controller_epoch=controller_epoch[0],
+            controller_epoch_version=controller_epoch[1],
+            last_producer_id=(
+                await self._last_producer_id()
+                if znodes.PRODUCER_ID_BLOCK in paths
+                else before.last_producer_id
+            ),
+            brokers=brokers,
+            admitted=admitted,
+            topics=topic_images,
+            topic_names=topic_names,
+            topic_configs=topic_configs,
+            broker_configs=broker_configs,
+            group_configs=group_configs,
+            client_metrics=client_metrics,
+            user_configs=user_configs,
+            client_quotas=await self._client_quotas(quotas),
+            acls=await self._acls(acls),
+            delegation_tokens=await self._delegation_tokens(names.get(token_nodes.FOLDER, ())),
+            features=await self._features() if znodes.FEATURES in paths else before.features,
+            deleted_topics=deleted_topics,
+        )
+        return ImageDelta(
+            before,
+            after,
+            topics=frozenset(topics),
+            partitions={
+                name: sorted(number for number in numbers if number < len(topic_images[name].partitions))
+                for name, numbers in topics.items()
+                if numbers is not None and name in topic_images
+            },
+            topic_configs=frozenset(names.get(znodes.TOPIC_CONFIGS, ())),
+            brokers=znodes.BROKER_IDS in names or znodes.BROKER_EPOCHS in paths,
+            broker_configs=znodes.BROKER_CONFIGS in names,
+            client_quotas=frozenset(quotas.values()),
+            deleted=deleted,
+        )
+
+    # What the cluster cannot do without is kept when its node is gone: `lost_nodes` puts the node back.
+
+    async def _cluster_id(self) -> str:
+        node = await self._store.exists(znodes.CLUSTER_ID)
+        return znodes.decode_cluster_id(node.data) if node else self._before.cluster_id
+
+    async def _controller(self) -> BrokerId:
+        node = await self._store.exists(znodes.CONTROLLER)
+        return znodes.decode_controller(node.data) if node else NO_BROKER
+
+    async def _controller_epoch(self) -> tuple[int, int]:
+        before = self._before.controller_epoch, self._before.controller_epoch_version
+        node = await self._store.exists(znodes.CONTROLLER_EPOCH)
+        if node is None:
+            return before
+        return max(before[0], znodes.decode_controller_epoch(node.data)), max(before[1], node.version)
+
+    async def _last_producer_id(self) -> int:
+        before = self._before.last_producer_id
+        node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
+        return before if node is None else max(before, znodes.decode_producer_id_block(node.data)[1])
+
+    async def _admitted(self) -> Mapping[BrokerId, int]:
+        node = await self._store.exists(znodes.BROKER_EPOCHS)
+        return self._before.admitted if node is None else znodes.decode_broker_epochs(node.data)
+
+    async def _features(self) -> FinalizedFeatures:
+        node = await self._store.exists(znodes.FEATURES)
+        if node is None:
+            return self._before.features
+        return FinalizedFeatures(znodes.decode_features(node.data), node.version + 1)
+
+    async def _brokers(self, names: Collection[str]) -> Mapping[BrokerId, BrokerImage]:
+        if not names:
+            return self._before.brokers
+        brokers = dict(self._before.brokers)
+        for name, node in await self._read(znodes.BROKER_IDS, names):
+            if node is None:
+                brokers.pop(int(name), None)
+            else:
+                brokers[int(name)] = znodes.decode_broker(int(name), node)
+        return brokers
+
+    async def _configs(
+        self, folder: str, names: Mapping[str, Collection[str]], before: Mapping[str, Mapping[str, str]]
+    ) -> Mapping[str, Mapping[str, str]]:
+        if folder not in names:
+            return before
+        read = await self._read(folder, names[folder])
+        configs = _map(before).mutate()
+        for encoded, node in read:
+            name = unquote(encoded)
+            if node is None:
+                configs.pop(name, None)
+            else:
+                configs[name] = znodes.decode_config(node.data)
+        return configs.finish()
+
+    async def _client_quotas(
+        self, changed: Mapping[str, QuotaEntity]
+    ) -> Mapping[QuotaEntity, Mapping[str, str]]:
+        """Credentials lie in the same nodes as the quotas of users, and are left out."""
+        if not changed:
+            return self._before.client_quotas
+        quotas = _map(self._before.client_quotas).mutate()
+        for entity, node in zip(changed.values(), await self._store.read(list(changed)), strict=True):
+            if node is None:
+                quotas.pop(entity, None)
+            else:
+                texts = znodes.decode_config(node.data)
+                quotas[entity] = {name: text for name, text in texts.items() if name in _QUOTA_NAMES}
+        return quotas.finish()
+
+    async def _acls(self, changed: Mapping[str, ResourcePattern]) -> Acls:
+        if not changed:
+            return self._before.acls
+        nodes = await self._store.read(list(changed))
+        return self._before.acls.changed(
+            {
+                resource: None if node is None else acl_nodes.decode(path, node.data)
+                for (path, resource), node in zip(changed.items(), nodes, strict=True)
+            }
+        )
+
+    async def _delegation_tokens(self, names: Collection[str]) -> Mapping[str, DelegationToken]:
+        if not names:
+            return self._before.delegation_tokens
+        tokens = _map(self._before.delegation_tokens).mutate()
+        for name, node in await self._read(token_nodes.FOLDER, names):
+            token = None if node is None else token_nodes.decode(name, node.data)
+            if token is None:
+                tokens.pop(name, None)
+            else:
+                tokens[name] = token
+        return tokens.finish()
+
+    async def _deleted_topics(
+        self, names: Collection[str], topic_names: Mapping[TopicId, str]
+    ) -> tuple[Mapping[TopicId, frozenset[BrokerId]], frozenset[TopicId]]:
+        """The notes of deletion, and the topics whose notes are gone again.
+
+        A broker that a topic was moved away from is in no note, so it may find the topic and the note gone
+        together: a note that has changed was there. It stays until the image shows that the topic is gone.
+        """
+        before = self._before.deleted_topics
+        kept = [topic_id for topic_id, brokers in before.items() if not brokers]
+        if not names and not kept:
+            return before, frozenset()
+        deleted = _map(before).mutate()
+        gone = set()
+        for name, node in await self._read(znodes.DELETED_TOPICS, names):
+            topic_id = topic_id_from_str(name)
+            if node is not None:
+                deleted[topic_id] = znodes.decode_deleted_topic(node.data)
+            else:
+                gone.add(topic_id)
+                deleted[topic_id] = frozenset()
+                kept.append(topic_id)
+        for topic_id in kept:
+            if topic_id not in topic_names and not deleted[topic_id]:
+                del deleted[topic_id]
+        return deleted.finish(), frozenset(gone)
+
+    async def _read(self, folder: str, names: Collection[str]) -> list[tuple[str, Node | None]]:
+        nodes = await self._store.read([f"{folder}/{name}" for name in names])
+        return list(zip(names, nodes, strict=True))
+
+    async def _topics(self, changed: dict[str, set[int] | None]) -> Mapping[str, TopicImage]:
+        if not changed:
+            return self._before.topics
+        before = self._before.topics
+        topics: dict[str, TopicImage | None] = {name: before.get(name) for name in changed}
+        whole = [name for name, numbers in changed.items() if numbers is None or topics[name] is None]
+        for name, node in await self._read(znodes.TOPICS, whole):
+            topics[name] = None if node is None else _without_states(name, node)
+        await self._read_states(topics, {name: None if name in whole else changed[name] for name in topics})
+        after = _map(before).mutate()
+        for name, topic in topics.items():
+            if topic is None:
+                after.pop(name, None)
+            else:
+                after[name] = topic
+        return after.finish()
+
+    async def _read_states(
+        self, topics: dict[str, TopicImage | None], wanted: Mapping[str, Collection[int] | None]
+    ) -> None:
+        """Put the states of some partitions, or of all (None), into the topics.
+
+        A state may be missing since the topic was deleted after its own node was read: that is read again.
+        One that is missing all the same was not deleted by a controller, which takes all or nothing.
+        """
+        states = [
+            (name, number)
+            for name, numbers in wanted.items()
+            if (topic := topics[name]) is not None
+            for number in (range(len(topic.partitions)) if numbers is None else numbers)
+        ]
+        nodes: list[Node | None] = []
+        for start in range(0, len(states), _STATES_A_TURN):
+            if start:
+                await asyncio.sleep(0)
+            some = states[start : start + _STATES_A_TURN]
+            nodes += await self._store.read([znodes.partition_state(*state) for state in some])
+        read: dict[str, dict[int, Node | None]] = {}
+        for (name, number), node in zip(states, nodes, strict=True):
+            read.setdefault(name, {})[number] = node
+        missing = [name for name, by_number in read.items() if None in by_number.values()]
+        changed = []
+        for name, node in await self._read(znodes.TOPICS, missing) if missing else ():
+            topic = None if node is None else _without_states(name, node)
+            if topic is None or topic.id != _id_of(topics[name]):
+                topics[name] = topic
+                changed.append(name)
+                del read[name]
+        for name, by_number in read.items():
+            topics[name] = await _with_states(topics[name], by_number)
+        if changed:
+            await self._read_states(topics, dict.fromkeys(changed))
+
+    def _topic_names(
+        self, changed: Collection[str], topics: Mapping[str, TopicImage]
+    ) -> Mapping[TopicId, str]:
+        if not changed:
+            return self._before.topic_names
+        names = _map(self._before.topic_names).mutate()
+        for name in changed:
+            if (gone := self._before.topics.get(name)) is not None:
+                names.pop(gone.id, None)
+            if (topic := topics.get(name)) is not None:
+                names[topic.id] = name
+        return names.finish()
+
+
+def _map(mapping: Mapping[_K, _V]) -> Map[_K, _V]:
+    return mapping if isinstance(mapping, Map) else Map(mapping)
+
+
+def _without_states(name: str, node: Node) -> TopicImage:
+    assignment = znodes.decode_topic(node.data)
+    states = {each: PartitionState(each, (), NO_BROKER) for each in dict.fromkeys(assignment.replicas)}
+    partitions = [states[replicas] for replicas in assignment.replicas]
+    for number, (adding, removing) in assignment.reassignments.items():
+        partitions[number] = partitions[number]._replace(adding=adding, removing=removing)
+    return TopicImage(name, assignment.topic_id, tuple(partitions))
+
+
+async def _with_states(topic: TopicImage | None, nodes: Mapping[int, Node | None]) -> TopicImage | None:
+    if topic is None:
+        return None
+    partitions = list(topic.partitions)
+    gone = []
+    for done, (number, node) in enumerate(nodes.items(), 1):
+        if done % _STATES_A_TURN == 0:
+            await asyncio.sleep(0)
+        if number >= len(partitions):
+            continue  # of a topic that grew, whose own node is news too
+        before = partitions[number]
+        if node is None:
+            gone.append(number)
+            partitions[number] = PartitionState(
+                before.replicas, (), NO_BROKER, before.leader_epoch, partition_epoch=-1
+            )
+            continue
+        partitions[number] = znodes.decode_partition_state(
+            before.replicas, node, znodes.Reassignment(before.adding, before.removing)
+        )
+    if gone:
+        log.error(
+            "the metadata store has no state of %d partitions of topic %s (%s%s): they have no leader until "
+            "it is put back; their logs are kept",
+            len(gone),
+            topic.name,
+            ", ".join(map(str, gone[:_NAMED_PARTITIONS])),
+            ", ..." if len(gone) > _NAMED_PARTITIONS else "",
+        )
+    return TopicImage(topic.name, topic.id, tuple(partitions))
+
+
+def _id_of(topic: TopicImage | None) -> TopicId | None:
+    return None if topic is None else topic.id
+
+
+def _add_topic(topics: dict[str, set[int] | None], name: str, partition: str | None) -> None:
+    if partition is None:
+        topics[name] = None
+    else:
+        numbers = topics.setdefault(name, set())
+        if numbers is not None:
+            numbers.add(int(partition))

@@ -1,0 +1,124 @@
+"""What holds for a broker or a topic at the moment: what it was started with, under what the image sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId
+from barnabas.broker.config import BrokerConfig, GroupConfig, Settings, TopicConfig, Update
+from barnabas.broker.config.layers import Layer, Source
+from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage
+
+log = logger_of(__name__)
+
+
+class ConfigResolver:
+    """Lays what the cluster image sets over what a broker was started with (KIP-226).
+
+    A topic's setting comes from the topic, else the broker, else all brokers, else the broker's start, else
+    the default, and a group's likewise; a broker's from all but the first. Results are kept while the image's
+    settings stand.
+    """
+
+    def __init__(self, static: BrokerConfig, broker_id: BrokerId) -> None:
+        self._static = static
+        self._broker_id = str(broker_id)
+        self._defaults = BrokerConfig.default_layer()
+        self._source: Mapping[str, Mapping[str, str]] = {}
+        self._layers = self._broker_layers(ClusterImage())
+        self._broker = static
+        self._plain_topic = TopicConfig.from_layers(self._layers, {})
+        #: of topics with settings of their own: the settings as text, and what holds
+        self._topics: dict[str, tuple[Mapping[str, str], TopicConfig]] = {}
+        self._groups: dict[str, GroupConfig] = {}
+        self._group_source: Mapping[str, Mapping[str, str]] = {}
+
+    @property
+    def static(self) -> BrokerConfig:
+        """The settings with which this broker was started."""
+        return self._static
+
+    def broker_config(self, image: ClusterImage) -> BrokerConfig:
+        """This broker's settings as they hold now."""
+        self._refresh(image)
+        return self._broker
+
+    def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
+        """A topic's settings as they hold now; of one that does not exist, what it would start with."""
+        self._refresh(image)
+        texts = image.topic_configs.get(topic)
+        if texts is None:
+            self._topics.pop(topic, None)
+            return self._plain_topic
+        known = self._topics.get(topic)
+        if known is None or known[0] is not texts:
+            config = TopicConfig.from_layers(self.topic_layers(image, topic), texts)
+            known = self._topics[topic] = texts, config
+        return known[1]
+
+    def group_config(self, image: ClusterImage, group_id: str) -> GroupConfig:
+        """The settings of a consumer group as they hold now."""
+        self._refresh(image)
+        if group_id not in image.group_configs:
+            group_id = ""  # all such groups have the same
+        config = self._groups.get(group_id)
+        if config is None:
+            layers = self.group_layers(image, group_id)
+            config = self._groups[group_id] = GroupConfig.from_layers(layers, layers[0].texts)
+        return config
+
+    def broker_layers(self, image: ClusterImage) -> Sequence[Layer]:
+        """Where this broker's settings come from, the first that sets one winning."""
+        self._refresh(image)
+        return self._layers
+
+    def topic_layers(self, image: ClusterImage, topic: str) -> Sequence[Layer]:
+        """As `broker_layers`, for a topic."""
+        own = _sound(TopicConfig, image.topic_config(topic), f"topic {topic}")
+        return [Layer(Source.DYNAMIC_TOPIC_CONFIG, own), *self.broker_layers(image)]
+
+    def group_layers(self, image: ClusterImage, group_id: str) -> Sequence[Layer]:
+        """As `broker_layers`, for a consumer group."""
+        own = _sound(GroupConfig, image.group_config(group_id), f"group {group_id}")
+        return [Layer(Source.DYNAMIC_GROUP_CONFIG, own), *self.broker_layers(image)]
+
+    def _refresh(self, image: ClusterImage) -> None:
+        if image.group_configs is not self._group_source:
+            self._group_source = image.group_configs
+            self._groups = {}
+        if image.broker_configs is self._source:
+            return
+        self._source = image.broker_configs
+        self._layers = self._broker_layers(image)
+        self._broker = BrokerConfig.from_layers(self._layers, self._static.given)
+        self._groups = {}
+        self._topics = {}
+        self._plain_topic = TopicConfig.from_layers(self._layers, {})
+
+    def _broker_layers(self, image: ClusterImage) -> list[Layer]:
+        own = _sound(BrokerConfig, image.broker_config(self._broker_id), f"broker {self._broker_id}")
+        shared = _sound(BrokerConfig, image.broker_config(ALL_BROKERS), "all brokers")
+        return [
+            Layer(Source.DYNAMIC_BROKER_CONFIG, own),
+            Layer(Source.DYNAMIC_DEFAULT_BROKER_CONFIG, shared),
+            Layer(Source.STATIC_BROKER_CONFIG, self._static.given),
+            self._defaults,
+        ]
+
+
+def _sound(settings: type[Settings], texts: Mapping[str, str], whose: str) -> dict[str, str]:
+    """Without what this version does not know or allow: another version may have written it."""
+    sound = {}
+    for name, text in texts.items():
+        try:
+            setting = settings.find(name)
+            setting.parse(text)
+            if setting.update is Update.READ_ONLY:
+                raise setting.refuse(text, "it is read at start only")
+        except ConfigError as error:
+            log.warning("ignoring a stored setting of %s: %s", whose, error)
+        else:
+            sound[name] = text
+    return sound

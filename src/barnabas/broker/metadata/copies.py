@@ -1,0 +1,376 @@
+"""Two copies of the embedded store's journal, so that damage to one is seen, said and healed by the other.
+
+    FIRST/metadata-1.journal    in the first log directory
+    SECOND/metadata-2.journal   in the second one, or beside the first copy when there is only one
+    DIR/metadata.lock           held in every log directory while a broker uses the store
+
+A commit is appended and fsynced to the first copy, then to the second: a crash tears at most one of them. A
+start takes the whole copy with the highest generation and rewrites the other when it differs. It refuses
+when a damaged copy had got further than every whole one, for then nobody knows what is missing. A copy that
+cannot be written is left out, with a log line, until it can be rewritten; a commit holds when one copy
+has it.
+
+What a copy holds that was never acknowledged must not be taken for a commit that was. So a commit that failed
+in every copy uses up its generation, and a start that has found the copies unlike makes one more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from barnabas.base.environment.filesystem import (
+    File,
+    FileSystem,
+    Lock,
+    make_durable_directory,
+    read_file,
+    replace_file,
+)
+from barnabas.base.environment.randomness import new_uuid
+from barnabas.base.text import logger_of
+from barnabas.broker.metadata import legacy
+from barnabas.broker.metadata.journal import (
+    Journal,
+    UnknownFormatError,
+    decode,
+    encode_commit,
+    encode_line,
+    encode_snapshot,
+    furthest_generation,
+)
+from barnabas.broker.metadata.store import Node, StoreUnavailableError
+from barnabas.broker.metadata.tree import Change
+from barnabas.broker.storage.harm import cure_of
+
+log = logger_of(__name__)
+
+FILE_NAMES = ("metadata-1.journal", "metadata-2.journal")
+LOCK_FILE = "metadata.lock"
+_REPAIR = "stop the broker and run `barnabas log repair` with its log.dirs"
+#: a file is rewritten when it is larger than this and twice its snapshot
+_LEAST_BYTES = 256 * 1024
+
+
+class Found:
+    """One copy as it lies on the disk."""
+
+    def __init__(self, fs: FileSystem, path: str, like: Found | None = None) -> None:
+        self.path = path
+        self.content = b""
+        self.journal: Journal | None = None
+        #: what is wrong with it as a whole; None when `journal` is there
+        self.problem: str | None = None
+        self.is_missing = False
+        try:
+            self.content = read_file(fs, path)
+            if like is not None and like.is_whole and like.content == self.content:
+                self.journal = like.journal  # as it should be, and decoding takes long
+            else:
+                self.journal = decode(self.content)
+        except (FileNotFoundError, NotADirectoryError):
+            self.is_missing = True
+            self.problem = "is missing"
+        except OSError as error:
+            self.problem = f"cannot be read ({error.strerror or error})"
+        except UnknownFormatError as error:
+            raise StoreUnavailableError(f"{path} {error}: use the version that wrote it") from error
+        except (ValueError, KeyError, TypeError) as error:
+            self.problem = f"is damaged: {error}"
+        #: the furthest generation that can be read of it, its damage or not; -1 when nothing can
+        self.reached = self.generation
+        if not self.is_whole:
+            with contextlib.suppress(ValueError, AttributeError, TypeError):
+                self.reached = furthest_generation(self.content)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.journal is not None and self.journal.damage is None
+
+    @property
+    def generation(self) -> int:
+        """Up to where it is whole, -1 when not even its beginning is."""
+        return -1 if self.journal is None else self.journal.generation
+
+    def described(self) -> str:
+        """What is wrong with it, in words."""
+        if self.journal is not None and self.journal.damage is not None:
+            return f"is damaged: {self.journal.damage}"
+        return self.problem or f"is whole, at generation {self.generation}"
+
+
+def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = ()) -> list[Found]:
+    """Every place where a copy may lie, those where they belong first.
+
+    Args:
+        usable: those of `folders` in which a copy can be kept; all when left out.
+
+    Raises:
+        StoreUnavailableError: another version of Barnabas wrote one.
+    """
+    homes = _homes(usable or folders)
+    elsewhere = [f"{folder}/{name}" for folder in folders for name in FILE_NAMES]
+    found: list[Found] = []
+    for path in dict.fromkeys([*homes, *elsewhere]):
+        found.append(Found(fs, path, like=found[0] if found else None))
+    return found
+
+
+def choose(copies: Sequence[Found]) -> Found | None:
+    """The copy that holds everything; None when there is no copy at all.
+
+    Raises:
+        StoreUnavailableError: there is none that can be proved to hold everything.
+    """
+    present = [copy for copy in copies if not copy.is_missing]
+    if not present:
+        return None
+    stores = {copy.journal.store_id for copy in present if copy.journal is not None}
+    if len(stores) > 1:
+        raise StoreUnavailableError(
+            f"{', '.join(copy.path for copy in present)} belong to different brokers' metadata: "
+            "check log.dirs, or move the file away that does not belong here"
+        )
+    whole = max((copy for copy in present if copy.is_whole), key=lambda copy: copy.generation, default=None)
+    furthest = max(copy.reached for copy in present)
+    if whole is None or furthest > whole.generation:
+        reasons = "; ".join(f"{copy.path} {copy.described()}" for copy in present)
+        raise StoreUnavailableError(
+            f"no copy of the metadata is known to hold everything ({reasons}): {_REPAIR}"
+        )
+    return whole
+
+
+class JournalCopies:
+    """The open copies. Owned by the store's one thread; its methods block."""
+
+    def __init__(
+        self, fs: FileSystem, folders: Sequence[str], locks: Sequence[Lock], journal: Journal
+    ) -> None:
+        self.journal = journal
+        self._fs = fs
+        self._locks = locks
+        self._copies = [_Copy(fs, path) for path in _homes(folders)]
+
+    @classmethod
+    def open(
+        cls,
+        fs: FileSystem,
+        folders: Sequence[str],
+        random: Random,
+        before_new: Callable[[], None] | None = None,
+    ) -> JournalCopies:
+        """The store that lies in `folders`, healed and locked; a new one when there is none.
+
+        `before_new` is called before a new one is made, and may raise to prevent it.
+
+        Raises:
+            StoreUnavailableError: another process has it, it is damaged beyond healing, or the disk fails.
+        """
+        with contextlib.ExitStack() as on_failure:
+            locks = {}
+            for folder in folders:
+                lock = _lock(fs, folder)
+                if lock is not None:
+                    locks[folder] = lock
+                    on_failure.callback(lock.release)
+            usable = list(locks)
+            if not usable:
+                raise StoreUnavailableError(f"log.dirs: none of {', '.join(folders)} can be used")
+            found = find_copies(fs, folders, usable)
+            best = choose(found)
+            journal = legacy.read(fs, usable, random) if best is None else best.journal
+            if journal is None:
+                if before_new is not None:
+                    before_new()
+                journal = Journal(new_uuid(random).hex, 0, 0)
+            copies = cls(fs, usable, list(locks.values()), journal)
+            on_failure.callback(copies._close_files)
+            copies._heal(found, best)
+            legacy.put_away(fs, usable)
+            on_failure.pop_all()
+        return copies
+
+    def commit(self, changes: Sequence[Change], transaction: int) -> None:
+        """Make one generation durable.
+
+        Raises:
+            StoreUnavailableError: no copy could be written; the store stands as before.
+        """
+        journal = self.journal
+        generation = journal.generation + 1
+        commit = encode_commit(generation, transaction, changes)
+        nodes = _changed(journal.nodes, changes)
+        failures = []
+        for copy in self._copies:
+            try:
+                if not copy.append(commit):
+                    copy.rewrite(journal.store_id, generation, transaction, nodes)
+            except Exception as error:  # whatever it is: memory must not get ahead of the files
+                cure = cure_of(error) if isinstance(error, OSError) else ""
+                failures.append(f"{copy.path} cannot be written: {error}{cure}")
+                copy.leave_out(error)
+        journal.generation = generation
+        if len(failures) == len(self._copies):
+            _undo(journal.nodes, changes)
+            raise StoreUnavailableError("; ".join(failures))
+        journal.transaction = transaction
+
+    def close(self) -> None:
+        self._close_files()
+        for lock in self._locks:
+            lock.release()
+
+    def _close_files(self) -> None:
+        for copy in self._copies:
+            copy.close()
+
+    def _heal(self, found: Sequence[Found], best: Found | None) -> None:
+        """Rewrite every copy that differs from the best one, and log why."""
+        at = {copy.path: copy for copy in found}
+        are_alike = True
+        for home in self._copies:
+            copy = at.pop(home.path)
+            if best is not None and copy.journal is not None and _is_same(copy.journal, self.journal):
+                with contextlib.suppress(OSError):
+                    home.open(copy.journal)
+                    continue
+            are_alike = False
+            if best is not None:
+                self._explain(copy, best)
+        if not are_alike:
+            self.commit((), self.journal.transaction)
+        for copy in at.values():
+            if not copy.is_missing:
+                self._put_away(copy)
+
+    def _explain(self, copy: Found, best: Found) -> None:
+        behind = best.generation - copy.generation if copy.is_whole else 0
+        if behind == 1:
+            log.info("%s lacks the last commit, as a crash leaves it: copied from %s", copy.path, best.path)
+        elif behind:
+            log.warning(
+                "%s is %d commits older than %s: it is an old copy, or could not be written; rewritten",
+                copy.path,
+                behind,
+                best.path,
+            )
+        elif copy.is_whole:
+            log.warning(
+                "%s contains a commit that was never acknowledged: rewritten from %s", copy.path, best.path
+            )
+        else:
+            log.warning("%s %s; rewritten from %s", copy.path, copy.described(), best.path)
+
+    def _put_away(self, copy: Found) -> None:
+        """Rename a copy where none belongs (log.dirs has changed): a later start could take the outdated
+        copy."""
+        with contextlib.suppress(OSError):
+            self._fs.rename(copy.path, copy.path + ".old")
+            log.info("%s is kept as %s.old: log.dirs has changed", copy.path, copy.path)
+
+
+class _Copy:
+    """One file that commits are appended to."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.path = path
+        #: why it is left out; None while it has every commit
+        self.error: Exception | None = None
+        self._fs = fs
+        self._file: File | None = None
+        self._size = 0
+        self._snapshot_size = 0
+        self._checksum = 0
+
+    def open(self, journal: Journal) -> None:
+        """Take the file as it is: it holds `journal`."""
+        self._file = self._fs.open(self.path)
+        self._size = journal.size
+        self._snapshot_size = journal.snapshot_size
+        self._checksum = journal.checksum
+
+    def append(self, commit: bytes) -> bool:
+        """Append a commit and fsync it; False when the file must be rewritten instead."""
+        if self._file is None or self._size > max(_LEAST_BYTES, 2 * self._snapshot_size):
+            return False
+        data, checksum = encode_line(commit, self._checksum)
+        self._file.write_at([data], self._size)
+        self._file.sync()
+        self._size += len(data)
+        self._checksum = checksum
+        return True
+
+    def rewrite(self, store_id: str, generation: int, transaction: int, nodes: Mapping[str, Node]) -> None:
+        """Replace the file by a snapshot."""
+        data, checksum = encode_snapshot(store_id, generation, transaction, nodes)
+        self.close()
+        replace_file(self._fs, self.path, data)
+        self._file = self._fs.open(self.path)
+        self._size = self._snapshot_size = len(data)
+        self._checksum = checksum
+        if self.error is not None:
+            log.warning("%s can be written again and has been rewritten", self.path)
+            self.error = None
+
+    def leave_out(self, error: Exception) -> None:
+        """After a failure nobody knows what the disk has: the file is rewritten before it counts again."""
+        if self.error is None:
+            log.error("the metadata's copy %s cannot be written and is left out: %s", self.path, error)
+        self.error = error
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._size)
+        self.close()
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _homes(folders: Sequence[str]) -> list[str]:
+    """Where the two copies belong."""
+    return [f"{folders[0]}/{FILE_NAMES[0]}", f"{folders[min(1, len(folders) - 1)]}/{FILE_NAMES[1]}"]
+
+
+def _is_same(journal: Journal, other: Journal) -> bool:
+    return (
+        journal.damage is None
+        and journal.generation == other.generation
+        and journal.transaction == other.transaction
+        and journal.nodes == other.nodes
+    )
+
+
+def _lock(fs: FileSystem, folder: str) -> Lock | None:
+    """Makes and locks a folder; None, with a log line, when no copy can be kept in it."""
+    try:
+        make_durable_directory(fs, folder)
+        fs.entries(folder)
+        return fs.lock(f"{folder}/{LOCK_FILE}")
+    except BlockingIOError as error:
+        raise StoreUnavailableError(
+            f"the metadata in {folder} is in use by another broker: stop it first"
+        ) from error
+    except OSError as error:
+        log.error("%s cannot hold a copy of the metadata: %s", folder, error.strerror or error)
+        return None
+
+
+def _changed(nodes: dict[str, Node], changes: Sequence[Change]) -> dict[str, Node]:
+    for change in changes:
+        if change.after is None:
+            nodes.pop(change.path, None)
+        elif not change.after.owner:
+            nodes[change.path] = change.after
+    return nodes
+
+
+def _undo(nodes: dict[str, Node], changes: Sequence[Change]) -> None:
+    for change in reversed(changes):
+        if change.before is not None and not change.before.owner:
+            nodes[change.path] = change.before
+        elif change.after is not None:
+            nodes.pop(change.path, None)

@@ -1,0 +1,34 @@
+"""Users whom a cluster must know before anybody can log in, as ``kafka-storage format --add-scram`` does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.store import MetadataStore, NodeExistsError
+from barnabas.kafka.security.scram import MIN_ITERATIONS, Mechanism, derive
+
+#: what is stored of each: a credential by the name of its mechanism
+Users: TypeAlias = Mapping[str, Mapping[str, str]]
+NO_USERS: Users = MappingProxyType({})
+
+
+def credentials(password: str, salt: bytes) -> dict[str, str]:
+    """What is stored of a password, by the name of each mechanism. Takes milliseconds of CPU time."""
+    return {
+        mechanism.text: derive(mechanism, password, salt, MIN_ITERATIONS).encode() for mechanism in Mechanism
+    }
+
+
+async def add_missing_users(store: MetadataStore, users: Users) -> None:
+    """Store the credentials of those `users` who have none; a password that was changed since stays.
+
+    Raises:
+        StoreError: the store is out of reach.
+    """
+    for user, texts in sorted(users.items()):
+        with contextlib.suppress(NodeExistsError):
+            await store.create(znodes.user_config(user), znodes.encode_config(texts))

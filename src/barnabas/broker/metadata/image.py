@@ -1,0 +1,248 @@
+"""The cluster as one broker knows it at one moment: immutable, replaced as a whole when something changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from immutables import Map
+
+from barnabas.base.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from barnabas.broker.logins.delegation_tokens import DelegationToken
+from barnabas.broker.metadata.features import FinalizedFeatures
+from barnabas.broker.quotas import QuotaEntity
+from barnabas.kafka.security.acls import Acls
+
+#: stands for every broker in `ClusterImage.broker_configs`
+ALL_BROKERS = "<default>"
+
+
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+_EMPTY: Mapping[Any, Any] = Map()
+_NO_ACLS = Acls()
+
+
+class BrokerEndpoint(NamedTuple):
+    """Where clients reach a broker by one of its listeners."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+class BrokerState(Enum):
+    """How far a broker has come in its life."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    SHUTTING_DOWN = "shutting down"
+
+
+class BrokerImage(NamedTuple):
+    """A broker that is alive, as it has registered itself. Its epoch grows with every start (KIP-380)."""
+
+    id: BrokerId
+    endpoints: tuple[BrokerEndpoint, ...]
+    rack: str | None = None
+    epoch: int = -1
+    state: BrokerState = BrokerState.RUNNING
+    #: the lowest and the highest level that its software has of each feature
+    features: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    #: log directories that it cannot use, by their ids
+    failed_log_dirs: tuple[str, ...] = ()
+    #: its epoch before this one, if it stopped cleanly then (KIP-966), else -1
+    previous_epoch: int = -1
+    #: it reaches the store, but neither the controller nor its followers: others are to lead where they can
+    is_isolated: bool = False
+    #: replicas of its that lack records which they had acknowledged, until they have copied them again
+    incomplete_replicas: frozenset[tuple[TopicId, int]] = frozenset()
+
+    def endpoint(self, listener: str) -> BrokerEndpoint | None:
+        """Where this broker is reached by the listener of that name, if it has one."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+class PartitionState(NamedTuple):
+    """Who holds a partition, who leads it, and who is in sync.
+
+    `leader` is -1 while there is none. `leader_epoch` grows with each new leader; `partition_epoch` grows
+    with each change of this state, and is what a change has to name (KIP-497); -1 if there is no such state.
+    """
+
+    #: who holds it, the preferred leader first; during a reassignment the new ones, then those to be removed
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch = 0
+    partition_epoch: int = 0
+    #: out of the ISR, and still sure to have all below the high watermark (KIP-966)
+    elr: tuple[BrokerId, ...] = ()
+    #: who was in ISR or ELR when both became empty: the candidates when something may be lost
+    last_known_elr: tuple[BrokerId, ...] = ()
+    #: led by a replica that may lack what was committed, until it has said that it has recovered (KIP-704)
+    recovering: bool = False
+    #: replicas that a reassignment adds, and those that it takes away in the end (KIP-455)
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the store has no state of the partition: somebody has tampered with it. Nothing follows."""
+        return self.partition_epoch < 0
+
+    def has_left(self, broker: BrokerId) -> bool:
+        """Whether a broker holds nothing of the partition any more: what it may still have is to be deleted.
+
+        Who leads it or is a candidate for that has not left, even if somebody took it out of the replicas.
+        """
+        needed = (*self.replicas, *self.isr, *self.elr, *self.last_known_elr, self.leader)
+        return broker not in needed
+
+
+class TopicImage(NamedTuple):
+    """A topic; the partitions stand in the order of their numbers."""
+
+    name: str
+    id: TopicId
+    partitions: tuple[PartitionState, ...]
+
+
+class ClusterImage(NamedTuple):
+    """Brokers, topics and settings. Nothing in here may be changed, the mappings neither.
+
+    The loader's images have persistent maps of what there may be thousands of: an image shares with the next
+    one all that stays. These maps are iterated in another order by each process: sort what is shown or
+    stored.
+    """
+
+    cluster_id: str = ""
+    controller_id: BrokerId = NO_BROKER
+    #: the highest epoch of a controller that this broker has seen, and the version of the node that told it
+    controller_epoch: int = 0
+    controller_epoch_version: int = -1
+    #: the last producer id that a controller has handed out, as far as this broker has seen; -1 for none
+    last_producer_id: int = -1
+    brokers: Mapping[BrokerId, BrokerImage] = _NOTHING
+    #: the broker epochs that the controller has dealt with: who has another one is out of sync everywhere
+    admitted: Mapping[BrokerId, int] = _NOTHING
+    topics: Mapping[str, TopicImage] = _EMPTY
+    topic_names: Mapping[TopicId, str] = _EMPTY
+    #: what was set for a topic, as text, by topic
+    topic_configs: Mapping[str, Mapping[str, str]] = _EMPTY
+    #: what was set for a broker, as text, by its id or `ALL_BROKERS`
+    broker_configs: Mapping[str, Mapping[str, str]] = _EMPTY
+    #: what was set for a group, as text, by its id
+    group_configs: Mapping[str, Mapping[str, str]] = _EMPTY
+    #: the client-metrics resources, as text, by name
+    client_metrics: Mapping[str, Mapping[str, str]] = _EMPTY
+    #: what is set for users: credentials, as text by mechanism, and quotas; by user
+    user_configs: Mapping[str, Mapping[str, str]] = _EMPTY
+    #: the quotas of users, client ids and addresses as text, by whose they are; those without are in here too
+    client_quotas: Mapping[QuotaEntity, Mapping[str, str]] = _EMPTY
+    #: who may do what
+    acls: Acls = _NO_ACLS
+    #: delegation tokens by their ids; those that have expired are here until they are deleted
+    delegation_tokens: Mapping[str, DelegationToken] = _EMPTY
+
+    features: FinalizedFeatures = FinalizedFeatures()
+    #: topics that are gone, and the brokers that may still have folders of theirs: none if all have deleted
+    #: them before this image has shown that the topic is gone
+    deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _EMPTY
+
+    def is_admitted(self, broker: BrokerId) -> bool:
+        """Whether the controller has dealt with the registration of a live broker."""
+        registered = self.brokers.get(broker)
+        return registered is not None and self.admitted.get(broker) == registered.epoch
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, partition: TopicPartition) -> PartitionState | None:
+        topic = self.topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition]
+
+    def is_deleted_from(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether what a broker has of a partition is to be deleted: its topic is, or it has moved away.
+
+        A topic that is merely not there is no reason.
+        """
+        if topic_id in self.deleted_topics:
+            return True
+        state = self.partition(partition)
+        return state is not None and self.topics[partition.topic].id == topic_id and state.has_left(broker)
+
+    def hosted_by(self, broker: BrokerId) -> dict[TopicPartition, TopicId]:
+        """The partitions that have a replica on a broker, with their topics' ids."""
+        return {
+            TopicPartition(topic.name, index): topic.id
+            for topic in self.topics.values()
+            for index, state in enumerate(topic.partitions)
+            if broker in state.replicas
+        }
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """What was set for a topic, as text."""
+        return self.topic_configs.get(topic, _NOTHING)
+
+    def broker_config(self, name: str) -> Mapping[str, str]:
+        """What was set at run time for a broker, by its id as text or `ALL_BROKERS`."""
+        return self.broker_configs.get(name, _NOTHING)
+
+    def group_config(self, group_id: str) -> Mapping[str, str]:
+        """What was set for a group, as text."""
+        return self.group_configs.get(group_id, _NOTHING)
+
+
+class ImageDelta(NamedTuple):
+    """What changed from one image to the next. A name stands in a set also when it was made or deleted; a
+    topic that was deleted and made again has another id in `after` than in `before`."""
+
+    before: ClusterImage
+    after: ClusterImage
+    #: topics whose partitions changed
+    topics: frozenset[str] = frozenset()
+    #: for topics of which nothing but these partitions changed; any partition of the other `topics` may have
+    partitions: Mapping[str, Collection[int]] = _NOTHING
+    #: topics whose own settings changed
+    topic_configs: frozenset[str] = frozenset()
+    #: whether a broker came, went, moved or was admitted
+    brokers: bool = False
+    #: whether settings of brokers changed, which are the defaults of topics' too
+    broker_configs: bool = False
+    #: whose quotas changed
+    client_quotas: frozenset[QuotaEntity] = frozenset()
+    #: topics whose notes of deletion have come and gone since `before`
+    deleted: frozenset[TopicId] = frozenset()
+
+    def is_deleted(self, topic_id: TopicId) -> bool:
+        """Whether a topic that is gone was deleted: a note has said so, which may have been removed since."""
+        return (
+            topic_id in self.after.deleted_topics
+            or topic_id in self.deleted
+            or topic_id in self.before.deleted_topics
+        )
+
+    def narrowed(self) -> ImageDelta:
+        """The same change without what was read again and found as it was before."""
+        before, after = self.before, self.after
+        topics = frozenset(name for name in self.topics if before.topics.get(name) != after.topics.get(name))
+        return self._replace(
+            topics=topics,
+            partitions={name: numbers for name, numbers in self.partitions.items() if name in topics},
+            topic_configs=frozenset(
+                name for name in self.topic_configs if before.topic_config(name) != after.topic_config(name)
+            ),
+            brokers=self.brokers and (before.brokers != after.brokers or before.admitted != after.admitted),
+            broker_configs=self.broker_configs and before.broker_configs != after.broker_configs,
+            client_quotas=frozenset(
+                entity
+                for entity in self.client_quotas
+                if before.client_quotas.get(entity) != after.client_quotas.get(entity)
+            ),
+        )

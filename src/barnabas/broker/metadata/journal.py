@@ -1,0 +1,161 @@
+"""The format of the embedded store's file: a snapshot of the tree, then every transaction since.
+
+Text, a JSON object a line, each behind its checksum in 8 hexadecimal digits and a space:
+
+    0f3a… {"format":2,"store":ID,"generation":G,"transaction":T,"nodes":[[path,version,created,data],…]}
+    91c2… {"generation":G+1,"transaction":T,"changes":[[path,version,created,data],[deleted path],…]}
+
+The checksum is the CRC-32C of the checksum before (zero at the start, as four bytes) and of the object. So a
+line that was changed, cut, dropped, repeated or moved is found; what a whole file cannot show is that lines
+are missing at its end, which the other copy shows by its higher generation. Each commit raises the generation
+by one, whatever it changes. Node data stands byte for character (ISO 8859-1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.broker.metadata.store import Node, shared_node
+from barnabas.broker.metadata.tree import Change
+from barnabas.kafka.records.crc import crc32c
+
+#: raised when the format changes, so that an older Barnabas refuses a newer file
+FORMAT = 2
+_DIGITS = 8
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class UnknownFormatError(ValueError):
+    """The file was written by another version of Barnabas."""
+
+
+@dataclass(slots=True)
+class Journal:
+    """What a journal file holds up to its first damage."""
+
+    store_id: str
+    generation: int
+    #: the number of the store's last transaction
+    transaction: int
+    nodes: dict[str, Node] = field(default_factory=dict)
+    #: bytes of the whole lines, and the last one's checksum
+    size: int = 0
+    checksum: int = 0
+    #: bytes of the first line, the snapshot
+    snapshot_size: int = 0
+    #: what is wrong behind them, None for a whole file
+    damage: str | None = None
+
+
+def encode_snapshot(
+    store_id: str, generation: int, transaction: int, nodes: Mapping[str, Node]
+) -> tuple[bytes, int]:
+    """The first line of a file, and its checksum."""
+    head = {"format": FORMAT, "store": store_id, "generation": generation, "transaction": transaction}
+    # one by one, since the encoder lets no other thread run before it returns
+    entries = ",".join([_encode(_entry(path, node)) for path, node in nodes.items()])
+    return encode_line(f'{_encode(head)[:-1]},"nodes":[{entries}]}}'.encode(), 0)
+
+
+def encode_commit(generation: int, transaction: int, changes: Iterable[Change]) -> bytes:
+    """A commit, for `encode_line`; ephemeral nodes are left out: they end with the process."""
+    entries: list[Any] = []
+    for change in changes:
+        if change.after is None:
+            entries.append([change.path])
+        elif not change.after.owner:
+            entries.append(_entry(change.path, change.after))
+    return _encode({"generation": generation, "transaction": transaction, "changes": entries}).encode()
+
+
+def encode_line(body: bytes, before: int) -> tuple[bytes, int]:
+    """An encoded object as the line behind the one whose checksum is `before`, and its own checksum."""
+    checksum = _checksum(before, body)
+    return b"%08x %b\n" % (checksum, body), checksum
+
+
+def decode(content: bytes) -> Journal:
+    """What a file holds, up to the first line that is not whole: `damage` says which.
+
+    Raises:
+        UnknownFormatError: another version wrote the file.
+        ValueError: not even the snapshot is whole.
+    """
+    journal: Journal | None = None
+    for number, line in enumerate(content.splitlines(keepends=True) if content else (), 1):
+        before = 0 if journal is None else journal.checksum
+        value, checksum = _decode_line(line, before)
+        if value is None:
+            if journal is None:
+                break
+            left = len(content) - journal.size
+            journal.damage = f"its last {left} bytes, from line {number} on, do not match their checksum"
+            break
+        if journal is None:
+            journal = _snapshot(value)
+            journal.snapshot_size = len(line)
+        else:
+            _apply(journal, value)
+        journal.size += len(line)
+        journal.checksum = checksum
+    if journal is None:
+        raise ValueError("its first line does not match its checksum" if content else "it is empty")
+    return journal
+
+
+def furthest_generation(content: bytes) -> int:
+    """The highest generation that a line names whose checksum fits, behind damage too; -1 when there is none.
+
+    Each line is checked against the checksum that the line before it states.
+    """
+    furthest = -1
+    before = 0
+    for line in content.splitlines(keepends=True):
+        value, _ = _decode_line(line, before)
+        if value is not None:
+            furthest = max(furthest, value.get("generation", -1))
+        with contextlib.suppress(ValueError):
+            before = int(line[:_DIGITS], 16) & 0xFFFFFFFF
+    return furthest
+
+
+def _decode_line(line: bytes, before: int) -> tuple[dict[str, Any] | None, int]:
+    body = line[_DIGITS + 1 : -1]
+    checksum = _checksum(before, body)
+    if line[: _DIGITS + 1] != b"%08x " % checksum or line[-1:] != b"\n":
+        return None, 0
+    return json.loads(body), checksum
+
+
+def _snapshot(value: Mapping[str, Any]) -> Journal:
+    if value.get("format") != FORMAT:
+        raise UnknownFormatError(f"has format {value.get('format')}, this Barnabas reads {FORMAT}")
+    nodes = {entry[0]: _node(entry) for entry in value["nodes"]}
+    return Journal(value["store"], value["generation"], value["transaction"], nodes)
+
+
+def _apply(journal: Journal, value: Mapping[str, Any]) -> None:
+    journal.generation = value["generation"]
+    journal.transaction = value["transaction"]
+    for entry in value["changes"]:
+        if len(entry) == 1:
+            journal.nodes.pop(entry[0], None)
+        else:
+            journal.nodes[entry[0]] = _node(entry)
+
+
+def _entry(path: str, node: Node) -> list[Any]:
+    return [path, node.version, node.created, node.data.decode("latin-1")]
+
+
+def _node(entry: Sequence[Any]) -> Node:
+    _, version, created, data = entry
+    return shared_node(data.encode("latin-1"), version, created)
+
+
+def _checksum(before: int, body: bytes) -> int:
+    return crc32c(before.to_bytes(4) + body)

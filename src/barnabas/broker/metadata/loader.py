@@ -1,0 +1,212 @@
+"""Keeps a broker's cluster image up to date with the metadata store, and tells who needs to know."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import TypeAlias
+
+from barnabas.base.text import logger_of
+from barnabas.broker.metadata.builder import ImageBuilder, all_paths
+from barnabas.broker.metadata.image import ClusterImage, ImageDelta
+from barnabas.broker.metadata.reconnection import persistently
+from barnabas.broker.metadata.store import Cancel, Event, MetadataStore, SessionState, StoreUnavailableError
+
+log = logger_of(__name__)
+
+#: Called on the event loop, after the new image is in place. What it raises stops the broker.
+ImageListener: TypeAlias = Callable[[ImageDelta], None]
+
+#: how many changed nodes one image follows
+_AT_ONCE = 200
+#: between two attempts to read, doubled after each; in seconds
+_FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
+
+
+class MetadataLoader:
+    """The one owner of a broker's `ClusterImage`.
+
+    The store's watches name paths that changed. A task reads them again, puts a new image in place of the old
+    and calls the listeners with the difference. Changes that come meanwhile go into the next images, some
+    hundred nodes at a time.
+
+    Whenever the session with the store was not connected, changes went unheard: everything is read again when
+    it is. A read that fails is tried again, at growing intervals. A listener that fails has applied half of a
+    change: nothing is applied any more, and `on_failure` is called, which has to stop the broker.
+    """
+
+    def __init__(self, store: MetadataStore, on_failure: Callable[[Exception], None] | None = None) -> None:
+        self._store = store
+        self._on_failure = on_failure
+        self._image = ClusterImage()
+        self._listeners: dict[ImageListener, None] = {}
+        #: in the order in which it changed
+        self._changed: dict[str, None] = {}
+        #: how often everything had to be read, and of which of these times it was
+        self._wanted = 1
+        self._read = 0
+        self._refreshing: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_delay = _FIRST_RETRY
+        self._cancels: list[Cancel] = []
+        self._failure: Exception | None = None
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the session surely lives, and all has been read again that went unheard before it."""
+        return self._read == self._wanted and self._store.is_certain
+
+    def subscribe(self, listener: ImageListener) -> Cancel:
+        """Tell `listener` of every change from now on; before `start`, the first image is one."""
+        self._listeners[listener] = None
+
+        def cancel() -> None:
+            self._listeners.pop(listener, None)
+
+        return cancel
+
+    async def start(self) -> None:
+        """Watch the store and read all of it, again if the connection breaks meanwhile.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        store = self._store
+        self._cancels.append(store.on_state(self._on_state))
+        self._cancels.append(await persistently(store, lambda: store.watch("/", self._on_event)))
+        await persistently(store, self._read_unless_failed)
+        self._check_failure()
+
+    async def _read_unless_failed(self) -> None:
+        if self._failure is None:
+            await self.settled()
+
+    async def settled(self) -> ClusterImage:
+        """The image with every change in it that the store had reported by the time of the call.
+
+        Raises:
+            StoreError: the store cannot be read, or a listener has failed.
+        """
+        while self._is_behind() or self._refreshing is not None:
+            await asyncio.shield(self._begin_refresh())
+        self._check_failure()
+        return self._image
+
+    async def synced(self) -> ClusterImage:
+        """The image with every change in it that any broker had made by the time of the call.
+
+        Raises:
+            StoreError: as `settled`.
+        """
+        await self._store.sync()
+        return await self.settled()
+
+    async def stop(self) -> None:
+        """Listeners hear nothing more."""
+        self._listeners.clear()
+        while self._cancels:
+            self._cancels.pop()()
+        self._stop_retry()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+        self._stop_retry()
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise StoreUnavailableError(
+                f"a change of the metadata could not be applied: {self._failure}"
+            ) from self._failure
+
+    def _is_behind(self) -> bool:
+        return bool(self._changed) or self._read != self._wanted
+
+    def _on_event(self, _event: Event, path: str) -> None:
+        self._changed[path] = None
+        self._begin_refresh()
+
+    def _on_state(self, state: SessionState) -> None:
+        self._wanted += 1
+        if state is SessionState.CONNECTED:
+            self._retry_delay = _FIRST_RETRY
+            self._begin_refresh()
+
+    def _begin_refresh(self) -> asyncio.Task[None]:
+        """The one task that makes images: two at once would lose what the other found."""
+        if self._refreshing is None:
+            self._stop_retry()
+            self._refreshing = asyncio.create_task(self._refresh(), name="metadata loader")
+            self._refreshing.add_done_callback(self._on_refreshed)
+        return self._refreshing
+
+    async def _refresh(self) -> None:
+        try:
+            while self._is_behind():
+                await self._read_changes()
+                await asyncio.sleep(0)  # a store in memory answers at once
+        finally:
+            self._refreshing = None
+
+    async def _read_changes(self) -> None:
+        self._check_failure()
+        wanted = self._wanted
+        is_whole = self._read != wanted
+        changed = self._take_changed(len(self._changed) if is_whole else _AT_ONCE)
+        try:
+            if is_whole:
+                changed |= dict.fromkeys(await all_paths(self._store, self._image))
+            delta = await ImageBuilder(self._store, self._image).apply(changed.keys())
+        except BaseException:
+            self._changed = changed | self._changed
+            raise
+        self._read = wanted
+        self._retry_delay = _FIRST_RETRY
+        self._apply(delta.narrowed() if is_whole else delta)
+
+    def _take_changed(self, most: int) -> dict[str, None]:
+        """What changed first: no turn of the event loop is to grow with what changes together.
+
+        Nothing is seen before what was changed before it.
+        """
+        changed = self._changed
+        if len(changed) <= most:
+            self._changed = {}
+            return changed
+        return {path: changed.pop(path) for path in list(itertools.islice(changed, most))}
+
+    def _apply(self, delta: ImageDelta) -> None:
+        self._image = delta.after
+        for listener in tuple(self._listeners):
+            try:
+                listener(delta)
+            except Exception as error:
+                log.exception("a change of the cluster's metadata could not be applied")
+                self._failure = error
+                if self._on_failure is not None:
+                    self._on_failure(error)
+                self._check_failure()
+
+    def _on_refreshed(self, refresh: asyncio.Task[None]) -> None:
+        error = None if refresh.cancelled() else refresh.exception()
+        if error is None or self._failure is not None:
+            return
+        if self._store.state is not SessionState.CONNECTED:
+            return  # everything is read when it is again
+        log.warning(
+            "cannot read the metadata, continuing with the last known state; trying again in %.1f s: %s",
+            self._retry_delay,
+            error,
+        )
+        self._stop_retry()
+        self._retry = asyncio.get_running_loop().call_later(self._retry_delay, self._begin_refresh)
+        self._retry_delay = min(2 * self._retry_delay, _LAST_RETRY)
+
+    def _stop_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None

@@ -1,0 +1,131 @@
+"""Puts permanent nodes back that somebody has deleted, from what a broker knows.
+
+Without them no controller can be elected, no broker can register and no topic can be made. Topics, settings
+and users are not put back: somebody may have meant it, and `barnabas cluster restore` makes them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from barnabas.base.text import logger_of
+from barnabas.base.types import NO_BROKER
+from barnabas.broker.metadata import znodes
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.metadata.store import (
+    Create,
+    MetadataStore,
+    NodeExistsError,
+    Operation,
+    Set,
+    StoreError,
+)
+
+log = logger_of(__name__)
+
+#: the nodes that are put back
+PERMANENT = frozenset(
+    (
+        *znodes.FOLDERS,
+        znodes.CLUSTER_ID,
+        znodes.CONTROLLER_EPOCH,
+        znodes.BROKER_EPOCHS,
+        znodes.FEATURES,
+        znodes.PRODUCER_ID_BLOCK,
+    )
+)
+#: a node that is put back gets at most so many versions: they must fit into one transaction
+_MOST_VERSIONS = 10_000
+#: states of partitions read at once
+_STATES_AT_ONCE = 500
+
+
+class ClusterGoneError(StoreError):
+    """All metadata of the cluster are gone from the store. The text says what to do."""
+
+
+async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool) -> list[str]:
+    """Make the missing ones of `PERMANENT` again, each with at least what this broker has seen in it.
+
+    Args:
+        store: where they are.
+        image: what this broker has seen.
+        is_final: whether this broker makes even those nodes of which it has seen nothing, and others may
+            know more.
+
+    Returns:
+        The nodes that are left to those who know more.
+
+    Raises:
+        ClusterGoneError: the cluster's id and its topics are gone: somebody has removed the cluster.
+        StoreError: the store cannot be read or written.
+    """
+    paths = sorted(PERMANENT)
+    found = await store.read(paths)
+    missing = [path for path, node in zip(paths, found, strict=True) if node is None]
+    if {znodes.CLUSTER_ID, znodes.TOPICS} <= set(missing):
+        raise ClusterGoneError(
+            "the metadata of the cluster are gone from its store: stop all brokers, and have `barnabas "
+            "cluster restore` make them again"
+        )
+    left = []
+    for path in missing:  # parents come first: the paths are sorted
+        operations = await _creation(store, path, image, is_final=is_final)
+        if operations is None:
+            left.append(path)
+        elif operations:
+            with contextlib.suppress(NodeExistsError):  # another broker was first
+                await store.multi(operations)
+                log.warning("%s was gone from the metadata store: it is there again", path)
+    return left
+
+
+async def _creation(
+    store: MetadataStore, path: str, image: ClusterImage, *, is_final: bool
+) -> list[Operation] | None:
+    """The transaction that makes a node again, empty if it is not needed; None if others know more."""
+    if path == znodes.CLUSTER_ID:
+        return [Create(path, znodes.encode_cluster_id(image.cluster_id))] if image.cluster_id else None
+    if path == znodes.BROKER_EPOCHS:
+        return (
+            [Create(path, znodes.encode_broker_epochs(image.admitted))]
+            if image.admitted or is_final
+            else None
+        )
+    if path == znodes.CONTROLLER_EPOCH:
+        if not image.controller_epoch and not is_final:
+            return None
+        epoch = image.controller_epoch or await _highest_epoch(store, image)
+        # A controller that has not heard of the deletion must not find the version that it was elected by.
+        return _versions(path, znodes.encode_controller_epoch(epoch), image.controller_epoch_version + 1)
+    if path == znodes.FEATURES:  # a client takes a lower epoch for older
+        features = image.features
+        return (
+            _versions(path, znodes.encode_features(features.levels), features.epoch)
+            if features.levels
+            else []
+        )
+    if path == znodes.PRODUCER_ID_BLOCK:
+        last = image.last_producer_id
+        return [Create(path, znodes.encode_producer_id_block(NO_BROKER, last, last))] if last >= 0 else []
+    return [Create(path)]
+
+
+def _versions(path: str, data: bytes, version: int) -> list[Operation]:
+    """The operations that make a node of that version."""
+    return [Create(path, data), *[Set(path, data)] * min(version, _MOST_VERSIONS)]
+
+
+async def _highest_epoch(store: MetadataStore, image: ClusterImage) -> int:
+    """The highest epoch of a controller that has written the state of a partition."""
+    states = [
+        znodes.partition_state(topic.name, number)
+        for topic in image.topics.values()
+        for number in range(len(topic.partitions))
+    ]
+    highest = 0
+    for start in range(0, len(states), _STATES_AT_ONCE):
+        for node in await store.read(states[start : start + _STATES_AT_ONCE]):
+            if node is not None:
+                highest = max(highest, znodes.decode_state_controller_epoch(node.data))
+    return highest

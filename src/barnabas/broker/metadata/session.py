@@ -1,0 +1,49 @@
+"""The state of a session with a metadata store, and its listeners."""
+
+from __future__ import annotations
+
+from barnabas.base.text import logger_of
+from barnabas.broker.metadata.store import Cancel, SessionListener, SessionState
+
+log = logger_of(__name__)
+
+#: for this part of its timeout after the store was last heard of, a session surely lives: a client that
+#: gets no answer gives its connection up at two thirds, and the rest is for the way of what was heard
+CERTAIN_PART = 0.75
+
+#: states that nothing follows
+FINAL = frozenset((SessionState.FAILED, SessionState.CLOSED))
+
+
+class Session:
+    """What a store keeps of its session: the state and the listeners. Owned by one event loop."""
+
+    def __init__(self, state: SessionState) -> None:
+        self.state = state
+        self._listeners: list[SessionListener] = []
+
+    def on_state(self, listener: SessionListener) -> Cancel:
+        """Call `listener` at each change of the state."""
+        self._listeners.append(listener)
+
+        def cancel() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return cancel
+
+    def enter(self, state: SessionState) -> None:
+        """Change the state and tell the listeners; nothing happens if it is the state already, or final.
+
+        What a listener raises is logged: the others must hear of a lost session.
+        """
+        if state is self.state or self.state in FINAL:
+            return
+        self.state = state
+        for listener in list(self._listeners):
+            if self.state is not state:
+                return  # a listener closed the store: all have been told of that
+            try:
+                listener(state)
+            except Exception:
+                log.exception("a listener of the metadata session failed on %s", state.value)

@@ -1,0 +1,232 @@
+"""What a metadata store must be able to do: the tree of versioned nodes that ZooKeeper has.
+
+A node is named by a path (``/brokers/topics/orders``), holds bytes, has a version that each change raises,
+and may have children. Everything above this interface is the same whether the tree lies in memory, in a file
+or in a ZooKeeper ensemble; tests/unit/broker/metadata/test_store_contract.py is what each of them has to
+pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple, Protocol, TypeAlias
+
+from barnabas.base.errors import BarnabasError
+
+#: in place of a version: whatever it is
+ANY_VERSION = -1
+
+
+class StoreError(BarnabasError):
+    """The root of what a metadata store raises."""
+
+
+class NoNodeError(StoreError):
+    """The node, or the parent of the node to be made, does not exist."""
+
+
+class NodeExistsError(StoreError):
+    """The node to be made exists."""
+
+
+class BadVersionError(StoreError):
+    """The node has another version than expected: someone else was there first."""
+
+
+class NotEmptyError(StoreError):
+    """The node to be deleted has children."""
+
+
+class NotAllowedError(StoreError):
+    """The node's permissions do not allow it."""
+
+
+class EphemeralParentError(StoreError):
+    """An ephemeral node can have no children."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be read or written: its disk or its connection has failed, or it is closed.
+
+    Of a write this says that nothing has changed, unless it is an UnknownOutcomeError.
+    """
+
+
+class UnknownOutcomeError(StoreUnavailableError):
+    """The connection broke while a write was under way: it may have been carried out, or may still be.
+
+    Never repeat such a write blindly (kazoo 757): read what became of it first.
+    """
+
+
+class TransactionTooLargeError(StoreError):
+    """A transaction has more bytes than the store takes in one; nothing has changed. Divide it."""
+
+
+class Node(NamedTuple):
+    """One node as it was read.
+
+    `created` is the number of the transaction that made it, which only ever grows in one store: a node that
+    was deleted and made again has a higher one. `owner` is the session an ephemeral node dies with, else 0.
+    """
+
+    data: bytes
+    version: int
+    created: int
+    owner: int = 0
+
+
+def shared_node(data: bytes, version: int, created: int, owner: int = 0) -> Node:
+    """A node that others who hold the same share: the partitions of a topic do."""
+    if len(data) > _MOST_SHARED_BYTES:
+        return Node(data, version, created, owner)
+    return _shared_node(data, version, created, owner)
+
+
+_MOST_SHARED_BYTES = 500
+_shared_node = lru_cache(maxsize=4096)(Node)
+
+
+class Event(Enum):
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+
+
+#: Called on the event loop with what happened to which path; it says that, not the new data: read again.
+Watcher: TypeAlias = Callable[[Event, str], None]
+
+
+class SessionState(Enum):
+    """What holds of the session with the store. A store in one process is CONNECTED until it is closed."""
+
+    #: Requests are answered, and every watch is set.
+    CONNECTED = "connected"
+    #: There is no connection. The session, and with it the ephemeral nodes, may live on. Requests fail at
+    #: once, and changes go unheard.
+    SUSPENDED = "suspended"
+    #: Suspended for longer than the session timeout: others may have seen the ephemeral nodes go. Whether
+    #: they did is known when the store answers again: CONNECTED with the same session id, or LOST.
+    OVERDUE = "overdue"
+    #: The store ended the session: its ephemeral nodes are gone. CONNECTED comes next, with a new session id.
+    LOST = "lost"
+    #: No session will begin any more: the authentication failed, or the client broke. Final.
+    FAILED = "failed"
+    #: `close` was called. Final.
+    CLOSED = "closed"
+
+
+#: Called on the event loop with the state that the session has come to. CONNECTED means: all that was read
+#: before may be stale, and all that changes from now on is reported; read again what matters.
+SessionListener: TypeAlias = Callable[[SessionState], None]
+
+#: Undoes what gave it; a second call does nothing.
+Cancel: TypeAlias = Callable[[], None]
+
+
+class Create(NamedTuple):
+    """Make a node under a parent that exists. An ephemeral one goes when the session that made it ends."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+class Set(NamedTuple):
+    """Replace a node's data, if it has the expected version."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    """Remove a node without children, if it has the expected version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Fail the transaction unless the node exists and has the expected version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation: TypeAlias = Create | Set | Delete | Check
+
+
+class MetadataStore(Protocol):
+    """A client of a metadata store, with one session at a time.
+
+    Any method raises StoreUnavailableError when the store is out of reach; a write raises UnknownOutcomeError
+    when it may have been carried out all the same.
+    """
+
+    @property
+    def session_id(self) -> int:
+        """The number that owns this session's ephemeral nodes; never 0. A session that follows a lost one
+        has another."""
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds for which a session outlives the last sign of life of its client; 0 in one process."""
+
+    @property
+    def state(self) -> SessionState:
+        """What holds of the session now."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the session surely lives: the store was heard of so lately that it has not ended it.
+
+        By the clock, not by `state`: a process that stood still serves requests before it hears of its state.
+        """
+
+    def on_state(self, listener: SessionListener) -> Cancel:
+        """Call `listener` at each change of `state`, in the order in which they were added."""
+
+    async def get(self, path: str) -> Node:
+        """Raises NoNodeError."""
+
+    async def exists(self, path: str) -> Node | None:
+        """The node, or None when there is none."""
+
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        """As `exists` for many nodes, in one round trip."""
+
+    async def children(self, path: str) -> list[str]:
+        """The names of a node's children, without their path, sorted. Raises NoNodeError."""
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        """Raises NodeExistsError, NoNodeError for a missing parent, EphemeralParentError."""
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        """The node's new version. Raises NoNodeError, BadVersionError."""
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Raises NoNodeError, BadVersionError, NotEmptyError."""
+
+    async def multi(self, operations: Sequence[Operation]) -> list[int]:
+        """All of the operations in order, or none; the version that each Create and Set gave, -1 for others.
+
+        Raises:
+            StoreError: what the first operation that failed would raise alone; nothing has changed then.
+            TransactionTooLargeError: the store takes no transaction of this size (see `batches`).
+        """
+
+    async def watch(self, path: str, watcher: Watcher) -> Cancel:
+        """Report every change of `path` and of all below it from when this returns (ZooKeeper's persistent
+        recursive watch). A change made through this session is reported before its call returns.
+
+        What changes while the session is not CONNECTED is not reported: see `SessionListener`.
+        """
+
+    async def sync(self) -> None:
+        """Wait until what any session had written before is seen by reads and reported to watchers."""
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go, and no one is told anything more but CLOSED."""

@@ -1,0 +1,179 @@
+"""The tree of nodes in memory, with the rules of ZooKeeper: what the memory and the embedded store share."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from barnabas.broker.metadata.store import (
+    ANY_VERSION,
+    BadVersionError,
+    Check,
+    Create,
+    EphemeralParentError,
+    Event,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    Set,
+    StoreError,
+    shared_node,
+)
+
+ROOT = "/"
+#: of a transaction that is applied in steps
+_OPERATIONS_A_STEP = 500
+
+
+class Change(NamedTuple):
+    """What became of one node; None stands for its absence."""
+
+    path: str
+    before: Node | None
+    after: Node | None
+
+    @property
+    def event(self) -> Event:
+        if self.before is None:
+            return Event.CREATED
+        return Event.DELETED if self.after is None else Event.CHANGED
+
+
+class Tree:
+    """Versioned nodes by path. Changes come as whole transactions, which can be taken back."""
+
+    def __init__(self, nodes: Iterable[tuple[str, Node]] = (), transaction: int = 0) -> None:
+        self._nodes: dict[str, Node] = {ROOT: Node(b"", 0, 0)}
+        #: names in their order; a list, since most nodes with children have one
+        self._children: dict[str, list[str]] = {ROOT: []}
+        #: the number of the last transaction
+        self.transaction = transaction
+        for path, node in nodes:
+            self._put(path, node)
+
+    def get(self, path: str) -> Node:
+        try:
+            return self._nodes[path]
+        except KeyError:
+            raise NoNodeError(f"there is no node {path}") from None
+
+    def find(self, path: str) -> Node | None:
+        return self._nodes.get(path)
+
+    def children(self, path: str) -> list[str]:
+        self.get(path)
+        return list(self._children.get(path, ()))
+
+    def owned_by(self, session: int) -> list[str]:
+        """The paths of a session's ephemeral nodes."""
+        return [path for path, node in self._nodes.items() if node.owner == session]
+
+    def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[int], list[Change]]:
+        """Carry a transaction out: what `MetadataStore.multi` answers, and the changes it made.
+
+        Raises:
+            StoreError: one operation is not allowed; the tree is as before.
+        """
+        versions: list[int] = []
+        changes: list[Change] = []
+        for _ in self.apply_in_steps(operations, session, versions, changes):
+            pass
+        return versions, changes
+
+    def apply_in_steps(
+        self, operations: Sequence[Operation], session: int, versions: list[int], changes: list[Change]
+    ) -> Iterator[None]:
+        """As `apply`, some operations at a time: nobody may look at the tree before the last of them.
+
+        Args:
+            versions, changes: what `apply` returns is added to them.
+        """
+        self.transaction += 1
+        try:
+            for number, operation in enumerate(operations, 1):
+                if number % _OPERATIONS_A_STEP == 0:
+                    yield
+                change = self._change(operation, session)
+                if isinstance(operation, Check):
+                    versions.append(ANY_VERSION)
+                    continue
+                self._put(change.path, change.after)
+                changes.append(change)
+                versions.append(ANY_VERSION if change.after is None else change.after.version)
+        except (StoreError, ValueError):
+            self.undo(changes)
+            raise
+
+    def copy(self) -> Tree:
+        """A tree of its own with the same nodes."""
+        copy = Tree(transaction=self.transaction)
+        copy._nodes = dict(self._nodes)
+        copy._children = {path: list(names) for path, names in self._children.items()}
+        return copy
+
+    def replay(self, changes: Sequence[Change], transaction: int) -> None:
+        """Carry out what another tree, of which this one is a copy, has done next."""
+        self.transaction = transaction
+        for change in changes:
+            self._put(change.path, change.after)
+
+    def undo(self, changes: Sequence[Change]) -> None:
+        """Take the last transaction's changes back. Its number is not used again."""
+        for change in reversed(changes):
+            self._put(change.path, change.before)
+
+    def _change(self, operation: Operation, session: int) -> Change:
+        path = operation.path
+        check_path(path)
+        if isinstance(operation, Create):
+            return self._creation(operation, session)
+        before = self.get(path)
+        if operation.version not in (ANY_VERSION, before.version):
+            raise BadVersionError(f"{path} has version {before.version}, not {operation.version}")
+        if isinstance(operation, Set):
+            return Change(path, before, before._replace(data=operation.data, version=before.version + 1))
+        if isinstance(operation, Check):
+            return Change(path, before, before)
+        if self._children.get(path):
+            raise NotEmptyError(f"{path} has children")
+        return Change(path, before, None)
+
+    def _creation(self, operation: Create, session: int) -> Change:
+        path = operation.path
+        if path in self._nodes:
+            raise NodeExistsError(f"{path} exists")
+        if self.get(parent_of(path)).owner:
+            raise EphemeralParentError(f"{parent_of(path)} is ephemeral: it can have no children")
+        owner = session if operation.ephemeral else 0
+        return Change(path, None, shared_node(operation.data, 0, self.transaction, owner))
+
+    def _put(self, path: str, node: Node | None) -> None:
+        siblings = self._children.setdefault(parent_of(path), [])
+        name = sys.intern(path.rpartition("/")[2])
+        place = bisect_left(siblings, name)
+        is_there = place < len(siblings) and siblings[place] == name
+        if node is None:
+            del self._nodes[path]
+            self._children.pop(path, None)
+            if is_there:
+                del siblings[place]
+        else:
+            self._nodes[path] = node
+            if not is_there:
+                siblings.insert(place, name)
+
+
+def parent_of(path: str) -> str:
+    """The path one step nearer to the root."""
+    return path.rpartition("/")[0] or ROOT
+
+
+def check_path(path: str) -> None:
+    """Raises ValueError for what cannot be the path of a node."""
+    parts = path.split("/")
+    if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]) or "\0" in path:
+        raise ValueError(f"{path!r} is not a path: write /a/b, without empty parts, '.' or '..'")

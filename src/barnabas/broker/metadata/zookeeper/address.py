@@ -1,0 +1,48 @@
+"""``zookeeper.connect``: which servers, and below which node the cluster lives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.base.errors import ConfigError
+
+DEFAULT_PORT = 2181
+_FORM = "write HOST:PORT,HOST:PORT/chroot, for example zk1:2181,zk2:2181/prod"
+
+
+class ZooKeeperAddress(NamedTuple):
+    """The servers as ``host:port``, IPv6 addresses in brackets; `chroot` is empty or a path (``/prod``)."""
+
+    servers: tuple[str, ...]
+    chroot: str = ""
+
+    def __str__(self) -> str:
+        return ",".join(self.servers) + self.chroot
+
+
+def parse_address(text: str, name: str = "zookeeper.connect") -> ZooKeeperAddress:
+    """Read the value of ``zookeeper.connect``, or of the option `name`.
+
+    Raises:
+        ConfigError: it is not of the form ``host:port,host:port/chroot``.
+    """
+    servers, slash, path = text.strip().partition("/")
+    parts = path.rstrip("/").split("/") if path.rstrip("/") else []
+    if any(part in ("", ".", "..") or not part.isprintable() for part in parts):
+        raise ConfigError(f"{name}={text!r} has no valid path after its servers: {_FORM}")
+    return ZooKeeperAddress(
+        tuple(_server(server.strip(), text, name) for server in servers.split(",")),
+        slash + "/".join(parts) if parts else "",
+    )
+
+
+def _server(server: str, text: str, name: str) -> str:
+    host, colon, port = server.rpartition(":")
+    if not colon or server.endswith("]"):  # without a port; [::1] ends in its own colons
+        host, port = server, str(DEFAULT_PORT)
+    bare = host.strip("[]")
+    if not bare or not bare.isprintable() or " " in bare or (":" in bare and not host.startswith("[")):
+        raise ConfigError(f"{name}={text!r} has no valid host in {server!r}: {_FORM}")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ConfigError(f"{name}={text!r} has no valid port in {server!r}: {_FORM}")
+    return f"{host}:{port}"

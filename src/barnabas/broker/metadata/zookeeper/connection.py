@@ -1,0 +1,431 @@
+"""kazoo's client, run in its own thread, for a store on an event loop.
+
+kazoo connects, keeps the session alive, finds the next server and authenticates. What it lacks is added here:
+requests of our own, events of recursive watches, when the ensemble was last heard of, and one wake-up of the
+event loop for all that its thread finds at once.
+
+Everything kazoo's thread finds goes through one inbox in the order it was found: an event before the answer
+to the request that caused it, the failures of a connection before its end.
+
+Private parts of kazoo that are relied on, which is why its version is pinned: ``KazooClient._call``,
+``_connection``, ``_conn_retry``, ``_session_callback``, ``_session_id`` and ``_state``, and of its
+``ConnectionHandler`` ``_connect``, ``_invoke``, ``_read``, ``_read_header``, ``_read_socket``,
+``_read_watch_event``, ``_send_ping``, ``_socket``, ``_submit`` and ``_xid``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped, SessionExpiredError
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
+from kazoo.protocol.serialization import CloseInstance, Connect, Watch
+from kazoo.protocol.states import KeeperState
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import logger_of
+from barnabas.broker.metadata.store import Event
+from barnabas.broker.metadata.zookeeper.requests import Request, failure_in
+
+log = logger_of(__name__)
+
+_EVENTS = {1: Event.CREATED, 2: Event.DELETED, 3: Event.CHANGED}
+#: bytes
+_READ_AHEAD = 1 << 18
+#: how often in a session timeout the loop shows that it runs
+_LOOKS = 6
+#: attempts to connect that a session outlives
+_ATTEMPTS_A_SESSION = 3
+#: between two attempts to connect, growing; in seconds
+_FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
+
+
+class Link(Enum):
+    """What kazoo says of its connection."""
+
+    CONNECTED = "connected"
+    DROPPED = "dropped"
+    EXPIRED = "expired"
+    #: kazoo stops for good
+    REFUSED = "refused"
+    STOPPED = "stopped"
+
+
+_LINKS = {
+    KeeperState.CONNECTED: Link.CONNECTED,
+    KeeperState.CONNECTED_RO: Link.CONNECTED,
+    KeeperState.CONNECTING: Link.DROPPED,
+    KeeperState.EXPIRED_SESSION: Link.EXPIRED,
+    KeeperState.AUTH_FAILED: Link.REFUSED,
+    KeeperState.CLOSED: Link.STOPPED,
+}
+
+
+class Owner(Protocol):
+    """Who is told, on the event loop."""
+
+    def link_changed(self, link: Link, session_id: int) -> None: ...
+
+    def answered(self, pending: Pending, value: Any, error: Exception | None) -> None: ...
+
+    def node_changed(self, event: Event, path: str) -> None: ...
+
+    def inbox_emptied(self) -> None:
+        """Called once after a burst of the others."""
+
+
+class Pending:
+    """A request under way, in place of kazoo's own ``AsyncResult``."""
+
+    __slots__ = ("_connection", "future", "request")
+
+    def __init__(self, connection: Connection, request: Request, future: asyncio.Future[Any]) -> None:
+        self._connection = connection
+        self.request = request
+        self.future = future
+
+    def set(self, value: Any) -> None:
+        self._connection.post(self._connection.owner.answered, self, value, failure_in(value))
+
+    def set_exception(self, error: Exception) -> None:
+        self._connection.post(self._connection.owner.answered, self, None, error)
+
+
+class Connection:
+    """One kazoo client. Its methods belong to the event loop, `post` to any thread."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        session_timeout: float,
+        owner: Owner,
+        auth: Sequence[tuple[str, str]] = (),
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        self.owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._woken = False
+        self._held = False
+        #: when the loop last ran, in seconds of `time.monotonic`
+        self.loop_seen_at = time.monotonic()
+        self._looking: asyncio.TimerHandle | None = None
+        self._log = _KazooLog()
+        self._client = _Client(self, servers, session_timeout, self._log, auth, tls)
+
+    @property
+    def heard_at(self) -> float:
+        """When the ensemble last sent anything, in seconds of `time.monotonic`."""
+        return self._client.handler_of_connection.heard_at
+
+    @property
+    def session_timeout(self) -> float:
+        """As agreed with the ensemble, in seconds."""
+        return self._client.handler_of_connection.session_timeout
+
+    @property
+    def trouble(self) -> str:
+        """What kazoo last complained of."""
+        return self._log.trouble
+
+    def start(self) -> None:
+        self._look_at_loop()
+        self._client.start_async()
+
+    def send(self, pending: Pending) -> None:
+        self._client._call(pending.request, pending)
+
+    def drop(self) -> None:
+        """Have kazoo notice now that the connection is broken, and make another one."""
+        self._client.handler_of_connection.drop()
+
+    async def stop(self, patience: float) -> bool:
+        """End the session; False when the ensemble did not hear of it within `patience` seconds.
+
+        kazoo may hang in a connection attempt for as long as a session lives: its thread is left alone then.
+        """
+        if self._looking is not None:
+            self._looking.cancel()
+        stopped = self._loop.create_future()
+
+        def stop() -> None:
+            with contextlib.suppress(Exception):  # kazoo complains when its thread does not end
+                self._client.stop()
+                self._client.close()
+            self.post(_resolve, stopped)
+
+        threading.Thread(target=stop, name="barnabas-zookeeper-stop", daemon=True).start()
+        if (await asyncio.wait({stopped}, timeout=patience))[0]:
+            return True
+        self.drop()
+        await asyncio.wait({stopped}, timeout=patience)
+        return False
+
+    def post(self, function: Callable[..., None], *args: Any) -> None:
+        """Call `function` on the event loop, after all that was posted before."""
+        self._inbox.append((function, args))
+        if not self._held:
+            self._wake()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Within it, kazoo's thread does not wake the loop; then once for all that it has posted."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False  # first: the loop's thread may post at the same time
+            if self._inbox:
+                self._wake()
+
+    def _wake(self) -> None:
+        if not self._woken:
+            self._woken = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._empty_inbox)
+
+    def _look_at_loop(self) -> None:
+        self.loop_seen_at = time.monotonic()
+        every = max(_FIRST_RETRY, (self.session_timeout or 1.0) / _LOOKS)
+        self._looking = self._loop.call_later(every, self._look_at_loop)
+
+    def _empty_inbox(self) -> None:
+        self._woken = False  # first: what comes from now on wakes the loop again
+        inbox = self._inbox
+        while inbox:
+            function, args = inbox.popleft()
+            function(*args)
+        self.owner.inbox_emptied()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _attempt_in(session_timeout: float) -> float:
+    """Seconds for one attempt to connect. kazoo takes as long as a session lives: it would end by the first
+    server that takes connections and does not answer, as one that is starting may."""
+    return session_timeout / _ATTEMPTS_A_SESSION
+
+
+class _Handler(ConnectionHandler):
+    """Notes when the ensemble was heard of, passes events of recursive watches on, and reads ahead.
+
+    kazoo takes two system calls and a new selector for each half of a packet. This one takes all that has
+    come, and goes through it at once: a burst of events costs little, and wakes the event loop once.
+    """
+
+    heard_at = 0.0
+    session_timeout = 0.0
+    #: what was received and not read yet; empty while a connection is being made
+    _received = bytearray()
+
+    def _connect(self, *args: Any) -> Any:
+        self._received = bytearray()
+        return super()._connect(*args)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        received = self._received
+        with self.client.connection.held():
+            with self._socket_error_handling():
+                some = self._receive_now(_READ_AHEAD)
+            if some is None:
+                return None
+            received += some
+            while True:
+                result = super()._read_socket(
+                    read_timeout
+                )  # and the rest of a packet, if it is not all there
+                if result == CLOSE_RESPONSE or not self._has_packet():
+                    return result
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        """Keep the session alive, unless the event loop has stood still for as long as a session lives.
+
+        This thread would keep it alive, and the broker would lead partitions that it does not serve. So the
+        session is ended, its nodes go, and the broker hears of it when its loop runs again.
+        """
+        stalled = time.monotonic() - self.client.connection.loop_seen_at
+        if stalled < self.session_timeout or not self.session_timeout:
+            super()._send_ping(connect_timeout)
+            return
+        log.error("the event loop has stood still for %.1f s: ending the session with ZooKeeper", stalled)
+        self._xid += 1
+        self._submit(CloseInstance, connect_timeout, self._xid)
+        raise SessionExpiredError("the event loop stood still")
+
+    def _has_packet(self) -> bool:
+        received = self._received
+        return len(received) >= 4 and len(received) >= 4 + int.from_bytes(received[:4], "big")
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        received = self._received
+        while len(received) < length:
+            received += self._receive(length - len(received), timeout)
+        data = bytes(memoryview(received)[:length])
+        del received[:length]
+        return data
+
+    def _receive(self, most: int, timeout: float) -> bytes:
+        """Wait for bytes, `most` of them, and over TLS what came with them."""
+        with self._socket_error_handling():
+            while (data := self._receive_now(most)) is None:
+                if not self.handler.select([self._socket], [], [], timeout)[0]:
+                    raise self.handler.timeout_exception("socket time-out during read") from None
+            return data
+
+    def _receive_now(self, most: int) -> bytes | None:
+        """As `_receive`; None when nothing has come, or nothing but what TLS keeps to itself."""
+        try:
+            data: bytes = self._socket.recv(most)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        if not data:
+            raise ConnectionDropped("socket connection broken")
+        if isinstance(self._socket, ssl.SSLSocket) and (more := self._socket.pending()):
+            data += self._socket.recv(more)  # the system knows nothing of it, and would not wake us
+        return data
+
+    def drop(self) -> None:
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if isinstance(request, Connect):
+            timeout = min(timeout, _attempt_in(self.client._session_timeout / 1000))
+        result = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect):
+            self.heard_at = time.monotonic()
+            if result[0].time_out > 0:
+                self.session_timeout = result[0].time_out / 1000
+        return result
+
+    def _read_header(self, timeout: float) -> Any:
+        read = super()._read_header(timeout)
+        self.heard_at = time.monotonic()
+        return read
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        watch, _ = Watch.deserialize(buffer, offset)
+        event = _EVENTS.get(watch.type)
+        if event is not None:
+            connection = self.client.connection
+            connection.post(connection.owner.node_changed, event, watch.path)
+
+
+class _Sockets(SequentialThreadingHandler):
+    """Makes the sockets of kazoo; over TLS, with a context of ours in place of its settings."""
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext] | None) -> None:
+        super().__init__()
+        self._tls = tls
+        #: why TLS did not begin, as it was logged last
+        self._refused = ""
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **options: Any
+    ) -> socket.socket:
+        timeout = _attempt_in(timeout)
+        if self._tls is None:
+            plain: socket.socket = super().create_connection(
+                address=address, hostname=hostname, timeout=timeout, **options
+            )
+            return plain
+        try:
+            context = self._tls()
+        except ConfigError as error:  # a file is being replaced: it is tried again
+            self._tell(str(error))
+            raise ConnectionDropped(str(error)) from error
+        raw = socket.create_connection(address, timeout)
+        try:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            secured = context.wrap_socket(raw, server_hostname=hostname)
+        except BaseException as error:
+            raw.close()
+            if isinstance(error, ssl.SSLError):
+                reason = getattr(error, "verify_message", "") or error.reason or str(error)
+                self._tell(f"TLS with ZooKeeper at {hostname}:{address[1]} has failed: {reason}")
+            raise
+        self._refused = ""
+        return secured
+
+    def _tell(self, reason: str) -> None:
+        """A line for each new reason, and not for each attempt."""
+        if reason != self._refused:
+            self._refused = reason
+            log.warning("%s", reason)
+
+
+class _Client(KazooClient):
+    def __init__(
+        self,
+        connection: Connection,
+        servers: Sequence[str],
+        session_timeout: float,
+        kazoo_log: _KazooLog,
+        auth: Sequence[tuple[str, str]],
+        tls: Callable[[], ssl.SSLContext] | None,
+    ) -> None:
+        self.connection = connection
+        super().__init__(
+            hosts=",".join(servers),
+            handler=_Sockets(tls),
+            timeout=session_timeout,
+            auth_data=list(auth),
+            connection_retry={"max_tries": -1, "delay": _FIRST_RETRY, "max_delay": _LAST_RETRY},
+            logger=kazoo_log,
+        )
+        self._connection = self.handler_of_connection = _Handler(
+            self, self._conn_retry.copy(), logger=kazoo_log
+        )
+
+    def _session_callback(self, state: Any) -> None:
+        """Tell the owner; of an end before its requests fail, or it would send the next ones."""
+        link = _LINKS[state]
+        changed, session_id = state != self._state, self._session_id or 0
+        if changed and link is not Link.CONNECTED:
+            self.connection.post(self.connection.owner.link_changed, link, session_id)
+        super()._session_callback(state)
+        if changed and link is Link.CONNECTED:
+            self.connection.post(self.connection.owner.link_changed, link, session_id)
+
+
+class _KazooLog:
+    """Takes kazoo's log lines. The store reports states itself, so the lines are details; a line for each
+    attempt to connect would fill a log while the ensemble is away."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+
+    def log(self, level: int, message: str, *args: Any) -> None:
+        pass  # each packet
+
+    def debug(self, message: str, *args: Any) -> None:
+        pass  # each request
+
+    def info(self, message: str, *args: Any) -> None:
+        log.debug(message, *args)
+
+    def warning(self, message: str, *args: Any) -> None:
+        if args:  # without any it tells of a state, not of a reason
+            self.trouble = message % args
+        log.debug(message, *args)
+
+    warn = warning
+
+    def exception(self, message: str, *args: Any) -> None:
+        log.exception(message, *args)

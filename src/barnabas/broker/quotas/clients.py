@@ -1,0 +1,226 @@
+"""Quotas by user, client id or both, with their defaults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from barnabas.broker.quotas.entities import DEFAULT, Name, QuotaEntity, QuotaKind, limits_of
+from barnabas.broker.quotas.windows import Rate, TokenBucket
+
+#: how many meters are kept: clients choose their ids freely
+_MOST_METERS = 10_000
+
+#: the key of a meter: the kind, the user and the client id; None where all share one
+_MeterKey = tuple[QuotaKind, str | None, str | None]
+
+
+class Windows(NamedTuple):
+    """The window over which use is measured: a number of samples of some seconds each."""
+
+    samples: int = 11
+    seconds: float = 1.0
+
+
+class _Meter:
+    """The use and the limit of one quota kind, for a user, a client id or a pair of both."""
+
+    __slots__ = ("limit", "rate")
+
+    def __init__(self, rate: Rate) -> None:
+        self.limit = 0.0
+        self.rate = rate
+
+
+class Mutations:
+    """What a request's client may still create and delete; counts what the request uses."""
+
+    def __init__(self, bucket: TokenBucket, now: Callable[[], float], *, strict: bool) -> None:
+        self._bucket = bucket
+        self._now = now
+        self._is_strict = strict
+
+    def admit(self, partitions: int) -> bool:
+        """Count partitions to be created or deleted; return False, and count nothing, if they may not be.
+
+        A client that does not know the error is never refused; it has to wait afterwards.
+        """
+        now = self._now()
+        if self._is_strict and self._bucket.delay(now) > 0:
+            return False
+        self._bucket.take(partitions, now)
+        return True
+
+    def delay(self) -> float:
+        """Seconds for which nothing more may be created or deleted."""
+        return self._bucket.delay(self._now())
+
+
+class ClientQuotas:
+    """The quotas of users and client ids, and what was used of them on this broker.
+
+    A quota is that of the user with the client id if there is one, else the next in this order, as in Kafka:
+    the user with any client id, the user, any user with the client id, any user with any client id, any user,
+    the client id, any client id. A quota of "any" applies to each one that has none of its own; it is not
+    shared. All clients of a user share a quota of the user alone.
+
+    Args:
+        now: seconds of a clock that is not set back.
+        windows: for all but mutations.
+        mutation_windows: for mutations.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        windows: Windows | None = None,
+        mutation_windows: Windows | None = None,
+    ) -> None:
+        self._now = now
+        self._windows = windows or Windows()
+        self._mutation_windows = mutation_windows or Windows()
+        self._limits: dict[QuotaKind, dict[tuple[Name, Name], float]] = {kind: {} for kind in QuotaKind}
+        self._meters: dict[_MeterKey, _Meter | TokenBucket] = {}
+        #: the quota found for a client; cleared when quotas change
+        self._found: dict[_MeterKey, _Meter | None] = {}
+        #: whether there are no quotas of clients at all
+        self.is_idle = True
+
+    def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
+        """Replace an entity's quotas by what is stored of it. Addresses are ignored here."""
+        if entity.ip is not None:
+            return
+        key = entity.user, entity.client_id
+        found = limits_of(texts)
+        for kind, limits in self._limits.items():
+            limits.pop(key, None)
+            if kind in found:
+                limits[key] = found[kind]
+        self._found.clear()
+        self.is_idle = not any(self._limits.values())
+
+    def has(self, kind: QuotaKind) -> bool:
+        """Whether there is any quota of a kind."""
+        return bool(self._limits[kind])
+
+    def charge(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
+        """Count what a client has used; return for how many seconds it must wait now.
+
+        Request time is waited for a window at most, since that is how long others have to.
+        """
+        if not self._limits[kind]:
+            return 0.0
+        meter = self._meter(kind, user, client_id)
+        if meter is None:
+            return 0.0
+        now = self._now()
+        meter.rate.record(amount, now)
+        delay = meter.rate.delay(meter.limit, now)
+        return min(delay, self._windows.seconds) if kind is QuotaKind.REQUEST else delay
+
+    def admit(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
+        """Count what a client is about to use, if it may; else return the seconds to wait first.
+
+        A use larger than the whole window allows is admitted when the window is empty.
+        """
+        if not self._limits[kind]:
+            return 0.0
+        meter = self._meter(kind, user, client_id)
+        if meter is None:
+            return 0.0
+        now = self._now()
+        counted = min(amount, self._in_window(meter.limit))
+        delay = meter.rate.delay(meter.limit, now, more=counted) if amount else 0.0
+        if delay <= 0:
+            meter.rate.record(amount, now)
+        return delay
+
+    def most_at_once(self, kind: QuotaKind, user: str, client_id: str) -> float:
+        """How much a client may use in a whole window."""
+        meter = self._meter(kind, user, client_id) if self._limits[kind] else None
+        return math.inf if meter is None else self._in_window(meter.limit)
+
+    def mutations(self, user: str, client_id: str, *, strict: bool) -> Mutations | None:
+        """What a client may create and delete in one request; None without a limit.
+
+        Args:
+            strict: whether to refuse what is too much; else it is only counted.
+        """
+        found = self._find(QuotaKind.MUTATION, user, client_id)
+        if found is None:
+            return None
+        key, limit = found
+        now = self._now()
+        bucket = self._meters.get(key)
+        if isinstance(bucket, TokenBucket):
+            bucket.set_limit(limit, now)
+        else:
+            samples, seconds = self._mutation_windows
+            bucket = TokenBucket(limit, samples * seconds, now)
+            self._keep(key, bucket)
+        return Mutations(bucket, self._now, strict=strict)
+
+    def _in_window(self, limit: float) -> float:
+        return limit * (self._windows.samples - 1) * self._windows.seconds
+
+    def _meter(self, kind: QuotaKind, user: str, client_id: str) -> _Meter | None:
+        asked = kind, user, client_id
+        try:
+            return self._found[asked]
+        except KeyError:
+            pass
+        found = self._find(kind, user, client_id)
+        meter = None
+        if found is not None:
+            key, limit = found
+            known = self._meters.get(key)
+            meter = known if isinstance(known, _Meter) else _Meter(Rate(*self._windows))
+            meter.limit = limit
+            if meter is not known:
+                self._keep(key, meter)
+        if len(self._found) >= _MOST_METERS:
+            self._found.clear()
+        self._found[asked] = meter
+        return meter
+
+    def _find(self, kind: QuotaKind, user: str, client_id: str) -> tuple[_MeterKey, float] | None:
+        """The first quota in the order that applies to a client, and the key of its meter."""
+        limits = self._limits[kind]
+        for entity in (
+            (user, client_id),
+            (user, DEFAULT),
+            (user, None),
+            (DEFAULT, client_id),
+            (DEFAULT, DEFAULT),
+            (DEFAULT, None),
+            (None, client_id),
+            (None, DEFAULT),
+        ):
+            limit = limits.get(entity)
+            if limit is not None:
+                by_user, by_client_id = entity
+                shared = (
+                    user if by_user is not None else None,
+                    client_id if by_client_id is not None else None,
+                )
+                return (kind, *shared), limit
+        return None
+
+    def _keep(self, key: _MeterKey, meter: _Meter | TokenBucket) -> None:
+        if len(self._meters) >= _MOST_METERS:
+            self._make_room()
+        self._meters[key] = meter
+
+    def _make_room(self) -> None:
+        """Drop meters without recent use, or else the oldest."""
+        now = self._now()
+        kept = {}
+        for key, meter in self._meters.items():
+            used = meter if isinstance(meter, TokenBucket) else meter.rate
+            if not used.is_idle(now):
+                kept[key] = meter
+        if len(kept) > _MOST_METERS // 2:
+            kept = dict(list(kept.items())[len(kept) // 2 :])
+        self._meters = kept
+        self._found.clear()

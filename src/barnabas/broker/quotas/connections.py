@@ -1,0 +1,78 @@
+"""Limits of new connections a second: from an address, and in all (KIP-612)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from barnabas.broker.quotas.clients import Windows
+from barnabas.broker.quotas.entities import DEFAULT, Name, QuotaEntity, QuotaKind, limits_of
+from barnabas.broker.quotas.windows import Rate
+
+#: how many addresses are metered at once
+_MOST_ADDRESSES = 10_000
+
+
+class ConnectionRates:
+    """Decides whether and when each new connection is accepted.
+
+    Args:
+        now: seconds of a clock that is not set back.
+        windows: over how much time connections are counted.
+    """
+
+    def __init__(self, now: Callable[[], float], windows: Windows | None = None) -> None:
+        self._now = now
+        self._windows = windows or Windows()
+        self._limits: dict[Name, float] = {}
+        self._by_address: dict[str, Rate] = {}
+        #: of all connections of a listener; of all listeners together under ""
+        self._together: dict[str, Rate] = {}
+
+    def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
+        """Replace the quota of an address, or of all others, by what is stored."""
+        if entity.ip is None:
+            return
+        self._limits.pop(entity.ip, None)
+        limit = limits_of(texts).get(QuotaKind.CONNECTION)
+        if limit is not None:
+            self._limits[entity.ip] = limit
+        if not self._limits:
+            self._by_address.clear()
+
+    def admit(self, address: str) -> bool:
+        """Count a connection from an address; return False, and count nothing, if it is one too many."""
+        if not self._limits:
+            return True
+        limit = self._limits.get(address, self._limits.get(DEFAULT))
+        if limit is None:
+            return True
+        now = self._now()
+        rate = self._by_address.get(address)
+        if rate is None:
+            if len(self._by_address) >= _MOST_ADDRESSES:
+                self._make_room(now)
+            rate = self._by_address[address] = Rate(*self._windows)
+        if rate.delay(limit, now, more=1) > 0:
+            return False
+        rate.record(1, now)
+        return True
+
+    def delay(self, limit: float, listener: str = "") -> float:
+        """Count a connection from anywhere; return for how many seconds it must wait, a sample at most.
+
+        Args:
+            limit: how many may begin a second.
+            listener: the listener that has this limit for itself; "" for the limit of all listeners together.
+        """
+        rate = self._together.get(listener)
+        if rate is None:
+            rate = self._together[listener] = Rate(*self._windows)
+        now = self._now()
+        rate.record(1, now)
+        return min(rate.delay(limit, now), self._windows.seconds)
+
+    def _make_room(self, now: float) -> None:
+        kept = {address: rate for address, rate in self._by_address.items() if not rate.is_idle(now)}
+        if len(kept) > _MOST_ADDRESSES // 2:
+            kept = dict(list(kept.items())[len(kept) // 2 :])
+        self._by_address = kept

@@ -1,0 +1,10 @@
+"""Following: one fetcher for each broker that leads partitions which this broker copies.
+
+manager: who is followed, as the cluster image says.
+fetcher: the requests to one leader, and what becomes of their replies.
+session: what the leader knows by the fetch session, and so what the next request must name (KIP-227).
+"""
+
+from barnabas.broker.replication.following.manager import Following
+
+__all__ = ["Following"]

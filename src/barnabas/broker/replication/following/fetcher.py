@@ -1,0 +1,667 @@
+"""Copying partitions from one leader: a request with what has changed, a reply with what is new, and again.
+
+A partition that has nothing new costs nothing, neither here nor at the leader
+(`barnabas.broker.server.fetching`). While a fetch is parked at the leader, a second one may be sent, since
+there are partitions to be fetched that the first does not know; the leader then answers the first at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId, Buffer, Offset
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.interbroker import BrokerClient, ChannelError
+from barnabas.broker.replication.following.session import Followed, Key, Session
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition.follower import Follower
+from barnabas.broker.replication.throttles import Throttle
+from barnabas.kafka.protocol.messages.fetch import FetchResponse, PartitionData
+
+if TYPE_CHECKING:
+    from barnabas.broker.storage import PartitionLog
+    from barnabas.broker.storage.truncation import Truncation
+
+log = logger_of(__name__)
+
+#: the version with `ReplicaState`. The next one adds our high watermark, which the leader does not use
+_VERSION = 17
+#: a fetch of more partitions does not wait at the leader: it could not be overtaken there
+_MOST_PARKED = 100
+#: a request adds no more partitions to a session: naming and reading so many holds up the event loop
+_MOST_NAMED = 500
+#: seconds before what has failed is tried again; it doubles up to replica.fetch.backoff.ms
+_FIRST_BACKOFF = 0.02
+#: seconds of work on a reply after which others have their turn
+_TURN = 0.002
+#: so many answers in a row may come early and bring nothing, before the next request waits
+_MOST_VAIN = 2
+#: seconds for which all wait for an fsync, before those go on that are done
+_FSYNC_PATIENCE = 1.0
+#: seconds after which a throttled partition is tried again: the throttle may have been lifted
+_LONGEST_HOLD_UP = 1.0
+
+#: errors to expect after a change of leaders or for a new topic, until all brokers know of it
+_TRANSIENT = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class Logs(Protocol):
+    """What is to be on disk before a log changes (`barnabas.broker.logs.manager.LogManager`)."""
+
+    async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
+        """Find what a truncation leaves, and store what it needs on disk first. Raises KafkaError."""
+
+    async def store_log_start(self, opened: PartitionLog) -> None:
+        """Have the log start that a log has in memory on disk. Raises KafkaError."""
+
+    def must_begin_anew(self, opened: PartitionLog) -> bool:
+        """Whether a log is to be emptied before it is copied to, since it may lack records in between."""
+
+    async def begun_anew(self, opened: PartitionLog) -> None:
+        """Such a log was emptied, and that is on disk. Raises KafkaError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all fetchers of a broker share."""
+
+    node_id: BrokerId
+    #: of this broker's registration, now (KIP-903)
+    broker_epoch: Callable[[], int]
+    peers: BrokerClient
+    logs: Logs
+    config: Callable[[], BrokerConfig]
+    throttle: Throttle
+
+
+def _is_durable(followed: Followed) -> bool:
+    """False where an fsync has failed: the leader must never be told that those records are here."""
+    follower = followed.partition.follower(followed.leader_epoch)
+    return follower is None or follower.is_durable
+
+
+def _error(code: int) -> ErrorCode:
+    known: ErrorCode | None = ErrorCode._value2member_map_.get(code)  # type: ignore[assignment]
+    return ErrorCode.UNKNOWN_SERVER_ERROR if known is None else known
+
+
+class _Flight(NamedTuple):
+    """A request that was sent."""
+
+    number: int
+    session: Session
+    is_parked: bool
+    #: an answer that comes earlier, in loop time, should bring something; 0 if it may not
+    idle_until: float
+    reply: asyncio.Future[Any]
+
+
+class Fetcher:
+    """Copies the partitions that one broker leads. Owned by the event loop.
+
+    Args:
+        leader: the broker.
+        around: what it works with.
+    """
+
+    def __init__(self, leader: BrokerId, around: Surroundings) -> None:
+        self.leader = leader
+        self._around = around
+        self._loop = asyncio.get_running_loop()
+        self._followed: dict[Key, Followed] = {}
+        #: what the next request has to name
+        self._due: dict[Followed, None] = {}
+        #: partitions that are still in the session and must be removed from it
+        self._unwanted: dict[Key, None] = {}
+        self._session = Session()
+        #: this broker's epoch when the session began
+        self._broker_epoch = -1
+        self._flights: deque[_Flight] = deque()
+        self._number = 0
+        #: whether there is something due that does not wait for the fetch under way
+        self._is_urgent = False
+        #: errors of the connection, or of whole requests, in a row
+        self._failures = 0
+        #: answers in a row that came early and brought nothing
+        self._vain = 0
+        self._pause: asyncio.TimerHandle | None = None
+        self._timers: dict[Followed, asyncio.TimerHandle] = {}
+        #: truncations and moves of log starts under way
+        self._disk_work: dict[asyncio.Task[None], None] = {}
+        #: those whose log start is being stored
+        self._starts: dict[Followed, None] = {}
+        self._event = asyncio.Event()
+        self._task = self._loop.create_task(self._run(), name=f"fetcher of broker {leader}")
+
+    def __len__(self) -> int:
+        """How many partitions it copies."""
+        return len(self._followed)
+
+    def follow(self, partition: Partition) -> None:
+        """Copy a partition, from now on in its present leader epoch."""
+        followed = Followed(partition)
+        known = self._followed.get(followed.key)
+        if known is not None:
+            if known.leader_epoch == followed.leader_epoch and known.partition is partition:
+                return
+            self._drop(known)
+        self._followed[followed.key] = followed
+        self._unwanted.pop(followed.key, None)
+        follower = partition.follower(followed.leader_epoch)
+        if follower is not None and not follower.is_durable:  # what came in an earlier epoch
+            self._resume_when_durable(followed, follower.durable())
+        else:
+            self._fetch_soon(followed)
+
+    def unfollow(self, key: Key) -> None:
+        """Copy a partition no more."""
+        known = self._followed.pop(key, None)
+        if known is not None:
+            self._drop(known)
+            self._leave_out(key)
+            self._event.set()
+
+    async def close(self) -> None:
+        """Stop at once, whatever is under way."""
+        tasks = [self._task, *self._disk_work]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for flight in self._flights:
+            flight.reply.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._pause is not None:
+            self._pause.cancel()
+
+    def _is_current(self, followed: Followed) -> bool:
+        """Whether a partition is still copied in that leader epoch: to be asked after each await."""
+        return self._followed.get(followed.key) is followed
+
+    # --- what is due ---
+
+    def _drop(self, followed: Followed) -> None:
+        self._due.pop(followed, None)
+        timer = self._timers.pop(followed, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _leave_out(self, key: Key) -> None:
+        if key in self._session.names:
+            self._unwanted[key] = None
+
+    def _fetch_soon(self, followed: Followed) -> None:
+        """Have the next request name it. If one is parked at the leader, another one is sent."""
+        if self._around.logs.must_begin_anew(followed.partition.log):
+            self._set_aside(followed)
+            self._begin(self._begin_anew(followed), f"new beginning of {followed!r}")
+            return
+        self._due[followed] = None
+        self._is_urgent = True
+        self._event.set()
+
+    def _put_off(self, followed: Followed, error: KafkaError) -> None:
+        """Leave it alone for a while."""
+        partition = followed.partition
+        is_over = partition.unwritable is not None or partition.log.is_offline  # until the next start
+        if error.code not in _TRANSIENT and followed.failures == 0:
+            log.error(
+                "%s cannot be copied from broker %d: %s%s",
+                followed.partition.topic_partition,
+                self.leader,
+                error,
+                "" if is_over else "; it is tried again",
+            )
+        self._set_aside(followed)
+        if not is_over:
+            self._timers[followed] = self._loop.call_later(
+                self._backoff(followed.failures), self._resume, followed
+            )
+        followed.failures += 1
+
+    def _backoff(self, failures: int) -> float:
+        """In seconds, after so many failures before."""
+        longest = self._around.config().replica_fetch_backoff_ms / 1000
+        return min(_FIRST_BACKOFF * float(2 ** min(failures, 30)), longest)
+
+    def _set_aside(self, followed: Followed) -> None:
+        followed.is_put_off = True
+        followed.forget_told()
+        self._due.pop(followed, None)
+        self._leave_out(followed.key)
+
+    def _resume(self, followed: Followed) -> None:
+        self._timers.pop(followed, None)
+        if self._is_current(followed):
+            followed.is_put_off = False
+            self._unwanted.pop(followed.key, None)
+            self._fetch_soon(followed)
+
+    # --- requests ---
+
+    async def _run(self) -> None:
+        while True:
+            await self._event.wait()
+            self._event.clear()
+            try:
+                while self._flights and self._flights[0].reply.done():
+                    await self._land(self._flights.popleft())
+                if self._may_send():
+                    self._send()
+            except Exception as error:  # a bug: copying goes on all the same
+                log.error("copying from broker %d met an error", self.leader, exc_info=error)
+                self._lost(error)
+
+    def _may_send(self) -> bool:
+        if self._pause is not None:
+            return False
+        if not self._flights:
+            return bool(self._due) or len(self._session.names) > len(self._unwanted) or self._is_over()
+        return self._is_urgent and len(self._flights) == 1 and self._flights[0].is_parked
+
+    def _is_over(self) -> bool:
+        """Whether the leader shall forget the session: nothing of it is wanted."""
+        return bool(self._session.names) and self._session.id != 0
+
+    def _send(self) -> None:
+        around, session = self._around, self._session
+        config = around.config()
+        broker_epoch = around.broker_epoch()
+        self._number += 1
+        self._is_urgent = False
+        if not self._due and len(session.names) <= len(self._unwanted):
+            request = session.final_request(around.node_id, broker_epoch)
+            self._restart_session()
+        else:
+            if session.epoch and broker_epoch != self._broker_epoch:
+                self._restart_session()  # the leader counts for the ISR what was fetched in this one
+                session = self._session
+            self._broker_epoch = broker_epoch
+            due = self._take_due()
+            unwanted, self._unwanted = self._unwanted, {}
+            request = session.request(
+                around.node_id,
+                broker_epoch,
+                self._number,
+                due,
+                unwanted,
+                config.replica_fetch_max_bytes,
+            )
+            request.min_bytes = config.replica_fetch_min_bytes
+            request.max_bytes = config.replica_fetch_response_max_bytes
+            if request.session_epoch and len(due) <= _MOST_PARKED:
+                request.max_wait_ms = config.replica_fetch_wait_max_ms
+        # Asked for each time: a broker that has left and come back has another channel.
+        reply = around.peers.channel(self.leader, "fetch").submit(
+            request,
+            timeout_s=(config.replica_socket_timeout_ms + request.max_wait_ms) / 1000,
+            at_most=_VERSION,
+        )
+        reply.add_done_callback(self._replied)
+        wait = request.max_wait_ms / 1000
+        idle_until = self._loop.time() + wait / 2 if wait else 0.0
+        self._flights.append(_Flight(self._number, session, wait > 0, idle_until, reply))
+
+    def _take_due(self) -> list[Followed]:
+        """What the next request names: all that the leader would send again, and some that are new to it."""
+        known = [followed for followed in self._due if followed.is_told]
+        unknown = (followed for followed in self._due if not followed.is_told)
+        taken = [*known, *islice(unknown, _MOST_NAMED)]
+        for followed in taken:
+            del self._due[followed]
+        self._is_urgent = bool(self._due)
+        return taken
+
+    def _replied(self, reply: asyncio.Future[Any]) -> None:
+        if not reply.cancelled():
+            reply.exception()  # marks it as read: nobody else reads a reply of a session that was given up
+        self._event.set()
+
+    def _restart_session(self) -> None:
+        """Tell the leader everything again; what is under way does not count."""
+        self._session = Session()
+        self._unwanted.clear()
+        for followed in self._followed.values():
+            followed.forget_told()
+            if not followed.is_put_off:
+                self._due[followed] = None
+
+    def _lost(self, reason: object) -> None:
+        """A request has failed as a whole: wait a little."""
+        if not self._failures:
+            log.info("%d partitions cannot be copied from broker %d: %s", len(self), self.leader, reason)
+        self._wait(self._backoff(self._failures))
+        self._failures += 1
+        self._restart_session()
+
+    def _wait(self, seconds: float) -> None:
+        """Send nothing for a while."""
+        if self._pause is None:
+            self._pause = self._loop.call_later(seconds, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        self._event.set()
+
+    # --- replies ---
+
+    async def _land(self, flight: _Flight) -> None:
+        session = flight.session
+        if flight.reply.cancelled():
+            return
+        error = flight.reply.exception()
+        if session is not self._session:
+            return
+        if error is not None:
+            if not isinstance(error, ChannelError):
+                log.error("a fetch from broker %d has failed", self.leader, exc_info=error)
+            self._lost(error)
+            return
+        response: FetchResponse = flight.reply.result()
+        if response.error_code:
+            if response.error_code in _SESSION_ERRORS and not self._failures:
+                self._failures = 1
+                self._restart_session()
+            else:
+                self._lost(f"error {response.error_code}")
+            return
+        if self._failures > 1:
+            log.info("copying from broker %d again", self.leader)
+        self._failures = 0
+        if not session.id:
+            session.id = response.session_id
+        self._note_use(flight, is_useful=await self._take_all(flight.number, response))
+        if not session.id and session is self._session:
+            self._lost("it keeps no session, which it does for brokers that it knows")
+
+    def _note_use(self, flight: _Flight, *, is_useful: bool) -> None:
+        """Wait before the next request if answers come at once and bring nothing: whatever the reason, the
+        leader and this broker would answer each other without a pause.
+        """
+        is_overtaken = bool(self._flights)  # the leader answers a parked fetch when the next one comes
+        if is_useful or is_overtaken or self._loop.time() >= flight.idle_until:
+            self._vain = 0
+            return
+        self._vain += 1
+        if self._vain > _MOST_VAIN:
+            self._wait(self._backoff(self._vain - _MOST_VAIN))
+
+    async def _take_all(self, number: int, response: FetchResponse) -> bool:
+        """Take what the leader says; False if it says nothing of what is copied."""
+        is_useful = False
+        began = self._loop.time()
+        written: list[Followed] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = self._followed.get((topic.topic_id, data.partition_index))
+                if followed is None or number < followed.told_first:
+                    continue
+                is_useful = True
+                if number < followed.told_in:
+                    self._take_bounds(followed, data)
+                else:
+                    self._take(followed, data, written)
+                if self._loop.time() - began > _TURN:
+                    await asyncio.sleep(0)
+                    began = self._loop.time()
+        if written:
+            await self._wait_for_fsync(written)
+        return is_useful
+
+    def _take(self, followed: Followed, data: PartitionData, written: list[Followed]) -> None:
+        """What the leader says of one partition."""
+        partition = followed.partition
+        follower = partition.follower(followed.leader_epoch)
+        if follower is None:  # it leads, is gone, or is in another epoch: `follow` tells of what comes next
+            self._set_aside(followed)
+            return
+        if partition.log.log_end_offset != followed.told_offset:
+            self._take_bounds(followed, data)
+            return
+        start = partition.log.log_start_offset
+        try:
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._start_over(followed, data)
+            elif data.error_code:
+                raise KafkaError(_error(data.error_code))
+            elif data.diverging_epoch.epoch >= 0:
+                self._truncate(followed, follower, data)
+            else:
+                if data.records:
+                    self._around.throttle.record(partition.topic_partition, len(data.records))
+                    self._append(followed, follower, data.records)  # type: ignore[arg-type]
+                    partition.traffic.replication_bytes_in += len(data.records)
+                    if not follower.is_durable:
+                        written.append(followed)
+                follower.follow_watermark(data.high_watermark)
+                self._follow_log_start(followed, data.log_start_offset)
+                followed.failures = 0
+        except KafkaError as error:
+            self._put_off(followed, error)
+            return
+        if partition.log.log_end_offset != followed.told_offset or partition.log.log_start_offset != start:
+            self._due[followed] = None
+        self._hold_up(followed)
+
+    def _take_bounds(self, followed: Followed, data: PartitionData) -> None:
+        """Take the high watermark and the log start from a reply that is otherwise out of date.
+
+        The leader sends each only once, when it changes. They hold although the partition was named again
+        since, or its log has grown: the leader found no divergence in this epoch, so the logs agree.
+        """
+        follower = followed.partition.follower(followed.leader_epoch)
+        if follower is not None and not data.error_code and data.diverging_epoch.epoch < 0:
+            follower.follow_watermark(data.high_watermark)
+            self._follow_log_start(followed, data.log_start_offset)
+
+    def _append(self, followed: Followed, follower: Follower, records: Buffer) -> None:
+        try:
+            follower.append(records, followed.leader_epoch)
+        except KafkaError as error:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                followed.partition.leave_in_sync()  # or the leader's writers wait until it lags
+            raise
+
+    def _hold_up(self, followed: Followed) -> None:
+        """Leave a partition alone while no more of it may be copied."""
+        partition, throttle = followed.partition, self._around.throttle
+        if not throttle.is_idle and not throttle.allows(
+            partition.topic_partition, in_sync=self._around.node_id in partition.state.isr
+        ):
+            self._set_aside(followed)
+            pause = min(throttle.delay(), _LONGEST_HOLD_UP)
+            self._timers[followed] = self._loop.call_later(pause, self._go_on, followed)
+
+    def _go_on(self, followed: Followed) -> None:
+        self._timers.pop(followed, None)
+        if self._is_current(followed):
+            self._hold_up(followed)
+            if followed not in self._timers:
+                self._resume(followed)
+
+    def _truncate(self, followed: Followed, follower: Follower, data: PartitionData) -> None:
+        partition_log = followed.partition.log
+        epoch, diverging = partition_log.latest_epoch, data.diverging_epoch
+        offset = follower.offset_to_truncate_to(diverging.epoch, diverging.end_offset)
+        if offset < partition_log.high_watermark:
+            log.warning(
+                "%s: its leader's log of epoch %d ends at %d: truncating to %d, below the high watermark %d",
+                followed.partition.topic_partition,
+                diverging.epoch,
+                diverging.end_offset,
+                offset,
+                partition_log.high_watermark,
+            )
+        if offset < partition_log.log_end_offset:
+            self._cut(followed, offset, start_over=False)
+            return
+        follower.truncate_to(offset)
+        if partition_log.latest_epoch == epoch:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"epoch {diverging.epoch} ends at {diverging.end_offset}, which this log cannot follow",
+            )
+        self._due[followed] = None
+
+    def _start_over(self, followed: Followed, data: PartitionData) -> None:
+        """The leader does not have what follows this log's end: go on where its log starts."""
+        partition_log = followed.partition.log
+        start = data.log_start_offset
+        is_empty = partition_log.log_start_offset == partition_log.log_end_offset
+        if start < 0 or (start <= partition_log.log_end_offset and not is_empty):
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        log.warning(
+            "%s: broker %d has nothing from %d on: starting at %d",
+            followed.partition.topic_partition,
+            self.leader,
+            partition_log.log_end_offset,
+            start,
+        )
+        self._cut(followed, start, start_over=True)
+
+    def _cut(self, followed: Followed, offset: Offset, *, start_over: bool) -> None:
+        """Truncate a log; it is fetched again when the disk knows."""
+        self._set_aside(followed)
+        self._begin(self._cut_off(followed, offset, start_over), f"truncation of {followed!r}")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._loop.create_task(work, name=name)
+        self._disk_work[task] = None
+        task.add_done_callback(self._disk_work.pop)
+
+    async def _cut_off(self, followed: Followed, offset: Offset, start_over: bool) -> None:
+        partition_log = followed.partition.log
+        try:
+            lowest = min(offset, partition_log.log_start_offset) if start_over else offset
+            truncation = await self._around.logs.prepare_truncation(partition_log, lowest)
+            follower = followed.partition.follower(followed.leader_epoch)
+            if follower is None or not self._is_current(followed):
+                # What is to be cut off now, another leader or epoch says. What stays counts as not fsynced.
+                followed.partition.flush_if_due()
+                return
+            if start_over:
+                follower.start_at(offset)
+            else:
+                follower.truncate_to(offset, truncation)
+            await follower.durable()
+        except KafkaError as error:
+            if self._is_current(followed):
+                self._put_off(followed, error)
+            return
+        self._resume(followed)
+
+    async def _begin_anew(self, followed: Followed) -> None:
+        """Empty an incomplete log: the leader must not hear of an offset before which records may lack.
+
+        It begins at zero: if the leader's log starts later, the first fetch tells where.
+        """
+        partition_log = followed.partition.log
+        try:
+            await self._around.logs.prepare_truncation(partition_log, 0)
+            follower = followed.partition.follower(followed.leader_epoch)
+            if follower is None or not self._is_current(followed):
+                followed.partition.flush_if_due()
+                return
+            follower.start_at(0)
+            await follower.durable()
+            await self._around.logs.begun_anew(partition_log)
+        except KafkaError as error:
+            if self._is_current(followed):
+                self._put_off(followed, error)
+            return
+        self._resume(followed)
+
+    def _follow_log_start(self, followed: Followed, start: Offset) -> None:
+        """Move a log's start to its leader's, as far as records are committed here.
+
+        In memory at once, whatever the disk does: this replica may lead next, without what was deleted.
+        """
+        partition_log = followed.partition.log
+        before = partition_log.log_start_offset
+        start = min(start, partition_log.high_watermark)
+        if start > before:
+            try:
+                partition_log.advance_log_start(start)
+            except KafkaError:  # the log is offline: it never leads
+                return
+            if partition_log.stored_start is None:
+                partition_log.stored_start = before
+        if partition_log.stored_start is not None and followed not in self._starts:
+            self._starts[followed] = None
+            self._begin(self._store_log_start(followed), f"log start of {followed!r}")
+
+    async def _store_log_start(self, followed: Followed) -> None:
+        """Store a log's start, and tell the leader once that is on disk.
+
+        DeleteRecords waits for it: else deleted records would be back if this replica led after a crash.
+        """
+        partition, failures = followed.partition, 0
+        partition_log = partition.log
+        try:
+            while partition_log.stored_start is not None and self._is_current(followed):
+                start = partition_log.log_start_offset
+                try:
+                    await self._around.logs.store_log_start(partition_log)
+                except KafkaError as error:  # the leader does not say it again
+                    if partition.unwritable is not None or partition_log.is_offline:
+                        break
+                    if not failures:
+                        log.error("%s: its start cannot be stored: %s", partition.topic_partition, error)
+                    await asyncio.sleep(self._backoff(failures))
+                    failures += 1
+                else:
+                    partition_log.stored_start = None if partition_log.log_start_offset <= start else start
+                    if self._is_current(followed) and not followed.is_put_off:
+                        self._fetch_soon(followed)
+        finally:
+            del self._starts[followed]
+
+    async def _wait_for_fsync(self, written: list[Followed]) -> None:
+        """Wait until the leader may be told what was written. A disk that hangs delays only its logs."""
+        pending: dict[asyncio.Future[None], Followed] = {}
+        for followed in written:
+            follower = followed.partition.follower(followed.leader_epoch)
+            if follower is not None and not follower.is_durable:
+                pending[follower.durable()] = followed
+        if not pending:
+            return
+        done, late = await asyncio.wait(pending, timeout=_FSYNC_PATIENCE)
+        for future in done:
+            followed = pending[future]
+            if self._is_current(followed) and not _is_durable(followed):
+                self._set_aside(followed)
+        for future in late:
+            followed = pending[future]
+            if self._is_current(followed) and not followed.is_put_off:
+                self._resume_when_durable(followed, future)
+
+    def _resume_when_durable(self, followed: Followed, durable: asyncio.Future[None]) -> None:
+        self._set_aside(followed)
+        durable.add_done_callback(partial(self._fsynced, followed))
+
+    def _fsynced(self, followed: Followed, _durable: object) -> None:
+        if _is_durable(followed):
+            self._resume(followed)

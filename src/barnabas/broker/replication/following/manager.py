@@ -1,0 +1,67 @@
+"""Which partitions are copied, from whom, in which leader epoch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from barnabas.base.types import NO_BROKER, BrokerId
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.interbroker import BrokerClient
+from barnabas.broker.replication.following.fetcher import Fetcher, Logs, Surroundings
+from barnabas.broker.replication.following.session import Key
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.throttles import Throttle
+
+
+class Following:
+    """The fetchers of a broker, one for each leader.
+
+    Args:
+        node_id: this broker.
+        broker_epoch: of its registration, now.
+        peers: the other brokers.
+        logs: has truncations prepared.
+        config: its settings, now.
+        throttle: of what is fetched (KIP-73).
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        broker_epoch: Callable[[], int],
+        peers: BrokerClient,
+        logs: Logs,
+        config: Callable[[], BrokerConfig],
+        throttle: Throttle,
+    ) -> None:
+        self._around = Surroundings(node_id, broker_epoch, peers, logs, config, throttle)
+        self._fetchers: dict[BrokerId, Fetcher] = {}
+        #: which fetcher copies a partition
+        self._leaders: dict[Key, BrokerId] = {}
+        self._is_stopped = False
+
+    def partition_changed(self, partition: Partition) -> None:
+        """A partition was opened or deleted, or its state has changed."""
+        if self._is_stopped:
+            return
+        key = (partition.log.topic_id, partition.topic_partition.partition)
+        leader = partition.state.leader
+        if partition.is_leader or partition.unavailable is not None or leader == self._around.node_id:
+            leader = NO_BROKER
+        before = self._leaders.get(key, NO_BROKER)
+        if before not in (NO_BROKER, leader):
+            self._fetchers[before].unfollow(key)
+            del self._leaders[key]
+        if leader == NO_BROKER:
+            return
+        self._leaders[key] = leader
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = Fetcher(leader, self._around)
+        fetcher.follow(partition)
+
+    async def stop(self) -> None:
+        """Copy nothing any more."""
+        self._is_stopped = True
+        await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers.values()))

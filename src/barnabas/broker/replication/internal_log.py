@@ -1,0 +1,78 @@
+"""An internal topic's partitions as a coordinator uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.base.types import Buffer, LeaderEpoch, Offset
+from barnabas.broker.answers import Answer
+from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import ACKS_ALL, Partition
+from barnabas.broker.replication.purgatory import DelayedOperation
+from barnabas.broker.storage import ColdRead, Origin
+
+
+class ReplicatedLog:
+    """`barnabas.broker.coordinator.InternalLog` over the replicas of one topic on this broker."""
+
+    def __init__(self, topic: str, replicas: ReplicaManager, cold_reads: ColdReads) -> None:
+        self._topic = topic
+        self._replicas = replicas
+        self._cold_reads = cold_reads
+
+    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Answer[None]:
+        replica = self._replicas.find(self._topic, partition)
+        replica.check_leader(epoch)
+        if replica.unwritable is not None:  # after one append that was never committed, there is no other
+            raise replica.unwritable
+        info = replica.append(batch, ACKS_ALL, Origin.COORDINATOR)
+        return _committed(replica, info.last_offset + 1, epoch)
+
+    def most_bytes(self, partition: int) -> int:
+        return self._replicas.find(self._topic, partition).log.config.max_message_bytes
+
+    def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
+        replica = self._replicas.find(self._topic, partition)
+        replica.check_leader(epoch)
+        return replica.log.log_start_offset, replica.log.log_end_offset
+
+    def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
+        return _committed(self._replicas.find(self._topic, partition), end, epoch)
+
+    def read(self, partition: int, offset: Offset, max_bytes: int) -> Answer[Sequence[Buffer]]:
+        def read(may_wait: bool) -> Sequence[Buffer]:
+            log = self._replicas.find(self._topic, partition).log
+            found = log.read(offset, max_bytes, log.high_watermark, min_one=True, may_wait=may_wait)
+            return [bytes(chunk) for chunk in found.chunks]
+
+        try:
+            return read(False)
+        except ColdRead as cold:
+            return self._cold_reads.retry(read, cold)
+
+
+def _committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
+    """None when all below `end` is committed, else what finishes when it is."""
+    if replica.log.high_watermark >= end and replica.unwritable is None:
+        replica.check_leader(epoch)
+        return None
+    return _when_committed(replica, end, epoch)
+
+
+async def _when_committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> None:
+    """Wait for as long as this broker leads in `epoch`.
+
+    However long it takes, and however few replicas are in sync meanwhile: what is appended may be committed
+    yet, and counts from then on. It is the coordinator that tells its client when that takes too long.
+    """
+
+    def attempt(_expired: bool) -> bool | None:
+        if replica.unwritable is not None:
+            raise replica.unwritable
+        replica.check_leader(epoch)
+        return True if replica.log.high_watermark >= end else None
+
+    operation = DelayedOperation([replica], None, attempt)
+    operation.progressed(0)
+    await operation.future

@@ -1,0 +1,204 @@
+"""Asks the controller for the ISRs that this broker's leaders propose (AlterPartition, KIP-497)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError, error_code
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId, TopicId
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition.in_sync import Proposal
+from barnabas.kafka.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    PartitionResult,
+    TopicData,
+)
+
+log = logger_of(__name__)
+
+#: how many partitions one request has at most: its answer is applied in one turn of the event loop
+MOST_PARTITIONS = 500
+#: the pauses after requests that failed as a whole, in seconds: doubled from the first to the longest
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
+#: how long a partition whose proposal was refused proposes nothing, in seconds
+REFUSED_PAUSE = 0.5
+
+_RECOVERING = 1
+
+
+class IsrChanges:
+    """One request at a time, for all partitions that have something to propose by then.
+
+    A proposal is made when the request is sent, so a repeated one has what the leader wants by then. Any
+    answer ends the proposal (`Partition.settle_proposal`), and the partition may propose again:
+
+    - NONE: the state of the answer holds.
+    - INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED: nothing was changed.
+    - FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, NEW_LEADER_ELECTED, UNKNOWN_TOPIC_ID,
+      UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST: the controller knows of a later state, which the image will
+      show; until then the proposed replicas count.
+    - NOT_CONTROLLER, STALE_BROKER_EPOCH, any other error of the whole request, no answer: the proposed
+      replicas count, and all partitions propose again after a pause.
+
+    FENCED_LEADER_EPOCH also ends this broker's leadership of the partition, and STALE_BROKER_EPOCH ends all
+    of them (`on_stale`): others may lead already.
+
+    Args:
+        node_id: this broker.
+        broker_epoch: of this broker now.
+        send: sends to the controller; raises KafkaError or ChannelError.
+        on_stale: told of a broker epoch that has ended, as the controller says.
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        broker_epoch: Callable[[], int],
+        send: Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]],
+        on_stale: Callable[[int], None] = lambda epoch: None,
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._send = send
+        self._on_stale = on_stale
+        self._due: dict[Partition, None] = {}
+        #: partitions whose proposals were refused a moment ago
+        self._put_off: dict[Partition, asyncio.TimerHandle] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_failing = False
+        self._is_stopped = False
+        #: how often an ISR has lost members, has got some, and stayed although another one was proposed
+        self.shrinks = self.expands = self.failures = 0
+
+    def add(self, partition: Partition) -> None:
+        """A partition has something to propose."""
+        if partition in self._put_off or self._is_stopped:
+            return
+        self._due[partition] = None
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="ISR changes")
+
+    async def stop(self) -> None:
+        """Send nothing more."""
+        self._is_stopped = True
+        for timer in self._put_off.values():
+            timer.cancel()
+        self._put_off.clear()
+        self._due.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE
+        try:
+            while self._due:
+                proposals = self._take()
+                if not proposals:
+                    continue
+                if await self._ask(proposals):
+                    pause = FIRST_PAUSE
+                else:
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+        finally:
+            self._task = None
+
+    def _take(self) -> dict[Partition, Proposal]:
+        proposals = {}
+        for partition in list(self._due):
+            del self._due[partition]
+            proposal = partition.propose()
+            if proposal is not None:
+                proposals[partition] = proposal
+                if len(proposals) == MOST_PARTITIONS:
+                    break
+        return proposals
+
+    async def _ask(self, proposals: dict[Partition, Proposal]) -> bool:
+        """Send proposals; whether the controller has answered for each partition."""
+        answers: dict[tuple[TopicId, int], PartitionResult] = {}
+        failure = None
+        request = self._request(proposals)
+        try:
+            response = await self._send(request)
+            if response.error_code:
+                raise KafkaError(error_code(response.error_code))
+            answers = {(t.topic_id, p.partition_index): p for t in response.topics for p in t.partitions}
+        except BarnabasError as error:
+            failure = error
+            if not self._is_failing:
+                log.warning("the controller does not answer how the ISR of partitions may change: %s", error)
+        self._is_failing = failure is not None
+        if isinstance(failure, KafkaError) and failure.code == ErrorCode.STALE_BROKER_EPOCH:
+            self._on_stale(request.broker_epoch)
+        for partition, proposal in proposals.items():
+            if failure is None:
+                key = partition.log.topic_id, partition.topic_partition.partition
+                self._settle(partition, proposal, answers.get(key))
+            else:
+                partition.settle_proposal(proposal, None)
+                self._due[partition] = None
+        return failure is None
+
+    def _settle(self, partition: Partition, proposal: Proposal, answer: PartitionResult | None) -> None:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else error_code(answer.error_code)
+        if answer is not None and code == ErrorCode.NONE:
+            log.info("%r: the ISR is %s", partition, answer.isr)
+            before, after = set(partition.state.isr), set(answer.isr)
+            self.shrinks += bool(before - after)
+            self.expands += bool(after - before)
+            partition.settle_proposal(proposal, code, _state_after(partition.state, answer))
+            return
+        if code == ErrorCode.NEW_LEADER_ELECTED:
+            self.shrinks += 1
+            log.info("%r: it has left the ISR, and another replica was elected", partition)
+        else:
+            self.failures += 1
+            log.info("%r: the ISR stays, %s was refused: %s", partition, list(proposal.members), code.name)
+        self._due.pop(partition, None)
+        loop = asyncio.get_running_loop()
+        self._put_off[partition] = loop.call_later(REFUSED_PAUSE, self._take_up, partition)
+        partition.settle_proposal(proposal, code)
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            partition.overtaken(proposal.leader_epoch + 1)
+
+    def _take_up(self, partition: Partition) -> None:
+        del self._put_off[partition]
+        self.add(partition)
+
+    def _request(self, proposals: dict[Partition, Proposal]) -> AlterPartitionRequest:
+        topics: dict[TopicId, TopicData] = {}
+        for partition, proposal in proposals.items():
+            topic_id = partition.log.topic_id
+            topic = topics.setdefault(topic_id, TopicData(topic_id=topic_id))
+            topic.partitions.append(
+                PartitionData(
+                    partition_index=partition.topic_partition.partition,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr=list(proposal.members),
+                    new_isr_with_epochs=[
+                        BrokerState(broker_id=broker, broker_epoch=epoch) for broker, epoch in proposal.isr
+                    ],
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        return AlterPartitionRequest(
+            broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+        )
+
+
+def _state_after(state: PartitionState, answer: PartitionResult) -> PartitionState:
+    return state._replace(
+        isr=tuple(answer.isr),
+        leader=answer.leader_id,
+        leader_epoch=answer.leader_epoch,
+        partition_epoch=answer.partition_epoch,
+        recovering=answer.leader_recovery_state == _RECOVERING,
+    )

@@ -1,0 +1,419 @@
+"""The partitions this broker holds, kept in step with the cluster image."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from types import MappingProxyType
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    Buffer,
+    LeaderEpoch,
+    TopicId,
+    TopicKey,
+    TopicPartition,
+)
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from barnabas.broker.metrics.traffic import TopicTraffic
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition.progress import LeaderContext
+from barnabas.broker.replication.refused import EarlyBatches, header_of
+
+log = logger_of(__name__)
+
+#: how many new partitions are opened in one turn of the event loop
+_OPENED_AT_ONCE = 16
+#: and how many logs of deleted topics are renamed in one
+_DELETED_AT_ONCE = 16
+#: seconds after which the others wait for another turn: each renames a folder
+_DELETING_SECONDS = 0.002
+#: how many partitions are checked in one turn of the event loop
+_CHECKED_AT_ONCE = 200
+
+_NONE: Mapping[int, Partition] = MappingProxyType({})
+
+
+def _ignore(_partition: Partition) -> None:
+    pass
+
+
+class ReplicaManager:
+    """Every local partition, found by its topic's name or id. Owned by the event loop.
+
+    Args:
+        node_id: this broker.
+        logs: where the partitions' logs are, and are made.
+        configs: what holds for a topic.
+        on_flush_due: told of a partition with records that are due to be fsynced.
+        on_change: told of a partition that was opened or deleted, or whose state has changed.
+        on_isr_change_due: told of a partition with an ISR to propose.
+        on_leadership_end: told of a partition that this broker leads no more in the leader epoch so far.
+        acks_fsync: whether every acknowledged record is fsynced first (``barnabas.acks.fsync``).
+        now: seconds for which this broker has been able to serve fetches, since some moment.
+        max_lag: ``replica.lag.time.max.ms``, in seconds.
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        logs: LogManager,
+        configs: ConfigResolver,
+        *,
+        on_flush_due: Callable[[Partition], None],
+        on_change: Callable[[Partition], None] = _ignore,
+        on_isr_change_due: Callable[[Partition], None],
+        on_leadership_end: Callable[[Partition], None] = _ignore,
+        acks_fsync: bool = False,
+        now: Callable[[], float],
+        max_lag: Callable[[], float],
+    ) -> None:
+        self._node_id = node_id
+        self._logs = logs
+        self._configs = configs
+        self._on_flush_due = on_flush_due
+        self._on_change = on_change
+        self._on_isr_change_due = on_isr_change_due
+        self._on_leadership_end = on_leadership_end
+        self._flush_every = 1 if acks_fsync else None
+        self._image = ClusterImage()
+        self._context = LeaderContext(lambda: self._image.brokers, now, max_lag)
+        #: the image by which this broker has led until it resigned
+        self._resigned = ClusterImage()
+        #: the partitions that `check_in_sync` has yet to check, in later turns of the event loop, or None
+        self._unchecked: Iterator[Partition] | None = None
+        #: new partitions that are not open yet, by topic
+        self._unopened: dict[TopicId, deque[int]] = {}
+        #: the logs of deleted topics that are still there
+        self._doomed: deque[tuple[TopicId, TopicPartition]] = deque()
+        #: topics that are gone from the image although no note says that they were deleted
+        self._absent: dict[TopicId, TopicImage] = {}
+        #: the partitions of a topic by their numbers, under its name and under its id
+        self._topics: dict[TopicKey, dict[int, Partition]] = {}
+        #: bytes and records in and out, by topic; of topics without a partition here: `gone_traffic`
+        self.traffic: dict[str, TopicTraffic] = {}
+        self.gone_traffic = TopicTraffic()
+        #: batches of partitions that could not be opened, by their topic's id, or are not known yet
+        self._early = EarlyBatches(now)
+
+    def __iter__(self) -> Iterator[Partition]:
+        """All partitions. Those that are added or removed during the iteration may be among them."""
+        # Of 100,000 partitions no list is made at once: it takes milliseconds, and so does each garbage
+        # collection that finds it.
+        for topic in list(self._topics):
+            if isinstance(topic, str):
+                yield from list(self._topics.get(topic, _NONE).values())
+
+    def find(self, topic: TopicKey, index: int) -> Partition:
+        """The local partition, which this broker need not lead.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; NOT_LEADER_OR_FOLLOWER when other
+                brokers hold it; KAFKA_STORAGE_ERROR when its log cannot be opened.
+        """
+        partitions = self._topics.get(topic)
+        if partitions is not None and index in partitions:
+            return partitions[index]
+        return self._open_late(topic, index)
+
+    def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
+        """A batch was refused by `code`: its partition is not here yet, or not led here. It comes again.
+
+        No later batch of its producer may take its place: see `refused`.
+        """
+        partition = self._topics.get(topic, _NONE).get(index)
+        if partition is not None and code == ErrorCode.KAFKA_STORAGE_ERROR:
+            return  # its log has noted the refusal itself
+        header = header_of(records)
+        if header is None:
+            return
+        if partition is None:
+            image = self._topic(topic)
+            self._early.note(topic if image is None else image.id, index, header, code)
+        elif partition.log.producers.get(header.producer_id) is None:
+            partition.log.producers.refuse(header, code)
+
+    def apply(self, delta: ImageDelta) -> None:
+        """Open, update, configure and delete partitions as the cluster image says."""
+        image = self._image = delta.after
+        for topic_id in [each for each in self._absent if each in image.deleted_topics]:
+            self._delete(self._absent.pop(topic_id))
+        for name in sorted(delta.topics):
+            before, after = delta.before.topics.get(name), image.topics.get(name)
+            if before is not None and (after is None or after.id != before.id):
+                if delta.is_deleted(before.id):
+                    self._delete(before)
+                else:
+                    self._close(before)
+            if after is not None:
+                self._absent.pop(after.id, None)
+                same = before is not None and after.id == before.id
+                changed = delta.partitions.get(name) if same else None
+                self._host(after, range(len(after.partitions)) if changed is None else changed)
+        if image.deleted_topics is not delta.before.deleted_topics:
+            self._delete_leftovers(delta)
+        for name in sorted(image.topics if delta.broker_configs else delta.topic_configs):
+            self._configure(name)
+        if delta.brokers:  # a follower counts, or may join an ISR, by what the image says of its broker
+            self.check_in_sync()
+
+    def check_in_sync(self) -> None:
+        """Update high watermarks and ISRs for the present time and brokers, some partitions in each turn."""
+        if self._unchecked is None:
+            asyncio.get_running_loop().call_soon(self._check_some)
+        self._unchecked = iter(self)
+
+    def _check_some(self) -> None:
+        assert self._unchecked is not None
+        some = list(islice(self._unchecked, _CHECKED_AT_ONCE))
+        for partition in some:
+            if partition.unavailable is None:
+                partition.check_in_sync()
+        if some:
+            asyncio.get_running_loop().call_soon(self._check_some)
+        else:
+            self._unchecked = None
+
+    def resign_all(self) -> None:
+        """Resign all leaderships: others may lead by now. New leader epochs may name this broker again."""
+        self._resigned = self._image
+        for partition in self:
+            partition.resign()
+
+    def take_offline(self, log_dir: str) -> None:
+        """The directory has failed: its partitions answer writes with KAFKA_STORAGE_ERROR from now on.
+
+        They are still read, where the disk lets them be.
+        """
+        for partition in self:
+            if self._logs.directory_of(partition.topic_partition).path == log_dir:
+                partition.refuse_writes(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir} is offline"))
+
+    def _host(self, topic: TopicImage, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            state = topic.partitions[index]
+            if self._node_id not in state.replicas:
+                if state.has_left(self._node_id):
+                    self._drop(topic, index)
+                continue
+            partition = self._topics.get(topic.id, _NONE).get(index)
+            if partition is not None:
+                partition.update(state)
+                self._note_complete(partition)
+                self._on_change(partition)
+            elif self._is_loaded(topic, index):
+                self._try_to_open(topic, index)
+            else:
+                self._open_soon(topic, index)
+
+    def _is_loaded(self, topic: TopicImage, index: int) -> bool:
+        return self._logs.get(TopicPartition(topic.name, index)) is not None
+
+    def _open_soon(self, topic: TopicImage, index: int) -> None:
+        """Open a new partition in a later turn of the event loop: there may be thousands.
+
+        A request for it that comes before opens it at once (`find`).
+        """
+        if not self._unopened:
+            asyncio.get_running_loop().call_soon(self._open_some)
+        self._unopened.setdefault(topic.id, deque()).append(index)
+
+    def _open_some(self) -> None:
+        for _ in range(_OPENED_AT_ONCE):
+            if not self._unopened or self._logs.is_closed:
+                return
+            topic_id, indexes = next(iter(self._unopened.items()))
+            topic = self._image.topic_by_id(topic_id)
+            index = indexes.popleft()
+            if not indexes:
+                del self._unopened[topic_id]
+            if topic is None or index in self._topics.get(topic_id, _NONE):
+                continue
+            if self._node_id in topic.partitions[index].replicas:
+                self._try_to_open(topic, index)
+        if self._unopened:
+            asyncio.get_running_loop().call_soon(self._open_some)
+
+    def _try_to_open(self, topic: TopicImage, index: int) -> None:
+        try:
+            self._open(topic, index)
+        except KafkaError as error:
+            log.error("%s-%d cannot be opened: %s", topic.name, index, error)
+
+    def _topic(self, topic: TopicKey) -> TopicImage | None:
+        return self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+
+    def _open_late(self, topic: TopicKey, index: int) -> Partition:
+        """A partition that is new, or could not be opened when it was, for want of space for one."""
+        image = self._topic(topic)
+        if image is None or not 0 <= index < len(image.partitions):
+            raise self._why_missing(topic, index)
+        if self._node_id not in image.partitions[index].replicas:
+            raise self._why_missing(topic, index)
+        return self._open(image, index)
+
+    def _open(self, topic: TopicImage, index: int) -> Partition:
+        topic_partition = TopicPartition(topic.name, index)
+        opened = self._logs.get(topic_partition)
+        if opened is not None and opened.topic_id != topic.id:
+            self._delete_earlier(topic_partition, opened.topic_id)
+            opened = None
+        if opened is None:
+            config = self._configs.topic_config(self._image, topic.name)
+            opened = self._logs.create(topic_partition, topic.id, config)
+        if self._early:
+            self._early.hand_over(topic.name, index, opened.producers)
+            self._early.hand_over(topic.id, index, opened.producers)
+        partition = Partition(
+            opened,
+            topic.partitions[index],
+            self._node_id,
+            flush_every=self._flush_every,
+            on_flush_due=self._on_flush_due,
+            on_isr_change_due=self._on_isr_change_due,
+            on_leadership_end=self._on_leadership_end,
+            context=self._context,
+            resigned=self._resigned_epoch(topic, index),
+            traffic=self.traffic.setdefault(topic.name, TopicTraffic()),
+        )
+        partitions = self._topics.get(topic.id)
+        if partitions is None:
+            partitions = self._topics[topic.name] = self._topics[topic.id] = {}
+        partitions[index] = partition
+        self._note_complete(partition)
+        self._on_change(partition)
+        return partition
+
+    def _note_complete(self, partition: Partition) -> None:
+        """A replica in the ISR has everything: incomplete ones leave it when their broker is admitted."""
+        if self._logs.incomplete and self._node_id in partition.state.isr:
+            self._logs.incomplete.complete(partition.topic_partition)
+
+    def _delete_earlier(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """Delete the log of an earlier topic of the same name, which was deleted after its log was loaded.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, no note says that the earlier topic was deleted.
+        """
+        if topic_id not in self._image.deleted_topics:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} is that of another topic"
+            )
+        self._logs.delete(topic_partition)
+
+    def _delete_leftovers(self, delta: ImageDelta) -> None:
+        """Delete logs of topics that were deleted while this broker loaded them: no image has shown those.
+
+        Open partitions are left alone: the image still has their topic. A deletion may come in two parts.
+        """
+        before = delta.before
+        unseen = {
+            topic_id
+            for topic_id in self._image.deleted_topics
+            if topic_id not in before.deleted_topics and before.topic_by_id(topic_id) is None
+        }
+        if unseen:
+            self._delete_soon(
+                (opened.topic_id, opened.topic_partition)
+                for opened in list(self._logs)
+                if opened.topic_id in unseen
+                and opened.topic_partition.partition not in self._topics.get(opened.topic_id, _NONE)
+            )
+
+    def _drop(self, topic: TopicImage, index: int) -> None:
+        """The partition has moved to other brokers."""
+        partition = self._topics.get(topic.id, {}).pop(index, None)
+        topic_partition = TopicPartition(topic.name, index)
+        self._early.forget(topic.id, index)
+        if partition is not None:
+            log.info("%s has moved to other brokers: its log is deleted", topic_partition)
+            partition.take_down(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has moved"))
+            self._on_change(partition)
+        self._logs.delete_moved(topic_partition)
+
+    def _resigned_epoch(self, topic: TopicImage, index: int) -> LeaderEpoch:
+        before = self._resigned.topic_by_id(topic.id)
+        if before is None or index >= len(before.partitions):
+            return NO_LEADER_EPOCH
+        return before.partitions[index].leader_epoch
+
+    def _close(self, topic: TopicImage) -> None:
+        """Close a topic that is gone from the image though no note says that it was deleted: its logs stay.
+
+        They are used again if the topic comes back, and deleted once a note says so.
+        """
+        if any(self._node_id in state.replicas for state in topic.partitions):
+            log.error(
+                "topic %s is gone from the metadata store, but was not deleted: its logs are kept", topic.name
+            )
+            self._absent[topic.id] = topic
+        self._take_down(topic)
+
+    def _delete(self, topic: TopicImage) -> None:
+        self._take_down(topic)
+        self._delete_soon(
+            (topic.id, TopicPartition(topic.name, index)) for index in range(len(topic.partitions))
+        )
+
+    def _delete_soon(self, logs: Iterable[tuple[TopicId, TopicPartition]]) -> None:
+        """Delete the logs of topics that are gone, some at once and the others in later turns.
+
+        If the broker stops before, the next start does it.
+        """
+        is_deleting = bool(self._doomed)
+        self._doomed.extend(logs)
+        if not is_deleting:
+            self._delete_some()
+
+    def _delete_some(self) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _DELETING_SECONDS
+        for _ in range(min(_DELETED_AT_ONCE, len(self._doomed))):
+            topic_id, topic_partition = self._doomed.popleft()
+            opened = self._logs.get(topic_partition)
+            if opened is None or opened.topic_id == topic_id:
+                self._logs.delete(topic_partition)
+            if loop.time() >= end:
+                break
+        if self._doomed:
+            loop.call_soon(self._delete_some)
+
+    def _take_down(self, topic: TopicImage) -> None:
+        partitions = self._topics.pop(topic.id, _NONE)
+        if self._topics.get(topic.name) is partitions:
+            del self._topics[topic.name]
+            traffic = self.traffic.pop(topic.name, None)
+            if traffic is not None:
+                self.gone_traffic.add(traffic)
+        for index in range(len(topic.partitions)):
+            self._early.forget(topic.id, index)
+            partition = partitions.get(index)
+            if partition is not None:
+                partition.take_down(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
+                self._on_change(partition)
+
+    def _configure(self, topic: str) -> None:
+        image = self._image.topics.get(topic)
+        if image is None:
+            return
+        config = self._configs.topic_config(self._image, topic)
+        for partition in self._topics.get(image.id, _NONE).values():
+            partition.log.config = config
+            partition.check_in_sync()  # min.insync.replicas may have been what held it back
+
+    def _why_missing(self, topic: TopicKey, index: int) -> KafkaError:
+        image = self._topic(topic)
+        if image is None:
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str) else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+        if not 0 <= index < len(image.partitions):
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,0 +1,162 @@
+"""When a replica's records must be fsynced (``flush.messages``, ``flush.ms``, ``barnabas.acks.fsync``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import Offset
+
+if TYPE_CHECKING:
+    from barnabas.broker.storage import PartitionLog
+
+P = TypeVar("P")
+
+#: what could not be fsynced for want of files or memory is tried again after so long
+_AGAIN_SECONDS = 0.5
+#: a flush.ms beyond this is as good as never, and more than a timer takes
+_NEVER_MS = 2**48
+
+
+class FlushSchedule(Generic[P]):
+    """The fsyncs that a replica's log is due, in either role.
+
+    Args:
+        log: the replica's log.
+        every: fsync after so many records, when that is fewer than the topic's ``flush.messages``.
+        partition: whose log it is.
+        on_due: told the partition when records are due to be fsynced.
+    """
+
+    __slots__ = (
+        "_due",
+        "_durable",
+        "_every",
+        "_is_telling_of_cut",
+        "_log",
+        "_on_due",
+        "_partition",
+        "_timer",
+    )
+
+    def __init__(
+        self, log: PartitionLog, every: int | None, partition: P, on_due: Callable[[P], None]
+    ) -> None:
+        self._log = log
+        self._every = every
+        self._partition = partition
+        self._on_due = on_due
+        #: records below must be fsynced before they count, also those that a crash left in the page cache
+        self._due: Offset = log.log_end_offset if self._is_much_unsynced else 0
+        #: whether a flush is under way that makes a truncation durable
+        self._is_telling_of_cut = False
+        self._durable: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def safe_end(self) -> Offset:
+        """The end of what this replica may count as its own."""
+        log = self._log
+        due = self._due
+        return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
+
+    def appended(self) -> None:
+        """Have what was appended fsynced when it is due."""
+        log = self._log
+        config = log.config
+        if self._is_much_unsynced:
+            self._due = log.log_end_offset
+            self._on_due(self._partition)
+        elif log.has_rolled:
+            self._on_due(self._partition)
+        elif config.flush_ms < _NEVER_MS and self._timer is None:
+            self._wait(config.flush_ms / 1000)
+
+    @property
+    def _is_much_unsynced(self) -> bool:
+        """Whether so many records are not known to be on disk that an fsync is due."""
+        log = self._log
+        every = log.config.flush_messages if self._every is None else self._every
+        return log.log_end_offset - log.recovery_point >= every
+
+    def truncated(self) -> None:
+        """The log has lost its end, and with it perhaps what was due; the disk must be told."""
+        self._due = min(self._due, self._log.log_end_offset)
+        self.flush_if_due()
+
+    def flush_if_due(self) -> None:
+        """Have the log fsynced if that is due, though nothing more may be appended."""
+        if not self.is_durable:
+            self._on_due(self._partition)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the log is on disk as far as it is due to be."""
+        return (
+            not self._log.files.is_cut
+            and not self._is_telling_of_cut
+            and self.safe_end() >= self._log.log_end_offset
+        )
+
+    def durable(self) -> asyncio.Future[None]:
+        """Resolved when the log `is_durable`, which is seen to here, or when it takes no more writes."""
+        if self._durable is None or self._durable.done():
+            self._durable = asyncio.get_running_loop().create_future()
+            self._tell_durable()
+            self.flush_if_due()
+        return self._durable
+
+    def _tell_durable(self) -> None:
+        if self._durable is not None and not self._durable.done() and self.is_durable:
+            self._durable.set_result(None)
+
+    async def flush(self, disk: Pool) -> None:
+        """Fsync what has been appended so far, in a thread.
+
+        Not while the log is held: whoever holds it asks for another flush afterwards.
+
+        Raises:
+            KafkaError: it failed; if the log is not offline now, it is tried again soon.
+        """
+        if self._log.is_held:
+            return
+        try:
+            for _ in self._log.cut_in_parts():
+                await asyncio.sleep(0)
+                if self._log.is_held:
+                    return
+            is_of_cut = self._log.files.is_cut
+            flush = self._log.prepare_flush()
+            if flush is not None:
+                self._is_telling_of_cut = is_of_cut
+                surroundings = self._log.files.env
+                began = surroundings.clock.monotonic()
+                try:
+                    await disk.run(flush.run)
+                except KafkaError:
+                    surroundings.failed_fsyncs += 1
+                    raise
+                surroundings.fsyncs.add(surroundings.clock.monotonic() - began)
+                self._is_telling_of_cut = False
+                self._log.complete_flush(flush)
+            self._tell_durable()
+        except KafkaError:
+            if not self._log.is_offline and self._timer is None:
+                self._wait(_AGAIN_SECONDS)
+            raise
+
+    def cancel(self) -> None:
+        """The log takes no more writes."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._durable is not None and not self._durable.done():
+            self._durable.set_result(None)
+
+    def _wait(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self._on_due(self._partition)

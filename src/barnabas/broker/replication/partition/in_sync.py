@@ -1,0 +1,277 @@
+"""The followers of one leadership, which of them are in sync, and which should be (KIP-497).
+
+Only the controller changes the ISR. From the moment in which the leader proposes to add a replica, that one
+counts as if it were in sync: the controller may have agreed long before the leader hears of it. So the high
+watermark waits for the *maximal* ISR, the one that is decided and whoever has been proposed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import UNKNOWN_OFFSET, BrokerId, LeaderEpoch, Offset
+from barnabas.broker.metadata.image import BrokerState, PartitionState
+from barnabas.broker.replication.partition.progress import NEVER, FollowerProgress, LeaderContext
+
+#: the errors that mean: nothing was changed, and the partition epoch was right
+_NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+
+
+class LeaderLog(Protocol):
+    """What the in-sync replicas are measured by."""
+
+    high_watermark: Offset
+    log_end_offset: Offset
+
+
+class Proposal(NamedTuple):
+    """An ISR that a leader asks the controller for."""
+
+    leader_epoch: LeaderEpoch
+    #: of the state that the leader changes by it
+    partition_epoch: int
+    #: the brokers, each with its broker epoch, -1 where the leader does not know it (KIP-903)
+    isr: tuple[tuple[BrokerId, int], ...]
+
+    @property
+    def members(self) -> tuple[BrokerId, ...]:
+        return tuple(broker for broker, _ in self.isr)
+
+
+class InSyncReplicas:
+    """What a leader knows of its followers, for one leader epoch.
+
+    Args:
+        log: the leader's log.
+        state: what the controller decided.
+        node_id: this broker.
+        context: the other brokers, and the time.
+        epoch_start: where the leader epoch begins in the log.
+    """
+
+    __slots__ = (
+        "_context",
+        "_epoch_start",
+        "_followers",
+        "_joining",
+        "_log",
+        "_node_id",
+        "_proposed",
+        "_state",
+        "_unsettled",
+        "counted",
+        "electable",
+    )
+
+    def __init__(
+        self,
+        log: LeaderLog,
+        state: PartitionState,
+        node_id: BrokerId,
+        context: LeaderContext,
+        epoch_start: Offset,
+    ) -> None:
+        self._log = log
+        self._node_id = node_id
+        self._context = context
+        self._epoch_start = epoch_start
+        self._followers: dict[BrokerId, FollowerProgress] = {}
+        #: who may join, and is to be proposed
+        self._joining: frozenset[BrokerId] = frozenset()
+        #: what the controller has been asked for, and has not answered
+        self._proposed: Proposal | None = None
+        #: the brokers that were proposed, where no answer says whether the controller has agreed
+        self._unsettled: frozenset[BrokerId] = frozenset()
+        #: the followers of the maximal ISR
+        self.counted: tuple[FollowerProgress, ...] = ()
+        #: the maximal ISR and the ELR: from these the controller elects
+        self.electable: frozenset[BrokerId] = frozenset()
+        self._state = state
+        self.take_state(state)
+
+    def take_state(self, state: PartitionState) -> None:
+        """What the controller decided, in the same leader epoch or to begin with."""
+        if state.partition_epoch != self._state.partition_epoch:
+            # No proposal that names an earlier partition epoch can be carried out any more.
+            self._proposed = None
+            self._unsettled = frozenset()
+        self._state = state
+        known, now = self._followers, self._context.now()
+        self._followers = {
+            broker: known.get(broker) or FollowerProgress(broker, now if broker in state.isr else NEVER)
+            for broker in state.replicas
+            if broker != self._node_id
+        }
+        self._joining = self._joining.intersection(self._followers).difference(state.isr)
+        self._count()
+
+    def fetched(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> bool:
+        """As `Partition.followed`; whether the high watermark may have moved."""
+        progress = self._followers.get(replica)
+        if progress is None:  # the follower may know of a reassignment that this broker has not heard of yet
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        registered = self._context.brokers().get(replica)
+        if broker_epoch < progress.broker_epoch or (
+            registered is not None and broker_epoch < registered.epoch
+        ):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # from before its last start
+        end = self._log.log_end_offset
+        if offset > end:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        progress.fetched(broker_epoch, offset, log_start, end, self._context.now())
+        return progress in self.counted
+
+    @property
+    def followers(self) -> Collection[FollowerProgress]:
+        """How far each follower has come."""
+        return self._followers.values()
+
+    def committed_end(self, own_end: Offset) -> Offset:
+        """Where the records end that the maximal ISR has, this broker's own log up to `own_end`."""
+        end = own_end
+        for follower in self.counted:
+            end = min(end, follower.end if self._is_present(follower) else UNKNOWN_OFFSET)
+        return end
+
+    def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
+        """The followers in the ISR that hold `offset`, or end there."""
+        return [
+            follower
+            for broker, follower in self._followers.items()
+            if broker in self._state.isr and max(follower.log_start, 0) <= offset <= follower.end
+        ]
+
+    def least_log_start(self, own_start: Offset) -> Offset:
+        """Where the log starts on that replica which keeps most, of those whose brokers live (KIP-107).
+
+        Whoever may be elected counts, too: a leader that was away would bring deleted records back.
+        """
+        alive, electable = self._context.brokers(), self.electable
+        starts = [
+            follower.log_start
+            for broker, follower in self._followers.items()
+            if broker in alive or broker in electable
+        ]
+        return min([own_start, *starts])
+
+    def is_change_due(self) -> bool:
+        """Whether there is something to propose now."""
+        if self._proposed is not None:
+            return False
+        state = self._state
+        if self._unsettled or state.recovering:
+            return True
+        isr = state.isr
+        # A loop over two or three followers: this is asked for at each fetch of one that is not in sync.
+        for follower in self._followers.values():
+            if follower.broker_id in isr:
+                if self._is_lagging(follower):
+                    return True
+            elif self._may_join(follower):
+                return True
+        return False
+
+    def welcome(self, replica: BrokerId) -> bool:
+        """Whether a follower that has just fetched is to be proposed.
+
+        It counts from now on: on a busy partition it would not be at the high watermark any more when the
+        proposal is made.
+        """
+        if (
+            replica in self._state.isr
+            or self._proposed is not None
+            or not self._may_join(self._followers[replica])
+        ):
+            return False
+        self._joining |= {replica}
+        self._count()
+        return True
+
+    def note_time(self) -> None:
+        """A follower that has all there is has caught up now, though it has no reason to fetch."""
+        now, end = self._context.now(), self._log.log_end_offset
+        for follower in self._followers.values():
+            if follower.end >= end and self._is_present(follower):
+                follower.caught_up_at = now
+        if self._joining:
+            self._joining = frozenset(b for b in self._joining if self._may_join(self._followers[b]))
+            self._count()
+
+    def propose(self) -> Proposal | None:
+        """What to ask the controller for now, None for nothing; it counts until it is `settle`d."""
+        if not self.is_change_due():
+            self._joining = frozenset()
+            self._count()
+            return None
+        state = self._state
+        followers = self._followers
+        stay = [
+            broker
+            for broker in state.isr
+            if broker == self._node_id or (broker in followers and not self._is_lagging(followers[broker]))
+        ]
+        join = [f.broker_id for f in followers.values() if f.broker_id not in state.isr and self._may_join(f)]
+        self._joining = frozenset()
+        self._proposed = Proposal(
+            state.leader_epoch,
+            state.partition_epoch,
+            tuple((broker, self._epoch_of(broker)) for broker in (*stay, *join)),
+        )
+        self._count()
+        return self._proposed
+
+    def settle(self, proposal: Proposal, error: ErrorCode | None) -> bool:
+        """Take the controller's answer to a proposal; False if the proposal was overtaken by a new state.
+
+        `error` is None where nobody knows what the controller did. With an agreement (NONE) comes a state:
+        call `take_state` before.
+        """
+        if proposal is not self._proposed:
+            return False
+        self._proposed = None
+        if error == ErrorCode.NONE:
+            self._unsettled = frozenset()
+        elif error not in _NOT_APPLIED:
+            # The controller may carry it out yet, or has and the image will show it: until the partition
+            # epoch moves, whoever was proposed counts. Meanwhile the next proposal may go out.
+            self._unsettled = self._unsettled.union(proposal.members)
+        self._count()
+        return True
+
+    def _count(self) -> None:
+        members = {*self._state.isr, *self._joining, *self._unsettled}
+        if self._proposed is not None:
+            members.update(self._proposed.members)
+        self.counted = tuple(f for broker, f in self._followers.items() if broker in members)
+        self.electable = frozenset(members.union(self._state.elr))
+
+    def _is_present(self, follower: FollowerProgress) -> bool:
+        """Whether a follower has fetched since its latest restart that this broker knows of."""
+        registered = self._context.brokers().get(follower.broker_id)
+        return registered is not None and registered.epoch == follower.broker_epoch
+
+    def _is_lagging(self, follower: FollowerProgress) -> bool:
+        if follower.end >= self._log.log_end_offset and self._is_present(follower):
+            return False
+        return self._context.now() - follower.caught_up_at > self._context.max_lag()
+
+    def _may_join(self, follower: FollowerProgress) -> bool:
+        """At the high watermark, past the epoch's start, in its present life, and running.
+
+        One that would have to leave again for its lag stays out: below min.insync.replicas the watermark
+        stands still, and to reach it says nothing (KAFKA-19996).
+        """
+        if follower.end < max(self._log.high_watermark, self._epoch_start) or not self._is_present(follower):
+            return False
+        registered = self._context.brokers()[follower.broker_id]
+        if registered.state is not BrokerState.RUNNING or registered.is_isolated:
+            return False
+        return not self._is_lagging(follower)
+
+    def _epoch_of(self, broker: BrokerId) -> int:
+        if broker != self._node_id:
+            return self._followers[broker].broker_epoch
+        registered = self._context.brokers().get(broker)
+        return -1 if registered is None else registered.epoch

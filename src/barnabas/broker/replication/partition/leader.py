@@ -1,0 +1,245 @@
+"""What the leader of a partition does: it appends, and says up to where records are committed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_PRODUCER_ID, BrokerId, Buffer, LeaderEpoch, Offset
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.replication.partition.flushing import FlushSchedule
+from barnabas.broker.replication.partition.in_sync import InSyncReplicas, Proposal
+from barnabas.broker.replication.partition.progress import FollowerProgress, LeaderContext
+from barnabas.kafka.records.batch import check_crc, parse_header
+
+if TYPE_CHECKING:
+    from barnabas.broker.storage import AppendInfo, Origin, PartitionLog, ValidBatch
+
+ACKS_ALL = -1
+
+
+def note_refused(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
+    """A batch is refused by `code`, and will come again: no later one of its producer may take its place."""
+    with contextlib.suppress(KafkaError):  # it would not have been taken
+        header = parse_header(records)
+        check_crc(header, records)
+        if header.producer_id != NO_PRODUCER_ID:
+            log.producers.refuse(header, code)
+
+
+class CommitListener(Protocol):
+    """What is told that records were committed."""
+
+    def committed(self, new_bytes: int) -> None:
+        """So many bytes have passed the high watermark; 0 when it is not known how many."""
+
+
+class LeaderListener(CommitListener, Protocol):
+    """What is told besides that the ISR should change, and that records are gone from all replicas."""
+
+    def low_watermark_moved(self) -> None:
+        """`Leader.low_watermark` is another one."""
+
+    def isr_change_due(self) -> None:
+        """There is something to propose to the controller."""
+
+
+class Leader:
+    """This broker's leadership of a partition, for one leader epoch.
+
+    The high watermark is the end of what every in-sync replica has: consumers see nothing past it, and a
+    produce with acks=all waits for it. A replica *has* what is due to be fsynced (by ``flush.messages`` or
+    ``barnabas.acks.fsync``) only when that is done. It stands still while fewer than ``min.insync.replicas``
+    are in sync (KIP-966): else what the last of them alone has would count as committed.
+
+    Args:
+        log: the leader's own log.
+        state: what the controller decided.
+        node_id: this broker.
+        flushes: the fsyncs that the log is due.
+        listener: told when the high watermark has moved, and when the ISR should change.
+        context: the other brokers, and the time.
+    """
+
+    __slots__ = (
+        "_context",
+        "_flushes",
+        "_in_sync",
+        "_listener",
+        "_log",
+        "_low_watermark",
+        "_node_id",
+        "_uncommitted_bytes",
+        "epoch_start",
+        "state",
+    )
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        state: PartitionState,
+        node_id: BrokerId,
+        flushes: FlushSchedule[Any],
+        listener: LeaderListener,
+        context: LeaderContext,
+    ) -> None:
+        self._log = log
+        self._node_id = node_id
+        self._flushes = flushes
+        self._listener = listener
+        self._context = context
+        #: bytes appended in this epoch and not committed yet
+        self._uncommitted_bytes = 0
+        #: where this leader epoch begins; earlier records may be those of other leaders
+        self.epoch_start: Offset = log.log_end_offset
+        #: None while nobody else holds the partition
+        self._in_sync: InSyncReplicas | None = None
+        #: the low watermark that the listener was last told of
+        self._low_watermark: Offset = log.log_start_offset
+        self.take_state(state)
+
+    def take_state(self, state: PartitionState) -> None:
+        """What the controller decided in this leader epoch."""
+        self.state = state
+        if self._in_sync is not None:
+            self._in_sync.take_state(state)
+        elif state.replicas != (self._node_id,):
+            self._in_sync = InSyncReplicas(self._log, state, self._node_id, self._context, self.epoch_start)
+
+    # --- followers ---
+
+    def followed(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> None:
+        """As `Partition.followed`."""
+        in_sync = self._in_sync
+        if in_sync is None:  # the follower may know of a reassignment that this broker has not heard of yet
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if in_sync.fetched(replica, broker_epoch, offset, log_start):
+            self.advance_high_watermark()
+        if in_sync.welcome(replica):
+            self._listener.isr_change_due()
+        self._check_low_watermark()
+
+    @property
+    def followers(self) -> Collection[FollowerProgress]:
+        """As `InSyncReplicas.followers`."""
+        return () if self._in_sync is None else self._in_sync.followers
+
+    @property
+    def successors(self) -> Collection[BrokerId]:
+        """Whoever the controller may have elected in this broker's stead, as far as this broker can know.
+
+        A leader comes from the ISR or the ELR. Neither gets a member that this leader has not proposed: the
+        controller only takes members away, or from the ISR into the ELR. Unclean elections promise nothing.
+        """
+        if self._in_sync is None:
+            return ()
+        return self._in_sync.electable - {self._node_id}
+
+    def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
+        """As `InSyncReplicas.in_sync_with`."""
+        return [] if self._in_sync is None else self._in_sync.in_sync_with(offset)
+
+    def check_in_sync(self) -> None:
+        """Bring the high watermark and the ISR in line with the time and with the brokers in the image."""
+        in_sync = self._in_sync
+        if in_sync is not None:
+            in_sync.note_time()
+        self.advance_high_watermark()
+        if in_sync is not None:
+            if in_sync.is_change_due():
+                self._listener.isr_change_due()
+            self._check_low_watermark()
+
+    @property
+    def low_watermark(self) -> Offset:
+        """Below it, no replica whose broker lives holds a record (KIP-107); -1 before all have told."""
+        start = self._log.log_start_offset
+        return start if self._in_sync is None else self._in_sync.least_log_start(start)
+
+    def _check_low_watermark(self) -> None:
+        low = self.low_watermark
+        if low != self._low_watermark:
+            self._low_watermark = low
+            self._listener.low_watermark_moved()
+
+    def propose(self) -> Proposal | None:
+        """As `InSyncReplicas.propose`."""
+        return None if self._in_sync is None else self._in_sync.propose()
+
+    def settle(self, proposal: Proposal, error: ErrorCode | None) -> None:
+        """As `InSyncReplicas.settle`."""
+        in_sync = self._in_sync
+        if in_sync is not None and in_sync.settle(proposal, error):
+            self.advance_high_watermark()
+            if error == ErrorCode.NONE and in_sync.is_change_due():
+                self._listener.isr_change_due()
+
+    # --- the log ---
+
+    def append(
+        self, records: Buffer, acks: int, origin: Origin, valid: ValidBatch | None = None
+    ) -> AppendInfo:
+        """As `Partition.append`."""
+        log = self._log
+        state = self.state
+        if acks == ACKS_ALL and len(state.isr) < log.config.min_insync_replicas:
+            self._check_in_sync(records)
+        info = log.append_as_leader(records, state.leader_epoch, origin=origin, valid=valid)
+        if not info.duplicate:
+            self._uncommitted_bytes += len(records)
+            self._flushes.appended()
+            in_sync = self._in_sync
+            if in_sync is None or not in_sync.counted:
+                self.advance_high_watermark()
+        return info
+
+    def advance_high_watermark(self) -> None:
+        """Move the high watermark to where the in-sync replicas are."""
+        log = self._log
+        before = log.high_watermark
+        end = self._flushes.safe_end()
+        in_sync = self._in_sync
+        if in_sync is not None:
+            if self.is_under_min_isr:
+                return
+            end = in_sync.committed_end(end)
+        if log.advance_high_watermark(end):
+            new_bytes = 0
+            if before >= self.epoch_start:
+                new_bytes = self._uncommitted_bytes
+                left = log.log_end_offset - log.high_watermark
+                if left:  # about as much of the bytes as of the offsets
+                    moved = log.high_watermark - before
+                    new_bytes = max(1, new_bytes * moved // (moved + left))
+                self._uncommitted_bytes -= new_bytes
+            self._listener.committed(new_bytes)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than ``min.insync.replicas`` asks for."""
+        # A topic cannot ask for more replicas than it has.
+        needed = min(self._log.config.min_insync_replicas, len(self.state.replicas))
+        return len(self.state.isr) < needed
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """As `Partition.end_offset_for_epoch`.
+
+        The log learns of an epoch by its first batch; the epochs since then, up to the one in which this
+        broker leads, have written nothing.
+        """
+        log = self._log
+        own = self.state.leader_epoch
+        if epoch <= log.latest_epoch or epoch > own:
+            return log.end_offset_for_epoch(epoch)
+        return (epoch if epoch == own else log.latest_epoch), log.log_end_offset
+
+    def _check_in_sync(self, records: Buffer) -> None:
+        if self.is_under_min_isr:
+            note_refused(self._log, records, ErrorCode.NOT_ENOUGH_REPLICAS)
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self._log.topic_partition} has {len(self.state.isr)} of its {len(self.state.replicas)} "
+                f"replicas in sync, min.insync.replicas={self._log.config.min_insync_replicas}",
+            )

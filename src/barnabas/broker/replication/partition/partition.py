@@ -1,0 +1,423 @@
+"""One partition as this broker holds it, and its role: leader or follower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import (
+    NO_LEADER_EPOCH,
+    UNKNOWN_OFFSET,
+    BrokerId,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+    TopicPartition,
+)
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.metrics.traffic import TopicTraffic
+from barnabas.broker.replication.partition.flushing import FlushSchedule
+from barnabas.broker.replication.partition.follower import Follower
+from barnabas.broker.replication.partition.in_sync import Proposal
+from barnabas.broker.replication.partition.leader import ACKS_ALL, Leader, note_refused
+from barnabas.broker.replication.partition.progress import FollowerProgress, LeaderContext
+from barnabas.broker.replication.purgatory import Watcher
+
+if TYPE_CHECKING:
+    from barnabas.broker.storage import AppendInfo, Origin, PartitionLog, ValidBatch
+
+log = logger_of(__name__)
+
+
+class AppendListener(Protocol):
+    """A follower that waits for what the leader appends."""
+
+    def appended(self, new_bytes: int) -> None:
+        """So many bytes were appended; as `Watcher.progressed` otherwise."""
+
+
+def _nobody(_partition: Partition) -> None:
+    """Nobody is told what a partition on its own proposes, or that its leadership ends."""
+
+
+class Partition:
+    """A replica and what the cluster says of its partition. Owned by the event loop.
+
+    Args:
+        log: the replica's log.
+        state: what the controller decided.
+        node_id: this broker.
+        flush_every: fsync after so many records, when that is fewer than the topic's ``flush.messages``.
+        on_flush_due: told when records are due to be fsynced.
+        on_isr_change_due: told when the leader has something to `propose`.
+        on_leadership_end: told when this broker leads no more in the leader epoch in which it has led.
+        context: what this broker's leaderships ask of their surroundings.
+        resigned: the last leader epoch in which this broker may not lead any more.
+        traffic: the counters of its topic.
+    """
+
+    __slots__ = (
+        "_context",
+        "_flushes",
+        "_is_leaving",
+        "_node_id",
+        "_on_isr_change_due",
+        "_on_leadership_end",
+        "_resigned",
+        "_role",
+        "followers",
+        "log",
+        "state",
+        "topic_partition",
+        "traffic",
+        "unavailable",
+        "unwritable",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        state: PartitionState,
+        node_id: BrokerId,
+        *,
+        flush_every: int | None = None,
+        on_flush_due: Callable[[Partition], None],
+        on_isr_change_due: Callable[[Partition], None] = _nobody,
+        on_leadership_end: Callable[[Partition], None] = _nobody,
+        context: LeaderContext = LeaderContext(),  # noqa: B008 (it is immutable)
+        resigned: LeaderEpoch = NO_LEADER_EPOCH,
+        traffic: TopicTraffic | None = None,
+    ) -> None:
+        self.log = log
+        self.traffic = TopicTraffic() if traffic is None else traffic
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.state = state
+        #: told when the high watermark, leadership or the log's bounds move
+        self.watchers: dict[Watcher, None] = {}
+        #: told of each append as leader, in the order in which they came
+        self.followers: dict[AppendListener, None] = {}
+        #: what every request is answered with, once the topic was deleted
+        self.unavailable: KafkaError | None = None
+        #: what whoever waits for a write is answered with, once the log or its directory is offline
+        self.unwritable: KafkaError | None = None
+        self._node_id = node_id
+        self._on_isr_change_due = on_isr_change_due
+        self._on_leadership_end = on_leadership_end
+        self._context = context
+        self._resigned = resigned
+        #: whether the log takes no writes, which is to be told to the controller
+        self._is_leaving = False
+        self._flushes = FlushSchedule(log, flush_every, self, on_flush_due)
+        self._role: Leader | Follower = Follower(log, self._flushes, self)
+        log.listener = self
+        self._take_role()
+        self._flushes.flush_if_due()
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic_partition} epoch {self.state.leader_epoch}>"
+
+    # --- who leads ---
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return self.state.leader_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self._role, Leader)
+
+    def update(self, state: PartitionState) -> None:
+        """Take over what the controller decided, unless this broker knows of a later decision."""
+        known = self.state
+        if state.leader_epoch < known.leader_epoch or state.partition_epoch < known.partition_epoch:
+            return
+        self.state = state
+        was = self._role
+        self._take_role()
+        if self._role is not was or state.leader_epoch != known.leader_epoch or state.leader != known.leader:
+            self._wake()
+
+    def resign(self) -> None:
+        """Lead no more until the controller decides on a new leader epoch: whoever waits is told so."""
+        self._resigned = self.state.leader_epoch
+        if isinstance(self._role, Leader):
+            self._role = Follower(self.log, self._flushes, self)
+            self._on_leadership_end(self)
+            self._wake()
+
+    def overtaken(self, leader_epoch: LeaderEpoch) -> None:
+        """Another broker says that there is a later leader epoch: this one's leadership has ended."""
+        if leader_epoch > self.state.leader_epoch and isinstance(self._role, Leader):
+            log.info("%r: leader epoch %d has begun elsewhere", self, leader_epoch)
+            self.resign()
+
+    def _take_role(self) -> None:
+        state = self.state
+        role = self._role
+        if state.leader != self._node_id or state.leader_epoch <= self._resigned:
+            if not isinstance(role, Follower):
+                self._role = Follower(self.log, self._flushes, self)
+        elif isinstance(role, Leader) and role.state.leader_epoch == state.leader_epoch:
+            role.take_state(state)
+        else:
+            self._role = Leader(self.log, state, self._node_id, self._flushes, self, self._context)
+        if isinstance(role, Leader) and self._role is not role:
+            self._on_leadership_end(self)
+        self.check_in_sync()
+
+    def check_leader(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
+        """Refuse unless this broker leads the partition, in the epoch the client believes (KIP-320).
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an epoch older
+                than this one, UNKNOWN_LEADER_EPOCH for a newer.
+        """
+        if isinstance(self._role, Follower) and self.unavailable is None:
+            raise self._role.refusal()
+        self.check_epoch(current_leader_epoch)
+
+    def check_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
+        """As `check_leader`, for what a follower may serve, too."""
+        if self.unavailable is not None:
+            raise self.unavailable
+        if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.state.leader_epoch:
+            if current_leader_epoch < self.state.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def follower(self, leader_epoch: LeaderEpoch) -> Follower | None:
+        """This replica as a follower in that epoch; None when it leads, or the epoch is another."""
+        role = self._role
+        if (
+            isinstance(role, Leader)
+            or self.state.leader_epoch != leader_epoch
+            or self.unavailable is not None
+        ):
+            return None
+        return role
+
+    def followed(
+        self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset = UNKNOWN_OFFSET
+    ) -> None:
+        """A follower fetches from `offset` on: it has all before, as this leader has it.
+
+        To be called after `check_leader` with the follower's leader epoch, and only when the follower's log
+        does not diverge from this one. The high watermark may move.
+
+        Args:
+            replica: the follower.
+            broker_epoch: in which it fetches (KIP-903).
+            offset: where its log ends.
+            log_start: where its log starts, -1 when it does not say so.
+
+        Raises:
+            KafkaError: UNKNOWN_LEADER_EPOCH, it is no replica, as far as this broker knows;
+                NOT_LEADER_OR_FOLLOWER, this broker does not lead, or the fetch was sent before the follower's
+                last start; OFFSET_OUT_OF_RANGE, its log ends later than this one.
+        """
+        role = self._role
+        if isinstance(role, Follower):
+            raise role.refusal()
+        role.followed(replica, broker_epoch, offset, log_start)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether this broker leads, and fewer replicas are in sync than ``min.insync.replicas`` asks for."""
+        return isinstance(self._role, Leader) and self._role.is_under_min_isr
+
+    @property
+    def has_committed_former_epochs(self) -> bool:
+        """Whether the high watermark has reached the start of this leader epoch (KIP-207).
+
+        Until then it may be lower than what an earlier leader has told as committed.
+        """
+        return not isinstance(self._role, Leader) or self.log.high_watermark >= self._role.epoch_start
+
+    @property
+    def progress(self) -> Collection[FollowerProgress]:
+        """How far each follower has come, as the leader knows; none at a follower."""
+        role = self._role
+        return role.followers if isinstance(role, Leader) else ()
+
+    @property
+    def successors(self) -> Collection[BrokerId]:
+        """As `Leader.successors`; none at a follower."""
+        role = self._role
+        return role.successors if isinstance(role, Leader) else ()
+
+    def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
+        """The followers in the ISR that hold `offset`, as the leader knows; none at a follower."""
+        role = self._role
+        return role.in_sync_with(offset) if isinstance(role, Leader) else []
+
+    def check_in_sync(self) -> None:
+        """Have the high watermark and the ISR follow from the time and the brokers in the image.
+
+        To be called after a change of either; it costs little.
+        """
+        role = self._role
+        if isinstance(role, Leader):
+            role.check_in_sync()
+
+    @property
+    def low_watermark(self) -> Offset:
+        """As `Leader.low_watermark`; -1 when this broker does not lead."""
+        return self._role.low_watermark if isinstance(self._role, Leader) else UNKNOWN_OFFSET
+
+    def low_watermark_moved(self) -> None:
+        """Records are gone from all replicas (`LeaderListener`)."""
+        self._wake()
+
+    def isr_change_due(self) -> None:
+        """The ISR should change (`LeaderListener`)."""
+        self._on_isr_change_due(self)
+
+    def propose(self) -> Proposal | None:
+        """An ISR to ask the controller for, as a leader or without this replica; None for nothing.
+
+        Until `settle_proposal`, there is no other, and the high watermark waits for whoever is in it.
+        """
+        role = self._role
+        if self.unavailable is not None:
+            return None
+        is_leaving, self._is_leaving = self._is_leaving, False
+        if is_leaving and self._may_leave:
+            others = tuple((broker, -1) for broker in self.state.isr if broker != self._node_id)
+            return Proposal(self.state.leader_epoch, self.state.partition_epoch, others)
+        return role.propose() if isinstance(role, Leader) else None
+
+    def leave_in_sync(self) -> None:
+        """Ask the controller to take this replica out of the ISR: its log takes no writes.
+
+        Others go on without it: another replica in sync leads if this one did, and whoever leads waits no
+        longer for this one. The last replica in sync stays. Once it can write, it catches up and joins again.
+        """
+        if self._may_leave and self.unavailable is None:
+            self._is_leaving = True
+            self._on_isr_change_due(self)
+
+    @property
+    def _may_leave(self) -> bool:
+        state = self.state
+        return self._node_id in state.isr and len(state.isr) > 1 and state.leader_epoch > self._resigned
+
+    def settle_proposal(
+        self, proposal: Proposal, error: ErrorCode | None, state: PartitionState | None = None
+    ) -> None:
+        """What became of a proposal.
+
+        Args:
+            proposal: as from `propose`.
+            error: the controller's answer; None when there is none, and nobody knows what it did.
+            state: what the partition is in, when the controller has agreed (NONE).
+        """
+        role = self._role
+        if not isinstance(role, Leader) or proposal.leader_epoch != self.state.leader_epoch:
+            return
+        if state is not None:
+            self.update(state)
+        role.settle(proposal, error)
+
+    def take_down(self, error: KafkaError) -> None:
+        """Answer every request from now on, and those that wait, with `error`."""
+        self.unavailable = error
+        self.log.listener = None
+        self.refuse_writes(error)
+
+    def refuse_writes(self, error: KafkaError) -> None:
+        """The log takes no more writes: answer those that wait for one with `error`. It is still read."""
+        self.unwritable = error
+        self._flushes.cancel()
+        self._wake()
+
+    # --- writing ---
+
+    def append(
+        self, records: Buffer, acks: int, origin: Origin, valid: ValidBatch | None = None
+    ) -> AppendInfo:
+        """Append batches to the leader's log.
+
+        Raises:
+            LongValidation: as `PartitionLog.append_as_leader`.
+            KafkaError: as `check_leader`; NOT_ENOUGH_REPLICAS when acks=all cannot be met; whatever the log
+                finds wrong with the batches.
+        """
+        traffic = self.traffic
+        try:
+            if self.unavailable is not None:
+                raise self.unavailable
+            role = self._role
+            if isinstance(role, Follower):
+                raise role.refusal()
+            info = role.append(records, acks, origin, valid)
+        except KafkaError as error:
+            traffic.produces += 1
+            traffic.failed_produces += 1
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR and self.is_leader and self.unavailable is None:
+                self.leave_in_sync()
+            raise
+        traffic.produces += 1
+        if not info.duplicate:
+            traffic.bytes_in += len(records)
+            traffic.messages_in += info.last_offset - info.base_offset + 1
+        if self.followers and not info.duplicate:
+            for follower in self.followers:
+                follower.appended(len(records))
+        return info
+
+    def note_refused(self, records: Buffer, code: ErrorCode) -> None:
+        """As `leader.note_refused`, for a batch that was refused before it came to `append`."""
+        if self.is_leader:
+            note_refused(self.log, records, code)
+
+    def is_acknowledged(self, last_offset: Offset, acks: int) -> bool:
+        """Whether what ends at `last_offset` is as safe as `acks` asks."""
+        if acks == ACKS_ALL:
+            return self.log.high_watermark > last_offset
+        return acks == 0 or self._flushes.safe_end() > last_offset
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when unknown (KIP-279)."""
+        return self._role.end_offset_for_epoch(epoch)
+
+    def committed(self, new_bytes: int) -> None:
+        """So many bytes have passed the high watermark (`CommitListener`)."""
+        if self.watchers:
+            self._wake(new_bytes)
+
+    def bounds_moved(self) -> None:
+        """The log begins or ends elsewhere (`BoundsListener`)."""
+        self._wake()
+
+    def _wake(self, new_bytes: int = 0) -> None:
+        for watcher in self.watchers:
+            watcher.progressed(new_bytes)
+
+    # --- fsync ---
+
+    def flush_if_due(self) -> None:
+        """As `FlushSchedule.flush_if_due`."""
+        self._flushes.flush_if_due()
+
+    async def flush(self, disk: Pool) -> None:
+        """Fsync what has been appended so far, in a thread.
+
+        Never raises. If the log has gone offline, whoever waits is told; else it is tried again soon.
+        """
+        if self.unwritable is not None:
+            return
+        try:
+            await self._flushes.flush(disk)
+        except KafkaError as error:
+            if self.log.is_offline:
+                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else it was closed or deleted
+                    log.error("%s could not be fsynced: %s", self.topic_partition, error)
+                self.refuse_writes(error)
+                self.leave_in_sync()
+            return
+        if isinstance(self._role, Leader):
+            self._role.advance_high_watermark()

@@ -1,0 +1,65 @@
+"""What a produce waits for: that its batches are as safe as its acks ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import LeaderEpoch, Offset
+from barnabas.broker.replication.partition import ACKS_ALL, Partition
+from barnabas.broker.replication.purgatory import DelayedOperation
+
+T = TypeVar("T")
+
+
+class Appended(NamedTuple):
+    """What was appended to one partition and is not acknowledged yet."""
+
+    partition: Partition
+    last_offset: Offset
+    #: in which it was appended: what a later leader has at that offset may be something else
+    leader_epoch: LeaderEpoch
+    #: called with the error that the client gets in place of the acknowledgement
+    fail: Callable[[KafkaError], None]
+
+
+class Acknowledgement(Generic[T]):
+    """Waits until every append is acknowledged, has failed, or the time is up.
+
+    The errors are KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER after the end of the leader epoch, and when the
+    time is up NOT_ENOUGH_REPLICAS_AFTER_APPEND where too few replicas are in sync, else REQUEST_TIMED_OUT.
+    """
+
+    def __init__(self, appended: Sequence[Appended], acks: int, response: T) -> None:
+        self._left = list(appended)
+        self._acks = acks
+        self._response = response
+
+    def wait(self, timeout_ms: int | None) -> DelayedOperation[T]:
+        """`response`, when its time has come; partitions that failed are told to `fail` before."""
+        return DelayedOperation([item.partition for item in self._left], timeout_ms, self._attempt)
+
+    def _attempt(self, expired: bool) -> T | None:
+        left = []
+        for item in self._left:
+            partition = item.partition
+            if partition.unwritable is not None:
+                item.fail(partition.unwritable)
+            elif not partition.is_leader or partition.leader_epoch != item.leader_epoch:
+                item.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            elif not partition.is_acknowledged(item.last_offset, self._acks):
+                left.append(item)
+        if left and expired:
+            for item in left:
+                lacks_replicas = self._acks == ACKS_ALL and item.partition.is_under_min_isr
+                item.fail(
+                    KafkaError(
+                        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                        if lacks_replicas
+                        else ErrorCode.REQUEST_TIMED_OUT
+                    )
+                )
+            left = []
+        self._left = left
+        return None if left else self._response

@@ -1,0 +1,99 @@
+"""Batches of idempotent producers that came before their partition did.
+
+A producer may learn of a new partition before the broker that is to lead it. Its first batch is refused then,
+and the next one, already under way, may find the partition there. A new log begins with any sequence of a
+producer that it does not know, so the first batch could never be written again (KAFKA-15591), and librdkafka
+takes it for delivered when the second one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_PRODUCER_ID, Buffer, ProducerId, TopicKey
+from barnabas.broker.storage.producers import Producers
+from barnabas.kafka.records.batch import SEQUENCE_LIMIT, BatchHeader, check_crc, parse_header
+
+#: batches that are remembered in all; the partition whose first one is the oldest is forgotten
+_MOST = 1000
+#: a producer that has not sent its batch again for so long has given it up: clients wait for a second at most
+_SECONDS = 30.0
+
+
+def header_of(records: Buffer) -> BatchHeader | None:
+    """The header of an idempotent producer's batch; None for others, and for what no log would take."""
+    try:
+        header = parse_header(records)
+        if header.producer_id == NO_PRODUCER_ID or header.is_control:
+            return None
+        check_crc(header, records)
+    except KafkaError:
+        return None
+    return header
+
+
+class _Refused(NamedTuple):
+    header: BatchHeader
+    code: ErrorCode
+    #: when it came last
+    at: float
+
+
+class EarlyBatches:
+    """The refused batches of partitions that are not here yet. Owned by the event loop.
+
+    Args:
+        now: in seconds since some moment.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._places: dict[tuple[TopicKey, int], dict[ProducerId, _Refused]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def note(self, topic: TopicKey, index: int, header: BatchHeader, code: ErrorCode) -> None:
+        """A batch was refused by `code`, and comes again: the first one of its producer comes first."""
+        now = self._now()
+        place = self._places.setdefault((topic, index), {})
+        before = place.get(header.producer_id)
+        if (
+            before is not None
+            and now - before.at <= _SECONDS
+            and before.header.producer_epoch == header.producer_epoch
+            and before.header.base_sequence != header.base_sequence
+        ):
+            return
+        self._count += before is None
+        place[header.producer_id] = _Refused(header, code, now)
+        while self._count > _MOST:
+            self.forget(*next(iter(self._places)))
+
+    def forget(self, topic: TopicKey, index: int) -> dict[ProducerId, _Refused]:
+        """Forget those of a partition; what they were."""
+        gone = self._places.pop((topic, index), {})
+        self._count -= len(gone)
+        return gone
+
+    def hand_over(self, topic: TopicKey, index: int, to: Producers) -> None:
+        """The partition is here: its log refuses what would take the place of a batch that comes again."""
+        if not self._places:
+            return
+        now = self._now()
+        for refused in self.forget(topic, index).values():
+            if now - refused.at <= _SECONDS and not is_written(to, refused.header):
+                to.refuse(refused.header, refused.code)
+
+
+def is_written(producers: Producers, header: BatchHeader) -> bool:
+    """Whether a log that knows the batch's producer waits for another batch: this one came late."""
+    known = producers.get(header.producer_id)
+    return (
+        known is not None
+        and known.epoch == header.producer_epoch
+        and header.base_sequence != (known.last_sequence + 1) % SEQUENCE_LIMIT
+    )

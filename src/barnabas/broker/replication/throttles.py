@@ -1,0 +1,125 @@
+"""How fast replicas that are throttled may be copied, while they are not in sync (KIP-73).
+
+Topics name their throttled replicas in ``leader.replication.throttled.replicas`` and in
+``follower.replication.throttled.replicas``; each broker has a rate for either side,
+``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate``. Replicas in sync are never
+held up: acknowledgements wait for them. What is copied for them is counted all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.broker.config.setting import LONG_MAX
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import ImageDelta
+
+#: a rate that limits nothing, in bytes a second
+UNLIMITED = LONG_MAX
+#: how much may be copied at once after a pause, as seconds of the rate
+_BURST_SECONDS = 1.0
+
+
+class _EveryPartition(Container[int]):
+    def __contains__(self, _partition: object) -> bool:
+        return True
+
+
+class Throttle:
+    """One side of replication on one broker: what it sends as a leader, or what it fetches as a follower."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rate = UNLIMITED
+        #: bytes that may be copied now; below 0 after a copy that was larger
+        self._allowance = 0.0
+        self._counted_at = clock.monotonic()
+        #: the throttled partitions of each topic that has some
+        self._throttled: dict[str, Container[int]] = {}
+
+    def set_rate(self, rate: int) -> None:
+        """Copy `rate` bytes a second at most; an allowance or a debt of before is forgotten."""
+        if rate != self._rate:
+            self._rate = rate
+            self._allowance = rate * _BURST_SECONDS
+            self._counted_at = self._clock.monotonic()
+
+    def set_throttled(self, topic: str, partitions: Container[int] | None) -> None:
+        """Throttle these partitions of a topic, and no others of it."""
+        if partitions is None:
+            self._throttled.pop(topic, None)
+        else:
+            self._throttled[topic] = partitions
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is throttled at all."""
+        return self._rate == UNLIMITED or not self._throttled
+
+    def allows(self, partition: TopicPartition, *, in_sync: bool) -> bool:
+        """Whether more of a partition may be copied now; `in_sync` is about the replica that receives it."""
+        return in_sync or self.is_idle or not self._is_throttled(partition) or self.delay() == 0.0
+
+    def delay(self) -> float:
+        """For how long, in seconds, nothing more that is throttled may be copied."""
+        if self._rate == UNLIMITED:
+            return 0.0
+        self._replenish()
+        return 0.0 if self._allowance > 0 else (1 - self._allowance) / max(self._rate, 1)
+
+    def record(self, partition: TopicPartition, size: int) -> None:
+        """So many bytes of a partition are copied."""
+        if self._rate != UNLIMITED and self._is_throttled(partition):
+            self._replenish()
+            self._allowance -= size
+
+    def _replenish(self) -> None:
+        now = self._clock.monotonic()
+        passed, self._counted_at = now - self._counted_at, now
+        self._allowance = min(self._allowance + passed * self._rate, self._rate * _BURST_SECONDS)
+
+    def _is_throttled(self, partition: TopicPartition) -> bool:
+        return partition.partition in self._throttled.get(partition.topic, ())
+
+
+class ReplicationThrottles:
+    """Both sides of one broker, as the cluster's settings say."""
+
+    def __init__(self, node_id: BrokerId, configs: ConfigResolver, clock: Clock) -> None:
+        self._node_id = node_id
+        self._configs = configs
+        #: what this broker sends to followers
+        self.leader = Throttle(clock)
+        #: what this broker fetches from leaders
+        self.follower = Throttle(clock)
+
+    def apply(self, delta: ImageDelta) -> None:
+        """Take over the settings that changed."""
+        image = delta.after
+        if delta.broker_configs:
+            broker = self._configs.broker_config(image)
+            self.leader.set_rate(broker.leader_replication_throttled_rate)
+            self.follower.set_rate(broker.follower_replication_throttled_rate)
+        for topic in delta.topic_configs:
+            if topic in image.topics:
+                config = self._configs.topic_config(image, topic)
+                leader = config.leader_replication_throttled_replicas
+                follower = config.follower_replication_throttled_replicas
+            else:
+                leader = follower = ()
+            self.leader.set_throttled(topic, throttled_partitions(leader, self._node_id))
+            self.follower.set_throttled(topic, throttled_partitions(follower, self._node_id))
+
+
+def throttled_partitions(replicas: Sequence[str], broker: BrokerId) -> Container[int] | None:
+    """The partitions whose replica on a broker is throttled; None when there are none.
+
+    Args:
+        replicas: PARTITION:BROKER each, or ``*`` for all replicas.
+    """
+    if "*" in replicas:
+        return _EveryPartition()
+    pairs = (replica.split(":") for replica in replicas)
+    return frozenset(int(partition) for partition, holder in pairs if int(holder) == broker) or None

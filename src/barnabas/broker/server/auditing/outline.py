@@ -1,0 +1,185 @@
+"""The part of a request and of its response that the audit log contains: names and numbers, never a secret.
+
+A field is logged if it is a number, or a text whose field is listed here as a name. The values of settings
+and all bytes (salts, salted passwords, keyed hashes) are left out: a new message cannot bring a secret in.
+Fields are called what Kafka's protocol calls them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from barnabas.base.errors import ErrorCode, error_code
+from barnabas.base.text import shown
+from barnabas.base.types import ZERO_TOPIC_ID, topic_id_to_str
+from barnabas.kafka.protocol.schema import Struct
+from barnabas.kafka.security.acls import Operation, PatternType, Permission, ResourceType
+
+#: how many things a line names; it says how many there are more
+MOST_NAMED = 20
+#: how many parts of a request a line tells of
+_MOST_TOLD = 200
+#: how many parts of a response are searched for errors
+_MOST_SEARCHED = 2_000
+_LONGEST_NAME = 300
+
+_NAMES = frozenset(
+    {
+        "entity_name",
+        "entity_type",
+        "feature",
+        "group",
+        "group_id",
+        "host",
+        "host_filter",
+        "key",
+        "name",
+        "owner_principal_name",
+        "path",
+        "principal",
+        "principal_filter",
+        "principal_name",
+        "resource_name",
+        "resource_name_filter",
+        "topic",
+        "topic_name",
+        "transactional_id",
+        "user",
+    }
+)
+#: arrays of names
+_LISTS_OF_NAMES = frozenset({"groups_names", "topic_names"})
+#: fields that do not describe a change
+_LEFT_OUT = frozenset({"timeout_ms", "throttle_time_ms", "error_code", "error_message"})
+
+
+def _names(codes: type[IntEnum]) -> dict[int, str]:
+    return {int(code): code.name for code in codes}
+
+
+_Codes: TypeAlias = Mapping[str, Mapping[int, str]]
+
+_ACL_CODES: _Codes = {
+    "resource_type": _names(ResourceType),
+    "resource_type_filter": _names(ResourceType),
+    "resource_pattern_type": _names(PatternType),
+    "pattern_type": _names(PatternType),
+    "pattern_type_filter": _names(PatternType),
+    "operation": _names(Operation),
+    "permission_type": _names(Permission),
+}
+_CODES: _Codes = {
+    "resource_type": {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"},
+    "config_operation": {0: "SET", 1: "DELETE", 2: "APPEND", 3: "SUBTRACT"},
+    "mechanism": {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"},
+}
+
+
+def outline(request: Struct) -> dict[str, Any]:
+    """The contents of a request as a JSON value. The time it takes does not grow with the request."""
+    codes = _ACL_CODES if "Acls" in type(request).__name__ else _CODES
+    return _outline(request, codes, [_MOST_TOLD])
+
+
+def failures(response: Struct, among: frozenset[int] | None = None) -> list[dict[str, Any]]:
+    """The things that a response gives an error for, each with what names it: `MOST_NAMED` at most.
+
+    Args:
+        among: the codes that are looked for; all errors when left out.
+    """
+    found: list[dict[str, Any]] = []
+    for labels, code in _coded(response, {}, [_MOST_SEARCHED]):
+        if code and (among is None or code in among):
+            found.append({**labels, "error": error_name(code)})
+            if len(found) == MOST_NAMED:
+                break
+    return found
+
+
+def error_name(code: int) -> str:
+    """The name of an error: ``TOPIC_AUTHORIZATION_FAILED``."""
+    return error_code(code).name
+
+
+def _outline(struct: Struct, codes: _Codes, left: list[int]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for field in struct.__fields__:
+        name = field.name
+        value = getattr(struct, name)
+        if isinstance(value, list):
+            if value:
+                told[name] = _outline_of_array(name, value, codes, left)
+        elif name not in _LEFT_OUT:
+            scalar = _scalar(name, value, codes)
+            if scalar is not None:
+                told[name] = scalar
+    return told
+
+
+def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[int]) -> list[Any]:
+    told: list[Any] = []
+    for value in values[: min(MOST_NAMED, max(left[0], 0))]:
+        left[0] -= 1
+        if isinstance(value, Struct):
+            told.append(_outline(value, codes, left))
+        elif name in _LISTS_OF_NAMES:
+            told.append(shown(value, _LONGEST_NAME))
+        elif isinstance(value, int):
+            told.append(value)
+    if len(values) > len(told):
+        told.append(f"... {len(values) - len(told)} more")
+    return told
+
+
+def _scalar(name: str, value: object, codes: _Codes) -> Any:
+    """The value as a JSON value; None if it is left out."""
+    if isinstance(value, bool):
+        return value or None  # a switch that is off says nothing
+    if isinstance(value, int):
+        return codes[name].get(value, value) if name in codes else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return shown(value, _LONGEST_NAME) if name in _NAMES and value else None
+    if name == "topic_id" and value != ZERO_TOPIC_ID and isinstance(value, bytes):
+        return topic_id_to_str(value)
+    return None
+
+
+def _coded(struct: Struct, labels: dict[str, Any], budget: list[int]) -> Iterator[tuple[dict[str, Any], int]]:
+    """What has an error code in a response, with the names of what it is inside of."""
+    own = dict(labels)
+    arrays = []
+    for field in struct.__fields__:
+        name = field.name
+        value = getattr(struct, name)
+        if isinstance(value, list):
+            arrays.append(value)
+        elif name in _NAMES or name in ("partition_index", "partition_id", "topic_id", "index"):
+            told = _scalar(name, value, _CODES)
+            if told is not None:
+                own[name] = told
+    code = getattr(struct, "error_code", None)
+    if code is not None:
+        yield own, code
+    for array in arrays:
+        for item in array:
+            budget[0] -= 1
+            if not isinstance(item, Struct) or budget[0] < 0:
+                break
+            yield from _coded(item, own, budget)
+
+
+#: the errors of who may not do what was asked
+DENIALS = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)

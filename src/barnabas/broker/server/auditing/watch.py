@@ -1,0 +1,91 @@
+"""Records in the audit log what clients change and what they are denied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.base.errors import KafkaError
+from barnabas.broker.answers import settled
+from barnabas.broker.server.auditing.outline import DENIALS, error_name, failures, outline
+from barnabas.broker.server.auditing.trail import CHANGE, DENIED, AuditTrail
+from barnabas.broker.server.requests.api import Api, Served
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.kafka.protocol.schema import Response
+
+#: the APIs that change topics, settings, users and rules; writing records and committing offsets are not
+#: logged
+CHANGES = frozenset(
+    {
+        "AlterClientQuotas",
+        "AlterConfigs",
+        "AlterPartitionReassignments",
+        "AlterReplicaLogDirs",
+        "AlterUserScramCredentials",
+        "CreateAcls",
+        "CreateDelegationToken",
+        "CreatePartitions",
+        "CreateTopics",
+        "DeleteAcls",
+        "DeleteGroups",
+        "DeleteRecords",
+        "DeleteTopics",
+        "ElectLeaders",
+        "ExpireDelegationToken",
+        "IncrementalAlterConfigs",
+        "OffsetDelete",
+        "RenewDelegationToken",
+        "UnregisterBroker",
+        "UpdateFeatures",
+    }
+)
+
+
+def changes_audited(served: Served, trail: AuditTrail) -> Served:
+    """The API, whose changes are noted; `served` itself where there are none, or nobody keeps them."""
+    if served.api.name not in CHANGES or not trail.has_file:
+        return served
+
+    def note(context: RequestContext, request: Any, failed: list[dict[str, Any]]) -> None:
+        details: dict[str, Any] = {"request": served.api.name, "change": outline(request)}
+        if failed:
+            details["failed"] = failed
+        trail.note(CHANGE, context.connection, context.client_id, **details)
+
+    async def handle(context: RequestContext, request: Any) -> Response | None:
+        try:
+            response = await settled(served.handle(context, request))
+        except KafkaError as error:
+            if error.code not in DENIALS:  # those are noted where they are decided
+                note(context, request, [{"error": error_name(error.code)}])
+            raise
+        note(context, request, [] if response is None else failures(response))
+        return response
+
+    return Served(served.api, handle)
+
+
+class Denials:
+    """Notes what the guard of an API has denied to clients."""
+
+    def __init__(self, trail: AuditTrail) -> None:
+        self._trail = trail
+
+    def whole(self, api: Api[Any, Any], context: RequestContext, request: Any, error: KafkaError) -> None:
+        """A request was refused as a whole."""
+        if error.code in DENIALS:
+            named = {
+                name: value
+                for name, value in outline(request).items()
+                if isinstance(value, str) and name not in ("client_id", "member_id")
+            }
+            self._note(api, context, [{**named, "error": error_name(error.code)}])
+
+    def some(self, api: Api[Any, Any], context: RequestContext, response: Response | None) -> None:
+        """Of some things the response may say that they were denied."""
+        if response is not None:
+            denied = failures(response, DENIALS)
+            if denied:
+                self._note(api, context, denied)
+
+    def _note(self, api: Api[Any, Any], context: RequestContext, denied: list[dict[str, Any]]) -> None:
+        self._trail.note(DENIED, context.connection, context.client_id, request=api.name, denied=denied)

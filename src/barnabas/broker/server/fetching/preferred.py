@@ -1,0 +1,38 @@
+"""Chooses the replica from which a consumer should read (KIP-392)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.base.types import NO_BROKER, BrokerId, Offset
+from barnabas.broker.metadata.image import BrokerImage
+from barnabas.broker.replication.partition import Partition
+
+#: the only replica selector of Kafka's that is supported
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def replica_in_rack(
+    brokers: Mapping[BrokerId, BrokerImage], rack: str, listener: str, partition: Partition, offset: Offset
+) -> BrokerId:
+    """The follower in the consumer's rack that has come furthest, of those in sync that hold `offset`.
+
+    -1 if the leader is in the rack too, if no follower is, and on a follower: the consumer stays there.
+
+    Args:
+        brokers: those that are alive.
+        rack: the consumer's.
+        listener: which the consumer uses, and must find there, too.
+    """
+    leader = brokers.get(partition.state.leader)
+    if not partition.is_leader or leader is None or leader.rack == rack:
+        return NO_BROKER
+    nearest = NO_BROKER
+    furthest = -1
+    for follower in partition.in_sync_with(offset):
+        broker = brokers.get(follower.broker_id)
+        if broker is None or broker.rack != rack or broker.endpoint(listener) is None:
+            continue
+        if follower.end > furthest:
+            nearest, furthest = follower.broker_id, follower.end
+    return nearest

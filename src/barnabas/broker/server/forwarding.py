@@ -1,0 +1,190 @@
+"""Forwards requests for the controller, which clients may send to any broker (KIP-590)."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from barnabas.base.errors import ErrorCode, KafkaError, error_code
+from barnabas.base.types import BrokerId
+from barnabas.broker.answers import settled
+from barnabas.broker.interbroker import ChannelError
+from barnabas.broker.metadata import ClusterImage, ImageDelta, MetadataLoader
+from barnabas.broker.metadata.store import StoreError
+from barnabas.broker.server.forwarded_principal import encode_principal
+from barnabas.broker.server.requests.api import Api, Served
+from barnabas.broker.server.requests.context import Connection, RequestContext
+from barnabas.broker.server.to_controller import ToController
+from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.kafka.protocol.schema import Request, Response, Struct
+
+#: how long to wait, in seconds, before the next attempt after a broker was not the controller
+_RETRY = 0.1
+#: how long this broker's image may take to contain the result after the controller has answered, in seconds
+_SEEN_WITHIN = 5.0
+
+
+class Forwarding:
+    """Has the controller answer requests; this broker's image has the result before the client does.
+
+    A broker that is not the controller (any more) has changed nothing: the next one is asked, until the
+    request's time is up. A request whose answer is lost is not sent again: it may have been carried out.
+
+    Args:
+        node_id: this broker.
+        to_controller: the way to the controller.
+        loader: shows this broker's image.
+        connection: for this broker's own requests, in place of a client's connection.
+        request_timeout_ms: of a request without its own.
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        to_controller: ToController,
+        loader: MetadataLoader,
+        connection: Connection,
+        request_timeout_ms: Callable[[], int],
+    ) -> None:
+        self._node_id = node_id
+        self._to_controller = to_controller
+        self._loader = loader
+        self._connection = connection
+        self._request_timeout_ms = request_timeout_ms
+        self._changed = asyncio.Event()
+        #: what this broker answers when it is the controller, by the API's key
+        self.local: dict[int, Served] = {}
+
+    def forwarded(self, served: Served) -> Served:
+        """The API, answered by the controller; `served` is how this broker answers it as such."""
+        self.local[served.api.key] = served
+        return Served(served.api, partial(self._forward, served))
+
+    def follow(self, delta: ImageDelta) -> None:
+        """React to a change of controllers."""
+        if delta.before.controller_id != delta.after.controller_id:
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    async def send(self, request: Request, *, timeout_s: float) -> Any:
+        """The controller's response to a request of this broker's own.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, no controller was found in time; REQUEST_TIMED_OUT, it may have been
+                carried out and there is no answer.
+        """
+        header = RequestHeader(request.api_key, request.versions[1], 0, f"broker-{self._node_id}")
+        context = RequestContext(header, self._connection)
+        return await self._answer(self.local[request.api_key], context, request, timeout_s)
+
+    async def _forward(self, served: Served, context: RequestContext, request: Request) -> Response:
+        timeout_ms = getattr(request, "timeout_ms", 0)
+        if timeout_ms <= 0:
+            timeout_ms = self._request_timeout_ms()
+        return await self._answer(served, context, request, timeout_ms / 1000)
+
+    async def _answer(
+        self, served: Served, context: RequestContext, request: Request, timeout_s: float
+    ) -> Response:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            asked, changed = self._to_controller.controller_id, self._changed
+            response = await self._ask(asked, served, context, request, deadline - loop.time())
+            if response is not None:
+                return response
+            left = deadline - loop.time()
+            if left <= 0:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "no controller was found in time: try again")
+            try:
+                async with asyncio.timeout(min(_RETRY, left)):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _ask(
+        self,
+        controller: BrokerId,
+        served: Served,
+        context: RequestContext,
+        request: Request,
+        timeout_s: float,
+    ) -> Response | None:
+        """The controller's response; None from a broker that is none, or cannot be asked."""
+        is_local = controller == self._node_id
+        try:
+            if is_local:
+                response = await settled(served.handle(context, request))
+                assert response is not None
+            else:
+                response = await self._ask_remote(served.api, context, request, timeout_s)
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+            return None
+        except ChannelError as error:
+            if error.may_have_been_carried_out:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"there is no answer: {error}") from error
+            return None
+        if was_not_controller(response):
+            return None
+        if not is_local:
+            await self._see_result()
+        return response
+
+    async def _ask_remote(
+        self, api: Api[Any, Any], context: RequestContext, request: Request, timeout_s: float
+    ) -> Response:
+        """Raises KafkaError, why the envelope was refused; ChannelError."""
+        header = RequestHeader(api.key, context.api_version, 0, context.client_id)
+        frame = b"".join(map(bytes, encode_request(header, request)))[4:]
+        envelope = EnvelopeRequest(
+            request_data=frame,
+            request_principal=encode_principal(context.connection.principal),
+            client_host_address=_packed(context.connection),
+        )
+        answer: EnvelopeResponse = await self._to_controller.send(
+            envelope, timeout_s=timeout_s, purpose="forwarding"
+        )
+        if answer.error_code or answer.response_data is None:
+            raise KafkaError(error_code(answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR))
+        return parse_response(header, answer.response_data)
+
+    async def _see_result(self) -> ClusterImage:
+        """What the controller has decided is in the image now, unless the store is out of reach."""
+        try:
+            async with asyncio.timeout(_SEEN_WITHIN):
+                return await self._loader.synced()
+        except (StoreError, TimeoutError):
+            return self._loader.image
+
+
+def was_not_controller(response: Struct) -> bool:
+    """Whether a response has NOT_CONTROLLER for everything that was requested."""
+    if getattr(response, "error_code", None) == ErrorCode.NOT_CONTROLLER:
+        return True
+    codes = set(_item_codes(response))
+    return codes == {ErrorCode.NOT_CONTROLLER}
+
+
+def _item_codes(struct: Struct) -> Iterator[int]:
+    for field in struct.__fields__:
+        value = getattr(struct, field.name)
+        for item in value if isinstance(value, list) else ():
+            if isinstance(item, Struct):
+                code = getattr(item, "error_code", None)
+                if code is None:
+                    yield from _item_codes(item)
+                else:
+                    yield code
+
+
+def _packed(connection: Connection) -> bytes:
+    try:
+        return ipaddress.ip_address(connection.client_host).packed
+    except ValueError:  # a host of a simulation
+        return b""

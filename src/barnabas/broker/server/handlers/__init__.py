@@ -1,0 +1,23 @@
+"""The APIs that this broker serves, one module each.
+
+`barnabas.broker.server.requests.api` says how a module declares its API.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from typing import Any
+
+from barnabas.broker.server.requests.api import Api
+
+
+@functools.cache
+def load() -> dict[int, Api[Any, Any]]:
+    """Import every handler's module; the APIs by key. What is served is `barnabas.broker.server.serving`."""
+    modules = (
+        importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)
+    )
+    apis = (value for module in modules for value in vars(module).values() if isinstance(value, Api))
+    return {api.key: api for api in sorted(apis, key=lambda api: api.key)}

@@ -1,0 +1,51 @@
+"""AddOffsetsToTxn v0-4: a transaction is about to commit a group's offsets (KIP-98).
+
+It adds the partition of `__consumer_offsets` that keeps the group. PRODUCER_FENCED from v2 on (KIP-588).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.base.errors import KafkaError, fenced_since
+from barnabas.base.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
+from barnabas.broker.answers import settled
+from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Group, TransactionalId
+from barnabas.kafka.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    transactions: TransactionCoordinator
+    groups: GroupCoordinator
+
+
+_FENCED_FROM = 2
+#: a producer that asks adds partitions itself
+_TRANSACTION_VERSION = 0
+
+
+@handles(AddOffsetsToTxnRequest, needs=[TransactionalId(Operation.WRITE), Group(Operation.READ)])
+async def add_offsets_to_txn(
+    ports: Ports, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    try:
+        await settled(
+            ports.transactions.add_partitions(
+                request.transactional_id, producer, [partition], _TRANSACTION_VERSION
+            )
+        )
+    except KafkaError as error:
+        raise fenced_since(_FENCED_FROM, context.api_version, error) from error
+    return AddOffsetsToTxnResponse()

@@ -1,0 +1,175 @@
+"""AddPartitionsToTxn v0-5: partitions that a transaction is about to write to (KIP-98).
+
+A producer's own up to v3; from v4 on several transactions at once, to add or only to look (KIP-890), as
+brokers ask. When one partition does not exist, none is added: the others get OPERATION_NOT_ATTEMPTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError, fenced_since
+from barnabas.base.types import ProducerIdentity, TopicPartition
+from barnabas.broker.answers import Answer, is_pending, settled, then
+from barnabas.broker.coordinator import TransactionCoordinator
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import checked_by_handler, refusal
+from barnabas.broker.server.requests.order import BetweenBrokers
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from barnabas.kafka.security.acls import UNRESTRICTED, Access, Operation, ResourceType
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    transactions: TransactionCoordinator
+    image: Callable[[], ClusterImage]
+
+
+_BATCHED_FROM = 4
+_FENCED_FROM = 2
+#: the versions of transactions that a producer of the old requests, and of the new ones, speaks
+_EXPLICIT, _IMPLICIT = 0, 2
+
+
+def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartitionsToTxnResponse:
+    results = [
+        _results(topic, {TopicPartition(topic.name, number): error.code for number in topic.partitions})
+        for topic in request.v3_and_below_topics
+    ]
+    return AddPartitionsToTxnResponse(error_code=error.code, results_by_topic_v3_and_below=results)
+
+
+@handles(
+    AddPartitionsToTxnRequest,
+    needs=[
+        checked_by_handler(
+            "to v3: transactional id WRITE and topic WRITE; from v4 on: cluster CLUSTER_ACTION"
+        )
+    ],
+    on_error=_failed,
+    pieces=[Pieces("transactions", "results_by_transaction", size=16)],
+    order=BetweenBrokers(since=4),
+)
+def add_partitions_to_txn(
+    ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Answer[AddPartitionsToTxnResponse]:
+    if context.api_version >= _BATCHED_FROM:
+        if not context.access.on_cluster(Operation.CLUSTER_ACTION):
+            raise refusal(ResourceType.CLUSTER)
+        return _serve_batched(ports, context, request)
+    if not context.access.on_transactional_id(Operation.WRITE, request.v3_and_below_transactional_id):
+        raise refusal(ResourceType.TRANSACTIONAL_ID)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return then(
+        _serve(ports, context, transaction, _EXPLICIT),
+        lambda results: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results),
+    )
+
+
+async def _serve_batched(
+    ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=await settled(_serve(ports, context, transaction, _IMPLICIT)),
+            )
+            for transaction in request.transactions
+        ]
+    )
+
+
+def _serve(
+    ports: Ports, context: RequestContext, transaction: AddPartitionsToTxnTransaction, version: int
+) -> Answer[list[AddPartitionsToTxnTopicResult]]:
+    partitions = [TopicPartition(t.name, number) for t in transaction.topics for number in t.partitions]
+
+    def results(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+        return [_results(topic, errors) for topic in transaction.topics]
+
+    def refused(error: KafkaError) -> list[AddPartitionsToTxnTopicResult]:
+        code = fenced_since(_FENCED_FROM, context.api_version, error).code
+        return results(dict.fromkeys(partitions, code))
+
+    async def serve_later(
+        asked: Awaitable[Mapping[TopicPartition, ErrorCode]],
+    ) -> list[AddPartitionsToTxnTopicResult]:
+        try:
+            return results(await asked)
+        except KafkaError as error:
+            return refused(error)
+
+    access = context.access if version == _EXPLICIT else UNRESTRICTED  # brokers ask for their clients
+    errors = _impossible(ports.image(), access, partitions)
+    if errors:
+        return results(errors)
+    try:
+        asked = _ask(ports, transaction, partitions, version)
+    except KafkaError as error:
+        return refused(error)
+    return serve_later(asked) if is_pending(asked) else results(asked)
+
+
+def _impossible(
+    image: ClusterImage, access: Access, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Empty when all may be written to and exist, else an error for each."""
+    errors = {}
+    for tp in partitions:
+        if not access.on_topic(Operation.WRITE, tp.topic):
+            errors[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif image.partition(tp) is None:
+            errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            errors[tp] = ErrorCode.OPERATION_NOT_ATTEMPTED
+    return errors if set(errors.values()) - {ErrorCode.OPERATION_NOT_ATTEMPTED} else {}
+
+
+def _ask(
+    ports: Ports,
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: list[TopicPartition],
+    version: int,
+) -> Answer[dict[TopicPartition, ErrorCode]]:
+    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return ports.transactions.verify_partitions(transaction.transactional_id, producer, partitions)
+    return then(
+        ports.transactions.add_partitions(transaction.transactional_id, producer, partitions, version),
+        lambda _: {},
+    )
+
+
+def _results(
+    topic: AddPartitionsToTxnTopic, errors: Mapping[TopicPartition, ErrorCode]
+) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=topic.name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(
+                partition_index=number,
+                partition_error_code=errors.get(TopicPartition(topic.name, number), ErrorCode.NONE),
+            )
+            for number in topic.partitions
+        ],
+    )

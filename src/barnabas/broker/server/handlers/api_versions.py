@@ -1,0 +1,72 @@
+"""ApiVersions v0-4: what this broker serves, made from the registry (KIP-35, KIP-511), and its features.
+
+
+The APIs of telemetry (KIP-714) are named while there is a client-metrics resource.
+
+A feature whose lowest level is 0 is named from v4 on only: older clients do not expect it (KIP-1022).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.metadata.features import SUPPORTED
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.server.requests.api import Served, handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Anyone
+from barnabas.kafka.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_LOWEST_ZERO_FROM = 4
+#: clients that do not find these push no metrics
+_TELEMETRY = (71, 72)
+
+#: what a client's name and version may look like (KIP-511); they end up in logs and metrics
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    #: everything that the broker serves
+    served: Callable[[], Iterable[Served]]
+
+
+@handles(ApiVersionsRequest, needs=[Anyone()])
+def api_versions(ports: Ports, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.api_version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software_name = name
+        context.connection.client_software_version = version
+    image = ports.image()
+    finalized = image.features
+    return ApiVersionsResponse(
+        api_keys=[
+            served.api.advertised()
+            for served in ports.served()
+            if image.client_metrics or served.api.key not in _TELEMETRY
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
+            for name, feature in SUPPORTED.items()
+            if feature.lowest > 0 or context.api_version >= _LOWEST_ZERO_FROM
+        ],
+        finalized_features_epoch=finalized.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in finalized.all().items()
+            if level > 0
+        ],
+    )

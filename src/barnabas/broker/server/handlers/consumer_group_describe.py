@@ -1,0 +1,141 @@
+"""ConsumerGroupDescribe v0-1: groups of the consumer protocol with their members' current and target
+assignments (KIP-848).
+
+From v1 on it also says by which protocol each member joined (KIP-1099). A group of another type is answered
+with GROUP_ID_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator import ConsumerGroup, GroupCoordinator
+from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember, Partitions
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import checked_by_handler, each_group
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.kafka.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from barnabas.kafka.security.acls import Access, Operation, ResourceType
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    groups: GroupCoordinator
+    image: Callable[[], ClusterImage]
+    config: Callable[[], BrokerConfig]
+
+
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
+
+
+def _failed(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=[_failure(group_id, error) for group_id in request.group_ids])
+
+
+@handles(
+    ConsumerGroupDescribeRequest,
+    needs=[
+        each_group(Operation.DESCRIBE, "group_ids", "groups", name=""),
+        checked_by_handler("topic DESCRIBE of all that the group uses"),
+    ],
+    on_error=_failed,
+    pieces=[Pieces("group_ids", "groups", size=64, unique=True)],
+    is_heavy=True,
+    listing="groups.members",
+)
+def consumer_group_describe(
+    ports: Ports, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    ports.groups.check_consumer_protocol()
+    response = ConsumerGroupDescribeResponse()
+    for group_id in request.group_ids:
+        try:
+            described = _describe(ports, group_id)
+            _check_topics(described, context.access)
+        except KafkaError as error:
+            described = _failure(group_id, error)
+        else:
+            if request.include_authorized_operations:
+                described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
+        response.groups.append(described)
+    return response
+
+
+def _check_topics(group: DescribedGroup, access: Access) -> None:
+    """Raises KafkaError for a group with topics that the client may not know of (KAFKA-18813)."""
+    if access.is_unrestricted:
+        return
+    for member in group.members:
+        assigned = (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+        for name in {*member.subscribed_topic_names, *(topic.topic_name for topic in assigned)}:
+            if not access.on_topic(Operation.DESCRIBE, name):
+                raise KafkaError(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    "The group uses topics that the client is not authorised to describe.",
+                )
+
+
+def _describe(ports: Ports, group_id: str) -> DescribedGroup:
+    group = ports.groups.group(group_id)
+    if not isinstance(group, ConsumerGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    image = ports.image()
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor() or ports.config().group_consumer_assignors[0],
+        members=[_member(member, group.target(member.member_id), image) for member in group.members.values()],
+        authorized_operations=NOT_ASKED,
+    )
+
+
+def _member(member: ConsumerMember, target: Partitions, image: ClusterImage) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(member.assigned, image),
+        target_assignment=_assignment(target, image),
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+    )
+
+
+def _assignment(partitions: Partitions, image: ClusterImage) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(numbers))
+            for topic_id, numbers in partitions.items()
+            if (topic := image.topic_by_id(topic_id)) is not None
+        ]
+    )
+
+
+def _failure(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group_id,
+        error_code=error.code,
+        error_message=error.message,
+        authorized_operations=NOT_ASKED,
+    )

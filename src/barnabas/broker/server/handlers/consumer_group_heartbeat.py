@@ -1,0 +1,39 @@
+"""ConsumerGroupHeartbeat v0-1: join, stay in and leave a group of the consumer protocol (KIP-848).
+
+Subscriptions by regular expression and member ids that clients make from v1 on (KIP-1082).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.answers import Answer
+from barnabas.broker.coordinator import Caller, GroupCoordinator
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Group, checked_by_handler, refusal
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.kafka.security.acls import Operation, ResourceType
+
+
+@handles(
+    ConsumerGroupHeartbeatRequest,
+    needs=[
+        Group(Operation.READ),
+        checked_by_handler(
+            "topic DESCRIBE of what is subscribed; a regular expression finds only such topics"
+        ),
+    ],
+)
+def consumer_group_heartbeat(
+    groups: GroupCoordinator, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> Answer[ConsumerGroupHeartbeatResponse]:
+    def may_see(topic: str) -> bool:
+        return access.on_topic(Operation.DESCRIBE, topic)
+
+    access = context.access
+    if not access.is_unrestricted and not all(map(may_see, request.subscribed_topic_names or ())):
+        raise refusal(ResourceType.TOPIC)
+    caller = Caller(context.api_version, context.client_id or "", context.client_host, may_see)
+    return groups.consumer_heartbeat(request, caller)

@@ -1,0 +1,63 @@
+"""CreateAcls v1-3: add rules (KIP-140, prefixes by KIP-290). Creating a rule that exists already succeeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.base.errors import KafkaError
+from barnabas.broker.controller.acls import AclControl
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Cluster
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.acls import DISABLED, rule_of
+from barnabas.broker.server.responses.mutations import limit_changes
+from barnabas.kafka.protocol.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from barnabas.kafka.security.acls import AclBinding, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    acls: AclControl
+    #: whether there is an authorizer
+    is_enabled: bool
+
+
+def _failed(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:
+    return CreateAclsResponse(results=[_result(error) for _ in request.creations])
+
+
+@handles(
+    CreateAclsRequest,
+    needs=[Cluster(Operation.ALTER)],
+    on_error=_failed,
+    pieces=[Pieces("creations", "results", size=64, check=limit_changes("creations"))],
+    is_heavy=True,
+)
+async def create_acls(
+    ports: Ports, context: RequestContext, request: CreateAclsRequest
+) -> CreateAclsResponse:
+    if not ports.is_enabled:
+        raise DISABLED
+    rules: list[AclBinding | KafkaError] = []
+    for creation in request.creations:
+        try:
+            rules.append(rule_of(creation))
+        except KafkaError as error:
+            rules.append(error)
+    errors = await ports.acls.create([rule for rule in rules if isinstance(rule, AclBinding)])
+    return CreateAclsResponse(
+        results=[_result(rule if isinstance(rule, KafkaError) else errors.get(rule)) for rule in rules]
+    )
+
+
+def _result(error: KafkaError | None) -> AclCreationResult:
+    if error is None:
+        return AclCreationResult(error_message=None)
+    return AclCreationResult(error_code=error.code, error_message=error.message)

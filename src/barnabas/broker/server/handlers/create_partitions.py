@@ -1,0 +1,93 @@
+"""CreatePartitions v0-3: add partitions to topics, with or without an assignment, or only validate (KIP-195).
+
+The client's quota limits how many are added (KIP-599). The request's timeout is ignored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.controller import NewPartitions
+from barnabas.broker.controller.topics import TopicControl
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.quotas import ClientQuotas
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import each_topic
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.mutations import MutationBudget
+from barnabas.kafka.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    topics: TopicControl
+    image: Callable[[], ClusterImage]
+    quotas: ClientQuotas
+
+
+#: the first version that knows THROTTLING_QUOTA_EXCEEDED
+_STRICT_SINCE = 3
+
+
+def _failed(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(results=[_result(name, error) for name in names])
+
+
+@handles(
+    CreatePartitionsRequest,
+    needs=[each_topic(Operation.ALTER, "topics", "results")],
+    on_error=_failed,
+    pieces=[Pieces("topics", "results", size=64, unique=True)],
+    is_heavy=True,
+)
+async def create_partitions(
+    ports: Ports, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    named = Counter(topic.name for topic in request.topics)
+    budget = MutationBudget(
+        ports.quotas, context, strict_since=_STRICT_SINCE, validate_only=request.validate_only
+    )
+    image = ports.image()
+    once: list[NewPartitions] = []
+    over: dict[str, KafkaError] = {}
+    for topic in request.topics:
+        if named[topic.name] == 1:
+            known = image.topics.get(topic.name)
+            try:
+                budget.spend(0 if known is None else max(0, topic.count - len(known.partitions)))
+            except KafkaError as error:
+                over[topic.name] = error
+            else:
+                once.append(_parse(topic))
+    errors = over | await ports.topics.create_partitions(once, validate_only=request.validate_only)
+    for name, times in named.items():
+        if times > 1:
+            twice = f"the request names the topic '{name}' {times} times"
+            errors[name] = KafkaError(ErrorCode.INVALID_REQUEST, twice)
+    return CreatePartitionsResponse(
+        results=[_result(name, errors.get(name)) for name in named], throttle_time_ms=budget.throttle_time_ms
+    )
+
+
+def _parse(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignments = None if topic.assignments is None else [a.broker_ids for a in topic.assignments]
+    return NewPartitions(topic.name, topic.count, assignments)
+
+
+def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
+    if error is None:
+        return CreatePartitionsTopicResult(name=name)
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)

@@ -1,0 +1,144 @@
+"""CreateTopics v2-7: create topics by a number of partitions or by an assignment, with settings, or only
+validate (KIP-4, KIP-464, KIP-525).
+
+The client's quota limits how many partitions are created (KIP-599). The answer has the new topic's settings.
+The request's timeout is ignored: the decision takes milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller import NewTopic
+from barnabas.broker.controller.topics import TopicControl, check_partition_count
+from barnabas.broker.metadata.image import TopicImage
+from barnabas.broker.quotas import ClientQuotas
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import checked_by_handler, each_topic
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.config_listing import SettingDescriptions
+from barnabas.broker.server.responses.mutations import MutationBudget
+from barnabas.kafka.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.kafka.security.acls import Access, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    topics: TopicControl
+    settings: SettingDescriptions
+    config: Callable[[], BrokerConfig]
+    quotas: ClientQuotas
+
+
+#: the first version that knows THROTTLING_QUOTA_EXCEEDED
+_STRICT_SINCE = 6
+
+
+def _failed(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(topics=[_refused(name, error) for name in names])
+
+
+def _check(request: CreateTopicsRequest) -> None:
+    """The bound of a request as a whole, which its pieces do not show."""
+    check_partition_count(
+        sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics)
+    )
+
+
+@handles(
+    CreateTopicsRequest,
+    needs=[
+        each_topic(Operation.CREATE, "topics", unless=Operation.CREATE),
+        checked_by_handler("topic DESCRIBE_CONFIGS to be shown the settings"),
+    ],
+    on_error=_failed,
+    pieces=[Pieces("topics", size=64, unique=True, check=_check)],
+    is_heavy=True,
+)
+async def create_topics(
+    ports: Ports, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    named = Counter(topic.name for topic in request.topics)
+    once, results = [], []
+    budget = MutationBudget(
+        ports.quotas, context, strict_since=_STRICT_SINCE, validate_only=request.validate_only
+    )
+    for topic in request.topics:
+        if named[topic.name] == 1:
+            count = len(topic.assignments) or topic.num_partitions
+            try:
+                budget.spend(count if count > 0 else ports.config().num_partitions)
+            except KafkaError as error:
+                results.append(_refused(topic.name, error))
+            else:
+                once.append(_parse(topic))
+    outcomes = await ports.topics.create(once, validate_only=request.validate_only)
+    for new in once:
+        outcome = outcomes[new.name]
+        if isinstance(outcome, KafkaError):
+            results.append(_refused(new.name, outcome))
+        else:
+            results.append(_created(ports, context.access, outcome, new))
+    for name, times in named.items():
+        if times > 1:
+            twice = f"the request names the topic '{name}' {times} times"
+            results.append(_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, twice)))
+    return CreateTopicsResponse(topics=results, throttle_time_ms=budget.throttle_time_ms)
+
+
+def _parse(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _created(ports: Ports, access: Access, topic: TopicImage, asked: NewTopic) -> CreatableTopicResult:
+    if not access.on_topic(Operation.DESCRIBE_CONFIGS, topic.name):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=None,
+        )
+    texts = {name: text for name, text in asked.configs.items() if text is not None}
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.id,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                name=description.setting.name,
+                value=description.text,
+                config_source=description.source,
+                is_sensitive=description.setting.sensitive,
+            )
+            for description in ports.settings.of_new_topic(texts)
+        ],
+    )
+
+
+def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)

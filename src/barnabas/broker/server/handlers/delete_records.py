@@ -1,0 +1,154 @@
+"""DeleteRecords v0-2: move the log start offset of partitions (KIP-107).
+
+The answer waits until the new log start offsets are on disk, on this broker and on every live follower:
+deleted records stay deleted, whichever replica leads later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import INTERNAL_TOPICS, LeaderEpoch, Offset
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.purgatory import DelayedOperation
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import each_topic
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.kafka.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    replicas: ReplicaManager
+    logs: LogManager
+
+
+#: in place of an offset: everything below the high watermark
+HIGH_WATERMARK = -1
+
+
+def _failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        results = [
+            DeleteRecordsPartitionResult(
+                partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
+            )
+            for wanted in topic.partitions
+        ]
+        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    return response
+
+
+@handles(
+    DeleteRecordsRequest,
+    needs=[each_topic(Operation.DELETE, "topics")],
+    on_error=_failed,
+    pieces=[Pieces("topics.partitions", size=128)],
+    is_heavy=True,
+)
+async def delete_records(
+    ports: Ports, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    response = DeleteRecordsResponse()
+    planned: dict[LogDirectory, list[_Deletion]] = {}
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+            try:
+                deletion = _plan(ports, topic.name, wanted.partition_index, wanted.offset, result)
+            except KafkaError as error:
+                result.error_code = error.code
+            else:
+                directory = ports.logs.directory_of(deletion.partition.topic_partition)
+                planned.setdefault(directory, []).append(deletion)
+            results.append(result)
+        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    for directory, deletions in planned.items():
+        failure = None
+        try:
+            starts = [(deletion.partition.log, deletion.start) for deletion in deletions]
+            await ports.logs.store_log_starts(directory, starts)
+        except KafkaError as error:
+            failure = error
+        for partition, epoch, start, result in deletions:
+            try:
+                if failure is not None:
+                    raise failure
+                partition.check_leader(epoch)
+                partition.log.advance_log_start(start)
+            except KafkaError as error:
+                result.error_code = error.code
+    await _followers_have_deleted([d for ds in planned.values() for d in ds], request.timeout_ms)
+    return response
+
+
+class _Deletion(NamedTuple):
+    """What is asked of one partition that this broker leads."""
+
+    partition: Partition
+    leader_epoch: LeaderEpoch
+    #: where its log is to start
+    start: Offset
+    #: the place of the answer
+    result: DeleteRecordsPartitionResult
+
+
+async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -> None:
+    """Wait until no live replica holds what was deleted, and say in the results what came of it."""
+    left = [deletion for deletion in deletions if not deletion.result.error_code]
+
+    def attempt(expired: bool) -> bool | None:
+        waiting = []
+        for deletion in left:
+            partition, epoch, start, result = deletion
+            try:
+                partition.check_leader(epoch)
+            except KafkaError as error:
+                result.error_code = error.code
+                continue
+            low = partition.low_watermark
+            if low >= start:
+                result.low_watermark = low
+            elif expired:
+                result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            else:
+                waiting.append(deletion)
+        left[:] = waiting
+        return None if left else True
+
+    if attempt(False) is None:
+        await DelayedOperation([deletion.partition for deletion in left], timeout_ms, attempt).future
+
+
+def _plan(
+    ports: Ports, topic: str, index: int, offset: Offset, result: DeleteRecordsPartitionResult
+) -> _Deletion:
+    """What is to be done; raises KafkaError when it may not be."""
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    partition = ports.replicas.find(topic, index)
+    partition.check_leader()
+    log = partition.log
+    if "delete" not in log.config.cleanup_policy:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    if offset < HIGH_WATERMARK:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    start = log.high_watermark if offset == HIGH_WATERMARK else offset
+    log.check_log_start(start)
+    return _Deletion(partition, partition.leader_epoch, start, result)

@@ -1,0 +1,138 @@
+"""DeleteTopics v1-6: delete topics by name or by id (KIP-516), within the client's quota (KIP-599).
+
+When the answer is sent, the topic is gone from the metadata; its folders are deleted later. The request's
+timeout is ignored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import ZERO_TOPIC_ID, TopicId
+from barnabas.broker.controller.topics import TopicControl
+from barnabas.broker.metadata.image import ClusterImage, TopicImage
+from barnabas.broker.quotas import ClientQuotas
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import checked_by_handler, refusal
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.mutations import MutationBudget
+from barnabas.kafka.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from barnabas.kafka.security.acls import Access, Operation, ResourceType
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    topics: TopicControl
+    image: Callable[[], ClusterImage]
+    quotas: ClientQuotas
+
+
+#: the first version that knows THROTTLING_QUOTA_EXCEEDED
+_STRICT_SINCE = 5
+
+#: the first version that knows the code TOPIC_DELETION_DISABLED
+_DELETION_DISABLED_SINCE = 3
+
+
+def _failed(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=[_refused(wanted, error) for wanted in _wanted(request)])
+
+
+@handles(
+    DeleteTopicsRequest,
+    needs=[checked_by_handler("topic DELETE, or cluster DELETE")],
+    on_error=_failed,
+    pieces=[
+        Pieces("topics", "responses", size=128, unique=True),
+        Pieces("topic_names", "responses", size=128, unique=True),
+    ],
+    is_heavy=True,
+)
+async def delete_topics(
+    ports: Ports, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
+    image = ports.image()
+    topics: dict[TopicId, TopicImage] = {}
+    named: Counter[TopicId] = Counter()
+    results: list[DeletableTopicResult] = []
+    for wanted in _wanted(request):
+        try:
+            topic = _find(image, wanted, context.access)
+        except KafkaError as error:
+            results.append(_refused(wanted, error))
+        else:
+            topics[topic.id] = topic
+            named[topic.id] += 1
+    budget = MutationBudget(ports.quotas, context, strict_since=_STRICT_SINCE)
+    once: list[TopicId] = []
+    over: dict[TopicId, KafkaError] = {}
+    for topic_id, times in named.items():
+        if times == 1:
+            try:
+                budget.spend(len(topics[topic_id].partitions))
+            except KafkaError as error:
+                over[topic_id] = error
+            else:
+                once.append(topic_id)
+    errors = over | await ports.topics.delete(once)
+    for topic in topics.values():
+        if named[topic.id] > 1:
+            twice = f"the request names the topic '{topic.name}' {named[topic.id]} times"
+            errors[topic.id] = KafkaError(ErrorCode.INVALID_REQUEST, twice)
+        results.append(_result(topic, errors.get(topic.id), context.api_version))
+    return DeleteTopicsResponse(responses=results, throttle_time_ms=budget.throttle_time_ms)
+
+
+def _wanted(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access) -> TopicImage:
+    """Raises KafkaError for a topic that is not there or may not be deleted by who has `access`.
+
+    Who may not DESCRIBE a topic does not learn from its name whether there is one.
+    """
+    if (wanted.name is None) == (wanted.topic_id == ZERO_TOPIC_ID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, and not by both")
+    may_all = access.on_cluster(Operation.DELETE)
+    if wanted.name is not None:
+        if not may_all and not access.on_topic(Operation.DESCRIBE, wanted.name):
+            raise refusal(ResourceType.TOPIC)
+        topic = image.topics.get(wanted.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{wanted.name}'")
+    else:
+        topic = image.topic_by_id(wanted.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if not may_all and not access.on_topic(Operation.DELETE, topic.name):
+        raise refusal(ResourceType.TOPIC)
+    return topic
+
+
+def _result(topic: TopicImage, error: KafkaError | None, version: int) -> DeletableTopicResult:
+    if error is None:
+        return DeletableTopicResult(name=topic.name, topic_id=topic.id)
+    code = error.code
+    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < _DELETION_DISABLED_SINCE:
+        code = ErrorCode.INVALID_REQUEST
+    return DeletableTopicResult(
+        name=topic.name, topic_id=topic.id, error_code=code, error_message=error.message
+    )
+
+
+def _refused(wanted: DeleteTopicState, error: KafkaError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=wanted.name, topic_id=wanted.topic_id, error_code=error.code, error_message=error.message
+    )

@@ -1,0 +1,69 @@
+"""DescribeAcls v1-3: the rules that match a filter (KIP-140, prefixes by KIP-290)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from barnabas.broker.answers import Answer
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import Cluster
+from barnabas.broker.server.responses.acls import DISABLED, filter_of
+from barnabas.kafka.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from barnabas.kafka.security.acls import AclFilter, Acls, Operation, ResourcePattern
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    long_work: LongWork
+    #: whether there is an authorizer
+    is_enabled: bool
+
+
+@handles(DescribeAclsRequest, needs=[Cluster(Operation.DESCRIBE)], listing="resources.acls")
+def describe_acls(
+    ports: Ports, context: RequestContext, request: DescribeAclsRequest
+) -> Answer[DescribeAclsResponse]:
+    if not ports.is_enabled:
+        raise DISABLED
+    chosen = filter_of(request)
+    acls = ports.image().acls
+    patterns: Collection[ResourcePattern] = acls.rules if chosen.exact is None else [chosen.exact]
+    return ports.long_work.listed(
+        context,
+        patterns,
+        lambda resource: _description(acls, chosen, resource),
+        lambda found: DescribeAclsResponse(error_message=None, resources=found),
+    )
+
+
+def _description(acls: Acls, chosen: AclFilter, resource: ResourcePattern) -> DescribeAclsResource | None:
+    rules = acls.rules.get(resource)
+    if rules is None or not chosen.selects_resource(resource):
+        return None
+    entries = [
+        AclDescription(
+            principal=entry.principal,
+            host=entry.host,
+            operation=entry.operation,
+            permission_type=entry.permission,
+        )
+        for entry in rules.entries
+        if chosen.selects_entry(entry)
+    ]
+    if not entries:
+        return None
+    return DescribeAclsResource(
+        resource_type=resource.type, resource_name=resource.name, pattern_type=resource.pattern, acls=entries
+    )

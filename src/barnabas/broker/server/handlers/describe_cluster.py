@@ -1,0 +1,53 @@
+"""DescribeCluster v0-2: the live brokers, the controller, the cluster's id (KIP-700).
+
+Only brokers are listed: controllers have no endpoints of their own (KIP-919), and a live broker is never
+fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Anyone
+from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.kafka.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+@handles(DescribeClusterRequest, needs=[Anyone("the operations shown need cluster DESCRIBE")])
+def describe_cluster(
+    image: Callable[[], ClusterImage], context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this endpoint is a broker's")
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no type {request.endpoint_type} of endpoints"
+        )
+    cluster = image()
+    brokers = []
+    for member in cluster.brokers.values():
+        endpoint = member.endpoint(context.listener)
+        if endpoint is not None:
+            brokers.append(
+                DescribeClusterBroker(
+                    broker_id=member.id, host=endpoint.host, port=endpoint.port, rack=member.rack
+                )
+            )
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=brokers,
+        cluster_authorized_operations=context.access.cluster_operations() if asked else NOT_ASKED,
+    )

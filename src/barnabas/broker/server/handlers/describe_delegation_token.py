@@ -1,0 +1,97 @@
+"""DescribeDelegationToken v1-3: the delegation tokens that one may see (KIP-48, KIP-373).
+
+Owners, renewers and those who have created a token see it; others need DESCRIBE on the token or
+DESCRIBE_TOKENS on its owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.answers import Answer
+from barnabas.broker.logins.delegation_tokens import DelegationToken, TokenKeys
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import checked_by_handler
+from barnabas.kafka.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from barnabas.kafka.security.acls import Operation, ResourceType
+from barnabas.kafka.security.principal import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    long_work: LongWork
+    #: makes the HMACs; None where there are no tokens
+    keys: TokenKeys | None
+
+
+@handles(
+    DescribeDelegationTokenRequest,
+    needs=[
+        checked_by_handler(
+            "a login, not by a token; only one's own tokens are shown, and those with delegation token "
+            "DESCRIBE or, on their owner, user DESCRIBE_TOKENS"
+        )
+    ],
+    listing="tokens",
+)
+def describe_delegation_token(
+    ports: Ports, context: RequestContext, request: DescribeDelegationTokenRequest
+) -> Answer[DescribeDelegationTokenResponse]:
+    keys = ports.keys
+    if keys is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    owners = None
+    if request.owners is not None:
+        owners = {Principal(each.principal_name, each.principal_type) for each in request.owners}
+    principal, access = context.connection.principal, context.access
+
+    def describe(token: DelegationToken) -> DescribedDelegationToken | None:
+        if owners is not None and owners.isdisjoint((token.owner, token.requester, *token.renewers)):
+            return None
+        if not (
+            token.concerns(principal)
+            or access.allows(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id)
+            or access.allows(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
+        ):
+            return None
+        return _description(token, keys.hmac(token.id))
+
+    tokens = ports.image().delegation_tokens
+    ids = sorted(tokens) if owners is None or owners else []  # the map has no order
+    return ports.long_work.listed(
+        context,
+        ids,
+        lambda token_id: describe(tokens[token_id]),
+        lambda found: DescribeDelegationTokenResponse(tokens=found),
+    )
+
+
+def _description(token: DelegationToken, mac: bytes) -> DescribedDelegationToken:
+    return DescribedDelegationToken(
+        principal_type=token.owner.kind,
+        principal_name=token.owner.name,
+        token_requester_principal_type=token.requester.kind,
+        token_requester_principal_name=token.requester.name,
+        issue_timestamp=token.issued_ms,
+        expiry_timestamp=token.expires_ms,
+        max_timestamp=token.max_ms,
+        token_id=token.id,
+        hmac=mac,
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=renewer.kind, principal_name=renewer.name)
+            for renewer in token.renewers
+        ],
+    )

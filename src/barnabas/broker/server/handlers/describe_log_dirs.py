@@ -1,0 +1,117 @@
+"""DescribeLogDirs v1-4: the log directories, the replicas in them (KIP-113), and the sizes of their volumes
+(KIP-827).
+
+A log that is moving to another directory is listed in both: the copy as a future replica.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.answers import Answer
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import Cluster
+from barnabas.broker.storage import PartitionLog
+from barnabas.kafka.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    logs: LogManager
+    long_work: LongWork
+
+
+def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
+    # Before v3 there is room for an error only with a directory.
+    nowhere = DescribeLogDirsResult(error_code=error.code)
+    return DescribeLogDirsResponse(error_code=error.code, results=[nowhere])
+
+
+@handles(
+    DescribeLogDirsRequest,
+    needs=[Cluster(Operation.DESCRIBE)],
+    on_error=_failed,
+    listing="results.topics.partitions",
+)
+def describe_log_dirs(
+    ports: Ports, context: RequestContext, request: DescribeLogDirsRequest
+) -> Answer[DescribeLogDirsResponse]:
+    wanted = None
+    if request.topics is not None:
+        wanted = {
+            TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
+        }
+    results = {directory.path: _directory(directory) for directory in ports.logs.directories}
+    unopened = [
+        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+        for path in ports.logs.unopened
+    ]
+    topics: dict[tuple[str, str], DescribeLogDirsTopic] = {}
+    # Of a hundred thousand logs no more is done in this turn of the loop than copying references.
+    shelves = [
+        (directory.path, logs is directory.futures, list(_logs(logs, wanted)))
+        for directory in ports.logs.directories
+        if directory.failure is None
+        for logs in (directory.logs, directory.futures)
+    ]
+    places = chain.from_iterable(repeat((path, is_future), len(logs)) for path, is_future, logs in shelves)
+
+    def describe(log: PartitionLog) -> None:
+        path, is_future = next(places)
+        name, index = log.topic_partition
+        # The lag of a follower behind the high watermark; a leader has none. That of a copy is to the log.
+        current = ports.logs.get(log.topic_partition) if is_future else None
+        end = log.high_watermark if current is None else current.log_end_offset
+        lag = max(0, end - log.log_end_offset)
+        topic = topics.get((path, name))
+        if topic is None:
+            topic = topics[path, name] = DescribeLogDirsTopic(name=name)
+            results[path].topics.append(topic)
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=index, partition_size=log.size, offset_lag=lag, is_future_key=is_future
+            )
+        )
+
+    def respond(_: list[None]) -> DescribeLogDirsResponse:
+        return DescribeLogDirsResponse(results=[*results.values(), *unopened])
+
+    logs = list(chain.from_iterable(logs for _, _, logs in shelves))
+    return ports.long_work.listed(context, logs, describe, respond)
+
+
+def _logs(
+    logs: Mapping[TopicPartition, PartitionLog], wanted: set[TopicPartition] | None
+) -> Iterable[PartitionLog]:
+    if wanted is None:
+        return logs.values()
+    return [logs[each] for each in wanted if each in logs]
+
+
+def _directory(directory: LogDirectory) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=directory.path)
+    if directory.failure is not None:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    with contextlib.suppress(OSError):  # sizes are told where the system tells them
+        volume = directory.env.fs.volume(directory.path)
+        result.total_bytes, result.usable_bytes = volume.size, volume.free
+    return result

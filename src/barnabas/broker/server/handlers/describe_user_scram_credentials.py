@@ -1,0 +1,52 @@
+"""DescribeUserScramCredentials v0: which users have SCRAM credentials, never what they are (KIP-554)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Cluster
+from barnabas.kafka.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from barnabas.kafka.security.acls import Operation
+from barnabas.kafka.security.errors import InvalidCredential
+from barnabas.kafka.security.scram import MECHANISMS, ScramCredential
+
+
+@handles(DescribeUserScramCredentialsRequest, needs=[Cluster(Operation.DESCRIBE)], listing="results")
+def describe_user_scram_credentials(
+    image: Callable[[], ClusterImage], context: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    stored = {user: infos for user, texts in image().user_configs.items() if (infos := _infos(texts))}
+    named = Counter(user.name for user in request.users or ())
+    results = []
+    for user in named or sorted(stored):
+        if named[user] > 1:
+            code, message = ErrorCode.DUPLICATE_RESOURCE, f"the request names '{user}' twice"
+        elif user not in stored:
+            code, message = ErrorCode.RESOURCE_NOT_FOUND, f"there is no user '{user}'"
+        else:
+            results.append(DescribeUserScramCredentialsResult(user=user, credential_infos=stored[user]))
+            continue
+        results.append(DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message))
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _infos(texts: Mapping[str, str]) -> list[CredentialInfo]:
+    infos = []
+    for name, mechanism in MECHANISMS.items():
+        if name in texts:
+            try:
+                iterations = ScramCredential.decode(texts[name]).iterations
+            except InvalidCredential:
+                continue  # nobody can log in by it
+            infos.append(CredentialInfo(mechanism=mechanism, iterations=iterations))
+    return infos

@@ -1,0 +1,50 @@
+"""EndTxn v0-5: commit or abort the transaction under way (KIP-98).
+
+From v5 on each transaction raises the producer's epoch, and the answer has the id and epoch to continue with
+(KIP-890). PRODUCER_FENCED from v2 on (KIP-588).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from barnabas.base.errors import KafkaError, fenced_since
+from barnabas.base.types import ProducerIdentity
+from barnabas.broker.answers import Answer, is_pending
+from barnabas.broker.coordinator import TransactionCoordinator
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import TransactionalId
+from barnabas.kafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.kafka.security.acls import Operation
+
+_FENCED_FROM = 2
+_EPOCH_BUMP_FROM = 5
+
+
+@handles(EndTxnRequest, needs=[TransactionalId(Operation.WRITE)])
+def end_txn(
+    transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
+) -> Answer[EndTxnResponse]:
+    # Without a task if it can be: the answer is on its way before the markers are written.
+    try:
+        following = transactions.end(
+            request.transactional_id,
+            ProducerIdentity(request.producer_id, request.producer_epoch),
+            commit=request.committed,
+            version=2 if context.api_version >= _EPOCH_BUMP_FROM else 0,
+        )
+    except KafkaError as error:
+        raise fenced_since(_FENCED_FROM, context.api_version, error) from error
+    return _end_later(context, following) if is_pending(following) else _response(following)
+
+
+async def _end_later(context: RequestContext, following: Awaitable[ProducerIdentity]) -> EndTxnResponse:
+    try:
+        return _response(await following)
+    except KafkaError as error:
+        raise fenced_since(_FENCED_FROM, context.api_version, error) from error
+
+
+def _response(following: ProducerIdentity) -> EndTxnResponse:
+    return EndTxnResponse(producer_id=following.producer_id, producer_epoch=following.epoch)

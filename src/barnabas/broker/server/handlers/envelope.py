@@ -1,0 +1,72 @@
+"""Envelope v0: a client's request that another broker has forwarded to the controller (KIP-590).
+
+It may contain only requests that brokers forward. The controller authorises the request by the principal and
+the client address in the envelope, and the response inside the answer is its own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
+from barnabas.broker.server.forwarded_principal import decode_principal
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import Connection, RequestContext
+from barnabas.broker.server.requests.dispatch import Dispatcher
+from barnabas.broker.server.requests.needs import BETWEEN_BROKERS
+from barnabas.broker.server.requests.order import BetweenBrokers
+from barnabas.kafka.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.kafka.security.principal import Principal
+
+_SIZE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    is_controller: Callable[[], bool]
+    #: the keys of the APIs that may be inside
+    forwarded: Container[int]
+    #: answers them as the controller
+    dispatcher: Dispatcher
+
+
+class _ForwardedConnection:
+    """The connection of a client to another broker."""
+
+    client_software_name = ""
+    client_software_version = ""
+    client_port = 0
+
+    def __init__(self, by: Connection, client_host: str, principal: Principal) -> None:
+        self.connection_id = by.connection_id
+        self.listener = by.listener
+        self.client_host = client_host
+        self.principal = principal
+        self.close = by.close
+
+
+@handles(EnvelopeRequest, needs=[BETWEEN_BROKERS], order=BetweenBrokers())
+async def envelope(ports: Ports, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    if not ports.is_controller():
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+    frame = request.request_data
+    if int.from_bytes(frame[:2], "big") not in ports.forwarded:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    try:
+        client = str(ipaddress.ip_address(request.client_host_address))
+    except ValueError:
+        client = context.connection.client_host
+    try:
+        principal = decode_principal(request.request_principal)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from error
+    connection = _ForwardedConnection(context.connection, client, principal)
+    try:
+        chunks = await ports.dispatcher.answer_frame(frame, connection)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return EnvelopeResponse(response_data=b"".join(map(bytes, chunks))[_SIZE:])

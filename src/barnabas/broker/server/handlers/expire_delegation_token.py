@@ -1,0 +1,27 @@
+"""ExpireDelegationToken v1-2: let a token end earlier, or delete it (KIP-48).
+
+Its owner and its renewers may."""
+
+from __future__ import annotations
+
+from barnabas.broker.controller.tokens import TokenControl
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import checked_by_handler
+from barnabas.kafka.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+
+
+@handles(
+    ExpireDelegationTokenRequest,
+    needs=[checked_by_handler("a login, not by a token; to be the token's owner or one of its renewers")],
+)
+async def expire_delegation_token(
+    tokens: TokenControl, context: RequestContext, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    expires_ms = await tokens.expire(
+        context.connection.principal, bytes(request.hmac), request.expiry_time_period_ms
+    )
+    return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires_ms)

@@ -1,0 +1,286 @@
+"""Fetch v4-18: record batches for consumers and for followers, by long poll.
+
+Fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516), the epochs of
+followers' brokers (KIP-903), and consumers that read from followers, in their own rack if they can (KIP-392).
+A follower's high watermark (KIP-1166) is ignored: it learns of a new one with the next records, or when its
+fetch times out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicKey
+from barnabas.broker.answers import Answer, LongPoll, settled
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.purgatory import DelayedOperation
+from barnabas.broker.replication.throttles import Throttle
+from barnabas.broker.server.fetching.fetch import Fetch, PreferredReplica
+from barnabas.broker.server.fetching.preferred import RACK_AWARE, replica_in_rack
+from barnabas.broker.server.fetching.replica_fetch import ReplicaFetch
+from barnabas.broker.server.fetching.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchSession,
+    FetchSessions,
+    FetchTarget,
+    ReplicaSession,
+    ReplicaTarget,
+    requested,
+)
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import Metered, RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import checked_by_handler, refusal
+from barnabas.kafka.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from barnabas.kafka.protocol.registry import ApiKey
+from barnabas.kafka.protocol.wire import MAX_ELEMENTS
+from barnabas.kafka.security.acls import Access, Operation, ResourceType
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    replicas: ReplicaManager
+    sessions: FetchSessions
+    long_work: LongWork
+    cold_reads: ColdReads
+    config: Callable[[], BrokerConfig]
+    image: Callable[[], ClusterImage]
+    #: of what is sent to followers (KIP-73)
+    throttle: Throttle
+
+
+READ_COMMITTED = 1
+#: clients know from here on that they may be sent to a follower
+FOLLOWERS_VERSION = 11
+#: topics are named by their ids from here on
+TOPIC_ID_VERSION = 13
+#: a fetch that has more partitions to read is made in steps
+DIRECT_PARTITIONS = 200
+#: and so many of what it names are noted at once
+NOTED_A_STEP = 200
+
+
+def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = None) -> FetchResponse:
+    """The error for every partition, and (but before v7) for the `whole`."""
+    topics = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[
+                PartitionData(
+                    partition_index=wanted.partition, error_code=error.code, high_watermark=-1, records=b""
+                )
+                for wanted in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return FetchResponse(error_code=error.code if whole is None else whole, responses=topics)
+
+
+@handles(
+    FetchRequest,
+    needs=[checked_by_handler("topic READ; with a replica id: cluster CLUSTER_ACTION")],
+    cancel_on_disconnect=True,
+    on_error=_failed,
+    most_elements=MAX_ELEMENTS,
+    is_held_back=True,
+)
+def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Answer[FetchResponse]:
+    is_of_replica = request.replica_id >= 0 or request.replica_state.replica_id >= 0
+    named = 0
+    for topic in request.topics:
+        named += len(topic.partitions)
+    if named > DIRECT_PARTITIONS:
+        context.has_long_answer = True
+        return _fetch_named(ports, context, request, is_of_replica)
+    return (_fetch_for_replica if is_of_replica else _fetch)(ports, context, request)
+
+
+async def _fetch_named(
+    ports: Ports, context: RequestContext, request: FetchRequest, is_of_replica: bool
+) -> FetchResponse:
+    """A fetch that names so many partitions that even to note them takes steps."""
+    if not is_of_replica and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        sessions, uses_topic_ids = ports.sessions, context.api_version >= TOPIC_ID_VERSION
+        try:
+            session = sessions.find(request, uses_topic_ids, context.connection.principal)
+            async for _ in ports.long_work.slices(sessions.advance(session, request)):
+                pass
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code)
+        return await settled(_fetch_of(ports, context, request, session, session))
+    noted = requested(request, ReplicaTarget if is_of_replica else FetchTarget)
+    targets: list[FetchTarget] = []
+    async for some in ports.long_work.slices(iter(lambda: list(islice(noted, NOTED_A_STEP)), [])):
+        targets += some
+    return await settled((_fetch_for_replica if is_of_replica else _fetch)(ports, context, request, targets))
+
+
+def _fetch(
+    ports: Ports, context: RequestContext, request: FetchRequest, targets: Sequence[FetchTarget] = ()
+) -> Answer[FetchResponse]:
+    """`targets` is what the request names, if that is known already."""
+    try:
+        session = ports.sessions.resolve(
+            request, context.api_version >= TOPIC_ID_VERSION, context.connection.principal, targets
+        )
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    return _fetch_of(ports, context, request, session, session or targets or requested(request))
+
+
+def _fetch_of(
+    ports: Ports,
+    context: RequestContext,
+    request: FetchRequest,
+    session: FetchSession | None,
+    wanted: FetchSession | Iterable[FetchTarget],
+) -> Answer[FetchResponse]:
+    """The records of what is `wanted`: the partitions of the session, or without one those that are named."""
+    max_bytes = max(0, min(request.max_bytes, ports.config().fetch_max_bytes))
+    admits = None
+    if context.usage is not None and context.usage.most_fetched < math.inf:
+        max_bytes = min(max_bytes, int(context.usage.most_fetched))
+        admits = partial(_admits, ports.sessions, session, context.usage)
+    operation = Fetch(
+        ports.replicas,
+        wanted,
+        min_bytes=request.min_bytes,
+        max_bytes=max_bytes,
+        committed=request.isolation_level == READ_COMMITTED,
+        from_followers=context.api_version >= FOLLOWERS_VERSION,
+        preferred=_preferred(ports, context, request.rack_id) if request.rack_id else None,
+        admits=admits,
+        refuses=None if context.access.is_unrestricted else partial(_refuses, ports, context.access),
+    )
+    return _attempt(ports, context, operation, request.max_wait_ms)
+
+
+def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metered, size: int) -> bool:
+    """Whether the client may have so many bytes now. A session that it has not heard of is given up."""
+    if usage.admits_fetch(size):
+        return True
+    if session is not None and session.epoch == 1:
+        sessions.drop(session)
+    return False
+
+
+def _refuses(ports: Ports, access: Access, topic: TopicKey) -> bool:
+    name = topic if isinstance(topic, str) else ports.image().topic_names.get(topic)
+    return name is not None and not access.on_topic(Operation.READ, name)
+
+
+def _preferred(ports: Ports, context: RequestContext, rack: str) -> PreferredReplica | None:
+    if ports.config().replica_selector_class != RACK_AWARE:
+        return None
+    return partial(replica_in_rack, ports.image().brokers, rack, context.listener)
+
+
+def _fetch_for_replica(
+    ports: Ports, context: RequestContext, request: FetchRequest, targets: Sequence[FetchTarget] = ()
+) -> Answer[FetchResponse]:
+    if not context.access.on_cluster(Operation.CLUSTER_ACTION):
+        return _failed(request, refusal(ResourceType.TOPIC), ErrorCode.NONE)
+    context.usage = None  # replication has throttles of its own
+    state = request.replica_state
+    replica = state.replica_id if state.replica_id >= 0 else request.replica_id
+    session = None
+    if replica in ports.image().brokers:  # else a client could have as many sessions as it finds numbers
+        try:
+            session = ports.sessions.resolve_replica(
+                request, context.api_version >= TOPIC_ID_VERSION, replica, targets
+            )
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code)
+    operation = ReplicaFetch(
+        ports.replicas,
+        session or targets or requested(request, ReplicaTarget),
+        replica=replica,
+        broker_epoch=state.replica_epoch,
+        min_bytes=request.min_bytes,
+        max_bytes=max(0, min(request.max_bytes, ports.config().fetch_max_bytes)),
+        throttle=ports.throttle,
+    )
+    max_wait_ms = 0 if session is not None and session.is_hurried else request.max_wait_ms
+    return _attempt(ports, context, operation, max_wait_ms, session)
+
+
+def _attempt(
+    ports: Ports,
+    context: RequestContext,
+    operation: Fetch,
+    max_wait_ms: int,
+    session: ReplicaSession | None = None,
+) -> Answer[FetchResponse]:
+    """Answer at once if the operation can be; otherwise in steps, from disk, or when partitions progress."""
+    if operation.unread > DIRECT_PARTITIONS:
+        context.has_long_answer = True
+        return _fetch_many(ports, operation, max_wait_ms)
+    response = operation.attempt(max_wait_ms <= 0, may_wait=False)
+    if response is not None:
+        return response
+    if operation.cold_reads:
+        return _fetch_from_disk(ports, operation, max_wait_ms)
+    # A consumer that asks again before it has its answer loses nothing by waiting.
+    poll: LongPoll[FetchResponse] = LongPoll(ApiKey.FETCH if session is None else None)
+    parked = DelayedOperation([operation], max_wait_ms, operation.attempt, poll)
+    poll.ended_by(parked.expire)
+    poll.add_done_callback(operation.close)
+    if session is not None:
+        session.parked = parked
+    return poll
+
+
+async def _fetch_from_disk(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
+    """A fetch that has to wait for the disk, while others are served."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + max_wait_ms / 1000
+    try:
+        while operation.cold_reads:
+            await ports.cold_reads.warm(operation.cold_reads)
+            left_ms = round(1000 * (end - clock()))
+            response = operation.attempt(left_ms <= 0, may_wait=False)
+            if response is not None:
+                return response
+        return await DelayedOperation([operation], left_ms, operation.attempt).future
+    finally:
+        operation.close()
+
+
+async def _fetch_many(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
+    """A fetch of so many partitions that it is made in steps between which others are served."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + max_wait_ms / 1000
+    try:
+        while True:
+            async for _ in ports.long_work.slices(operation.steps()):
+                pass
+            left_ms = round(1000 * (end - clock()))
+            if operation.is_answered(left_ms <= 0):
+                async for _ in ports.long_work.slices(operation.last_steps()):
+                    pass
+                return operation.response
+            if operation.cold_reads:
+                await ports.cold_reads.warm(operation.cold_reads)
+            elif not operation.has_moved():
+                await DelayedOperation([operation], left_ms, operation.is_due).future
+    finally:
+        operation.close()

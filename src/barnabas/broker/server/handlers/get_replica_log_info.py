@@ -1,0 +1,90 @@
+"""GetReplicaLogInfo v0: the log end offsets and leader epochs of this broker's replicas, leaders and
+followers (KIP-966)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicId
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import BETWEEN_BROKERS
+from barnabas.broker.server.requests.order import BetweenBrokers
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.kafka.protocol.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+    PartitionLogInfo,
+    TopicPartitionLogInfo,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    replicas: ReplicaManager
+    broker_epoch: Callable[[], int]
+
+
+def _failed(request: GetReplicaLogInfoRequest, error: KafkaError) -> GetReplicaLogInfoResponse:
+    return GetReplicaLogInfoResponse(
+        topic_partition_log_info_list=[
+            TopicPartitionLogInfo(
+                topic_id=asked.topic_id,
+                partition_log_info=[
+                    PartitionLogInfo(partition=number, error_code=error.code, error_message=error.message)
+                    for number in asked.partitions
+                ],
+            )
+            for asked in request.topic_partitions
+        ]
+    )
+
+
+@handles(
+    GetReplicaLogInfoRequest,
+    needs=[BETWEEN_BROKERS],
+    on_error=_failed,
+    pieces=[
+        Pieces(
+            "topic_partitions.partitions",
+            "topic_partition_log_info_list.partition_log_info",
+            size=256,
+        )
+    ],
+    order=BetweenBrokers(),
+)
+def get_replica_log_info(
+    ports: Ports, context: RequestContext, request: GetReplicaLogInfoRequest
+) -> GetReplicaLogInfoResponse:
+    return GetReplicaLogInfoResponse(
+        broker_epoch=ports.broker_epoch(),
+        topic_partition_log_info_list=[
+            TopicPartitionLogInfo(
+                topic_id=asked.topic_id,
+                partition_log_info=[_info(ports, asked.topic_id, number) for number in asked.partitions],
+            )
+            for asked in request.topic_partitions
+        ],
+    )
+
+
+def _info(ports: Ports, topic_id: TopicId, number: int) -> PartitionLogInfo:
+    try:
+        partition = ports.replicas.find(topic_id, number)
+        if partition.unwritable is not None:
+            raise partition.unwritable
+        if partition.log.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log is offline")
+    except KafkaError as error:
+        return PartitionLogInfo(partition=number, error_code=error.code, error_message=error.message)
+    return PartitionLogInfo(
+        partition=number,
+        last_written_leader_epoch=partition.log.latest_epoch,
+        current_leader_epoch=partition.leader_epoch,
+        log_end_offset=partition.log.log_end_offset,
+    )

@@ -1,0 +1,60 @@
+"""GetTelemetrySubscriptions v0: which of its metrics a client is to push, and how often (KIP-714).
+
+Advertised while there is a client-metrics resource: without one clients find what Apache Kafka without a
+receiver plugin shows them. Who asks after the last resource was deleted is told to push nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import ZERO_TOPIC_ID
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Anyone
+from barnabas.broker.server.telemetry.about import attributes_of
+from barnabas.broker.server.telemetry.clients import TelemetryClients
+from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from barnabas.kafka.records.compression import Compression
+
+#: the best first, in Apache Kafka's order
+_COMPRESSIONS = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
+_NO_ID = ZERO_TOPIC_ID
+#: after these a client asks for its subscription at once
+_ASKS_AGAIN_AFTER = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    clients: TelemetryClients
+    config: Callable[[], BrokerConfig]
+
+
+@handles(GetTelemetrySubscriptionsRequest, needs=[Anyone()])
+def get_telemetry_subscriptions(
+    ports: Ports, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    client_id = request.client_instance_id
+    if client_id == _NO_ID:
+        client_id = ports.clients.new_id()
+    client = ports.clients.find(client_id, attributes_of(client_id, context))
+    if not client.may_ask(ports.clients.now()) and client.error not in _ASKS_AGAIN_AFTER:
+        raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+    client.error = ErrorCode.NONE
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=client_id,
+        subscription_id=client.subscription_id,
+        accepted_compression_types=list(_COMPRESSIONS),
+        push_interval_ms=client.wanted.interval_ms,
+        telemetry_max_bytes=ports.config().telemetry_max_bytes,
+        delta_temporality=True,
+        requested_metrics=list(client.wanted.metrics),
+    )

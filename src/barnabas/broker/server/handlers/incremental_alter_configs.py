@@ -1,0 +1,52 @@
+"""IncrementalAlterConfigs v0-1: settings of topics and brokers set, deleted, and lists appended to and
+subtracted from (KIP-339). A resource changes as a whole or not at all, and at once.
+"""
+
+from __future__ import annotations
+
+from barnabas.base.errors import KafkaError
+from barnabas.broker.controller import ConfigChange
+from barnabas.broker.controller.configs import ConfigControl
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import EachConfigResource
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.config_changes import resources_once, results
+from barnabas.broker.server.responses.mutations import limit_changes
+from barnabas.kafka.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from barnabas.kafka.security.acls import Operation
+
+
+def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=results(AlterConfigsResourceResponse, request.resources, lambda _: error)
+    )
+
+
+@handles(
+    IncrementalAlterConfigsRequest,
+    needs=[EachConfigResource(Operation.ALTER_CONFIGS, "responses")],
+    on_error=_failed,
+    pieces=[
+        Pieces("resources", "responses", size=16, unique=True, check=limit_changes("resources", "configs"))
+    ],
+    is_heavy=True,
+)
+async def incremental_alter_configs(
+    configs: ConfigControl, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    once, errors = resources_once(request.resources)
+    changes = {
+        named: [
+            ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
+        ]
+        for named, resource in once.items()
+    }
+    errors |= await configs.alter(changes, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=results(AlterConfigsResourceResponse, request.resources, errors.get)
+    )

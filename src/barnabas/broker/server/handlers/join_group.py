@@ -1,0 +1,28 @@
+"""JoinGroup v0-9: become a member of a classic group, or take part in its rebalance.
+
+Member ids given out before the first real join (KIP-394), static members (KIP-345), reasons in the log
+(KIP-800), a returning static leader that must not assign (KIP-814). Parked until the round ends.
+"""
+
+from __future__ import annotations
+
+from barnabas.base.errors import KafkaError
+from barnabas.broker.answers import Answer
+from barnabas.broker.coordinator import Caller, GroupCoordinator
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Group
+from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.kafka.security.acls import Operation
+
+
+def _failed(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+
+
+@handles(JoinGroupRequest, needs=[Group(Operation.READ)], on_error=_failed, is_held_back=True)
+def join_group(
+    groups: GroupCoordinator, context: RequestContext, request: JoinGroupRequest
+) -> Answer[JoinGroupResponse]:
+    caller = Caller(context.api_version, context.client_id or "", context.client_host)
+    return groups.join(request, caller)

@@ -1,0 +1,55 @@
+"""LeaveGroup v0-5: remove members from a classic group; from v3 on several at once, and static ones
+(KIP-345).
+
+The reason of v5 (KIP-800) goes to the log.
+"""
+
+from __future__ import annotations
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.answers import Answer, then
+from barnabas.broker.coordinator import GroupCoordinator
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Group
+from barnabas.kafka.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from barnabas.kafka.security.acls import Operation
+
+#: from this version members are a list, each with its own error
+_BATCHED_FROM = 3
+
+
+def _failed(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
+    if error.code is ErrorCode.UNKNOWN_MEMBER_ID and request.members:
+        # No such group: none of them is in it.
+        return LeaveGroupResponse(
+            members=[
+                MemberResponse(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    error_code=error.code,
+                )
+                for member in request.members
+            ]
+        )
+    return LeaveGroupResponse(error_code=error.code)
+
+
+@handles(LeaveGroupRequest, needs=[Group(Operation.READ)], on_error=_failed)
+def leave_group(
+    groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest
+) -> Answer[LeaveGroupResponse]:
+    if context.api_version >= _BATCHED_FROM:
+        return groups.leave(request.group_id, request.members)
+    leaver = MemberIdentity(member_id=request.member_id)
+    return then(groups.leave(request.group_id, [leaver]), _single)
+
+
+def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:
+    """Below v3 the one member's error is the answer's own."""
+    return LeaveGroupResponse(error_code=answer.error_code or answer.members[0].error_code)

@@ -1,0 +1,68 @@
+"""ListConfigResources v0-1: topics, brokers, and the groups that have settings of their own (KIP-1142).
+
+Every topic and broker has settings, a group only those that it was given. v0 lists client metrics (KIP-714)
+and nothing else. Broker loggers have no settings here, so none are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.answers import Answer
+from barnabas.broker.controller.configs import ResourceType
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import Cluster
+from barnabas.kafka.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    long_work: LongWork
+
+
+#: from this version a request says which types it is about
+_TYPES_FROM = 1
+
+
+@handles(ListConfigResourcesRequest, needs=[Cluster(Operation.DESCRIBE_CONFIGS)], listing="config_resources")
+def list_config_resources(
+    ports: Ports, context: RequestContext, request: ListConfigResourcesRequest
+) -> Answer[ListConfigResourcesResponse]:
+    image = ports.image()
+    types = (
+        set(request.resource_types) if context.api_version >= _TYPES_FROM else {ResourceType.CLIENT_METRICS}
+    )
+    unknown = types.difference(ResourceType)
+    if unknown:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {min(unknown)}")
+    return ports.long_work.listed(
+        context,
+        [(kind, name) for kind in ResourceType if not types or kind in types for name in _names(image, kind)],
+        lambda item: ConfigResource(resource_name=item[1], resource_type=item[0]),
+        lambda resources: ListConfigResourcesResponse(config_resources=resources),
+    )
+
+
+def _names(image: ClusterImage, kind: ResourceType) -> Iterable[str]:
+    if kind is ResourceType.TOPIC:
+        return sorted(image.topics)
+    if kind is ResourceType.BROKER:
+        return map(str, image.brokers)
+    if kind is ResourceType.GROUP:
+        return sorted(image.group_configs)
+    if kind is ResourceType.CLIENT_METRICS:
+        return sorted(image.client_metrics)
+    return ()

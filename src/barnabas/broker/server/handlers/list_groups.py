@@ -1,0 +1,62 @@
+"""ListGroups v0-5: the groups coordinated here, filtered by state (v4, KIP-518) and by type (v5, KIP-848).
+
+Filters ignore case. An unknown state or type matches no group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.broker.answers import Answer
+from barnabas.broker.coordinator import ClassicGroup, ConsumerGroup, GroupCoordinator
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import checked_by_handler
+from barnabas.kafka.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    groups: GroupCoordinator
+    long_work: LongWork
+
+
+@handles(
+    ListGroupsRequest,
+    needs=[checked_by_handler("cluster DESCRIBE, else only groups with DESCRIBE are shown")],
+    listing="groups",
+)
+def list_groups(
+    ports: Ports, context: RequestContext, request: ListGroupsRequest
+) -> Answer[ListGroupsResponse]:
+    states = {state.lower() for state in request.states_filter}
+    types = {name.lower() for name in request.types_filter}
+
+    access = context.access
+    shows_all = access.on_cluster(Operation.DESCRIBE)
+
+    def describe(group: ClassicGroup | ConsumerGroup) -> ListedGroup | None:
+        if not shows_all and not access.on_group(Operation.DESCRIBE, group.group_id):
+            return None
+        listed = _listed(group)
+        passes = (not states or listed.group_state.lower() in states) and (
+            not types or listed.group_type in types
+        )
+        return listed if passes else None
+
+    return ports.long_work.listed(
+        context, ports.groups.groups(), describe, lambda groups: ListGroupsResponse(groups=groups)
+    )
+
+
+def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+    listed = ListedGroup(group_id=group.group_id, group_state=group.state.value)
+    if isinstance(group, ClassicGroup):
+        listed.group_type, listed.protocol_type = "classic", group.protocol_type or ""
+    else:
+        listed.group_type = listed.protocol_type = "consumer"
+    return listed

@@ -1,0 +1,72 @@
+"""ListPartitionReassignments v0: the reassignments under way, all or those of some partitions (KIP-455).
+
+As in Kafka, topics and partitions that do not exist are left out. The request's timeout is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from barnabas.broker.answers import Answer
+from barnabas.broker.metadata.image import ClusterImage, PartitionState
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import Cluster
+from barnabas.kafka.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    long_work: LongWork
+
+
+@handles(ListPartitionReassignmentsRequest, needs=[Cluster(Operation.DESCRIBE)], listing="topics.partitions")
+def list_partition_reassignments(
+    ports: Ports, context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> Answer[ListPartitionReassignmentsResponse]:
+    image = ports.image()
+    asked: dict[str, set[int]] = {}
+    for topic in request.topics or ():
+        asked.setdefault(topic.name, set()).update(topic.partition_indexes)
+    return ports.long_work.listed(
+        context,
+        sorted(image.topics) if request.topics is None else sorted(asked),
+        lambda name: _topic(image, name, asked.get(name)),
+        lambda topics: ListPartitionReassignmentsResponse(
+            topics=[topic for topic in topics if topic.partitions]
+        ),
+    )
+
+
+def _topic(image: ClusterImage, name: str, numbers: set[int] | None) -> OngoingTopicReassignment:
+    ongoing = [
+        OngoingPartitionReassignment(
+            partition_index=number,
+            replicas=list(state.replicas),
+            adding_replicas=list(state.adding),
+            removing_replicas=list(state.removing),
+        )
+        for number, state in _states(image, name, numbers)
+        if state.adding or state.removing
+    ]
+    return OngoingTopicReassignment(name=name, partitions=ongoing)
+
+
+def _states(image: ClusterImage, name: str, numbers: set[int] | None) -> Iterator[tuple[int, PartitionState]]:
+    topic = image.topics.get(name)
+    if topic is None:
+        return
+    for number, state in enumerate(topic.partitions):
+        if numbers is None or number in numbers:
+            yield number, state

@@ -1,0 +1,104 @@
+"""ListTransactions v0-2: the transactional ids that this broker coordinates (KIP-664).
+
+They can be filtered by state, by producer id, by duration (v1, KIP-994) and by a pattern of the id (v2,
+KIP-1152). Patterns are RE2's. One that takes longer than five seconds for all ids is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import shown
+from barnabas.broker.answers import Answer
+from barnabas.broker.coordinator import Transaction, TransactionCoordinator
+from barnabas.broker.coordinator import TransactionState as State
+from barnabas.broker.coordinator.pattern_search import CostlyPatternError, PatternSearch
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import checked_by_handler
+from barnabas.kafka.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    transactions: TransactionCoordinator
+    clock: Clock
+    long_work: LongWork
+    search: PatternSearch
+
+
+#: states that Apache Kafka knows beside those that are stored; nothing is ever seen in them
+_NEVER_SEEN = {"Dead", "PrepareEpochFence"}
+
+
+@handles(
+    ListTransactionsRequest,
+    needs=[checked_by_handler("only transactional ids with DESCRIBE are shown")],
+    listing="transaction_states",
+)
+def list_transactions(
+    ports: Ports, context: RequestContext, request: ListTransactionsRequest
+) -> Answer[ListTransactionsResponse]:
+    known = _NEVER_SEEN.union(state.label for state in State)
+    now = ports.clock.now_ms()
+
+    def is_wanted(item: tuple[str, Transaction]) -> bool:
+        name, transaction = item
+        return context.access.on_transactional_id(Operation.DESCRIBE, name) and _passes(
+            request, transaction, now
+        )
+
+    def respond(states: list[TransactionState]) -> ListTransactionsResponse:
+        return ListTransactionsResponse(
+            unknown_state_filters=[name for name in request.state_filters if name not in known],
+            transaction_states=states,
+        )
+
+    items = list(ports.transactions.transactions())
+    if not request.transactional_id_pattern:
+        return ports.long_work.listed(
+            context, items, lambda item: _state(*item) if is_wanted(item) else None, respond
+        )
+    context.has_long_answer = True
+    return _list_matching(ports, request.transactional_id_pattern, filter(is_wanted, items), respond)
+
+
+async def _list_matching(
+    ports: Ports,
+    pattern: str,
+    wanted: Iterable[tuple[str, Transaction]],
+    respond: Callable[[list[TransactionState]], ListTransactionsResponse],
+) -> ListTransactionsResponse:
+    transactions = {name: transaction async for name, transaction in ports.long_work.slices(wanted)}
+    try:
+        names = await ports.search.find(pattern, list(transactions))
+    except (ValueError, CostlyPatternError) as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{shown(pattern)}: {error}") from error
+    return respond([_state(name, transactions[name]) async for name in ports.long_work.slices(names)])
+
+
+def _state(name: str, transaction: Transaction) -> TransactionState:
+    return TransactionState(
+        transactional_id=name,
+        producer_id=transaction.producer_id,
+        transaction_state=transaction.state.label,
+    )
+
+
+def _passes(request: ListTransactionsRequest, transaction: Transaction, now_ms: int) -> bool:
+    if request.state_filters and transaction.state.label not in request.state_filters:
+        return False
+    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+        return False
+    return request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter

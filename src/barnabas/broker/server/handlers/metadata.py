@@ -1,0 +1,199 @@
+"""Metadata v0-13: brokers, and topics with their partitions' leaders; makes topics that are missing.
+
+Topics can be requested by id (KIP-516) from v12 on, as in Kafka, whose brokers refuse ids in v10 and v11. A
+missing topic is created before the answer is sent; Apache Kafka answers with an error, and the client
+retries. As with KRaft, the "controller" in the answer is a broker that forwards requests to the controller
+(KIP-590): the one that answers, which is alive. DescribeCluster names the real controller. Rebootstrap
+(KIP-1102) is done by clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import ZERO_TOPIC_ID, TopicId
+from barnabas.broker.answers import Answer, settled
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller.auto_creation import AutoCreation
+from barnabas.broker.controller.names import check_topic_name
+from barnabas.broker.metadata.image import ClusterImage, TopicImage
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import checked_by_handler
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.broker.server.responses.topics import TopicAnswers
+from barnabas.kafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    config: Callable[[], BrokerConfig]
+    topic_answers: TopicAnswers
+    auto_creation: AutoCreation
+    long_work: LongWork
+
+
+#: how many missing topics one request makes; clients ask again for the others
+MOST_CREATED = 100
+
+
+def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(name=topic.name or "", topic_id=topic.topic_id, error_code=error.code)
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics, error_code=error.code)
+
+
+@handles(
+    MetadataRequest,
+    needs=[checked_by_handler("topic DESCRIBE; to make missing topics: cluster or topic CREATE")],
+    on_error=_failed,
+    pieces=[Pieces("topics", size=256, unique=True)],
+    listing="topics.partitions",
+)
+def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) -> Answer[MetadataResponse]:
+    answer = _Answer(ports, context, request)
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        if ports.long_work.is_long(answer.image.topics):
+            context.has_long_answer = True
+            return _list_many(ports, context, answer)
+        topics = _by_name(answer.image)
+        return ports.long_work.listed(context, topics, answer.describe_if_allowed, answer.respond)
+    ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
+    if ids and context.api_version < 12:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
+    if ids:
+        return answer.make_by_id(ids)
+    names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
+    if any(topic.name is None for topic in request.topics):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named neither by its name nor by its id")
+    if answer.makes_topics:
+        missing = [name for name in names if name not in answer.image.topics and answer.may_make(name)]
+        missing = missing[: max(0, MOST_CREATED - context.made_topics)]
+        context.made_topics += len(missing)
+        if missing:
+            return answer.make_after_creation(names, missing)
+    return answer.make(names)
+
+
+def _by_name(image: ClusterImage) -> list[TopicImage]:
+    return [image.topics[name] for name in sorted(image.topics)]
+
+
+async def _list_many(ports: Ports, context: RequestContext, answer: _Answer) -> MetadataResponse:
+    """All topics, put in order in the thread: of ten thousand that alone takes some milliseconds."""
+    topics = await ports.long_work.run(_by_name, answer.image)
+    return await settled(ports.long_work.listed(context, topics, answer.describe_if_allowed, answer.respond))
+
+
+class _Answer:
+    """One request's answer, from the image at the time."""
+
+    def __init__(self, ports: Ports, context: RequestContext, request: MetadataRequest) -> None:
+        self._ports = ports
+        self._context = context
+        self._request = request
+        self.image = ports.image()
+        #: whether missing topics are to be made
+        self.makes_topics = request.allow_auto_topic_creation and ports.config().auto_create_topics_enable
+
+    def may_make(self, name: str) -> bool:
+        """Whether the client may have a missing topic made."""
+        return self._may_describe(name) and self._may_create(name)
+
+    def _may_describe(self, name: str) -> bool:
+        return self._context.access.on_topic(Operation.DESCRIBE, name)
+
+    def _may_create(self, name: str) -> bool:
+        access = self._context.access
+        return access.on_cluster(Operation.CREATE) or access.on_topic(Operation.CREATE, name)
+
+    async def make_after_creation(self, names: list[str], missing: list[str]) -> MetadataResponse:
+        errors = await self._ports.auto_creation.create(missing)
+        self.image = self._ports.image()
+        return self.make(names, errors)
+
+    def make(self, names: Iterable[str], errors: dict[str, KafkaError] | None = None) -> MetadataResponse:
+        topics = []
+        for name in names:
+            topic = self.image.topics.get(name)
+            if not self._may_describe(name):
+                refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                topics.append(MetadataResponseTopic(name=name, error_code=refused))
+            elif topic is not None:
+                topics.append(self.describe(topic))
+            elif errors and name in errors:
+                topics.append(MetadataResponseTopic(name=name, error_code=errors[name].code))
+            elif self.makes_topics and not self._may_create(name):
+                refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                topics.append(MetadataResponseTopic(name=name, error_code=refused))
+            else:
+                topics.append(MetadataResponseTopic(name=name, error_code=_absence(name)))
+        return self.respond(topics)
+
+    def make_by_id(self, ids: Iterable[TopicId]) -> MetadataResponse:
+        topics = []
+        for topic_id in ids:
+            topic = self.image.topic_by_id(topic_id)
+            if topic is not None and self._may_describe(topic.name):
+                topics.append(self.describe(topic))
+            else:
+                code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                topics.append(MetadataResponseTopic(name=None, topic_id=topic_id, error_code=code))
+        return self.respond(topics)
+
+    def respond(self, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+        brokers = []
+        for broker in self.image.brokers.values():
+            endpoint = broker.endpoint(self._context.listener)
+            if endpoint is not None:
+                brokers.append(
+                    MetadataResponseBroker(
+                        node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                    )
+                )
+        node_id = self._ports.config().node_id
+        asked = self._request.include_cluster_authorized_operations
+        return MetadataResponse(
+            brokers=brokers,
+            cluster_id=self.image.cluster_id,
+            controller_id=node_id if node_id in self.image.brokers else self.image.controller_id,
+            topics=topics,
+            cluster_authorized_operations=self._context.access.cluster_operations() if asked else NOT_ASKED,
+        )
+
+    def describe_if_allowed(self, topic: TopicImage) -> MetadataResponseTopic | None:
+        """The answer about a topic; None where the client may not know of it."""
+        return self.describe(topic) if self._may_describe(topic.name) else None
+
+    def describe(self, topic: TopicImage) -> MetadataResponseTopic:
+        return self._ports.topic_answers.get(
+            self.image,
+            topic,
+            self._context.listener,
+            self._context.api_version,
+            operations=self._request.include_topic_authorized_operations,
+            access=self._context.access,
+        )
+
+
+def _absence(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

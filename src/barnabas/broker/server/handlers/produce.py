@@ -1,0 +1,291 @@
+"""Produce v3-13: append record batches to the partitions this broker leads.
+
+Advertised from v0, since librdkafka stops compressing otherwise (its issue 4956), but answered from v3 on, as
+in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). The first batch of a transaction
+(KIP-98) for a partition is checked with its coordinator; from v12 on that adds the partition (KIP-890).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import INTERNAL_TOPICS, Buffer
+from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import ACKS_ALL, Partition
+from barnabas.broker.replication.produce import Acknowledgement, Appended
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import TransactionalId, each_topic
+from barnabas.broker.server.requests.order import Appending
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.transactions.guard import TransactionGuard
+from barnabas.broker.server.transactions.produce import Refusals, refusals
+from barnabas.broker.storage import InvalidRecords, LongValidation, Origin, validate_batch
+from barnabas.kafka.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from barnabas.kafka.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG, low_attributes
+from barnabas.kafka.records.compression import Compression
+from barnabas.kafka.security.acls import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    replicas: ReplicaManager
+    guard: TransactionGuard
+    long_work: LongWork
+    clock: Clock
+
+
+#: the client id that Kafka lets write to internal topics
+ADMIN_CLIENT_ID = "__admin_client"
+#: the first version in which a producer may send zstd (KIP-110)
+ZSTD_SINCE = 7
+#: how many records an answer names as refused; a batch is refused as a whole
+MAX_RECORD_ERRORS = 1000
+_ACKS = (0, 1, ACKS_ALL)
+#: errors of a batch that came before its partition or its leader, which its client sends again; each with
+#: the error that is noted for the batches behind it
+_TOO_EARLY = {
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_ID: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+_NO_REFUSALS: Refusals = {}
+
+
+def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+    if request.acks == 0:
+        raise error  # there is no reply to put it in: the connection is closed
+    response = ProduceResponse()
+    for topic in request.topic_data:
+        results = [PartitionProduceResponse(index=data.index) for data in topic.partition_data]
+        for result in results:
+            _fail(result, error)
+        response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
+        )
+    return response
+
+
+@handles(
+    ProduceRequest,
+    needs=[TransactionalId(Operation.WRITE), each_topic(Operation.WRITE, "topic_data", "responses")],
+    advertised_from=0,
+    on_error=_failed,
+    pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=64)],
+    order=Appending(),
+)
+def produce(ports: Ports, context: RequestContext, request: ProduceRequest) -> Answer[ProduceResponse | None]:
+    if request.transactional_id is None:
+        return _produce(ports, context, request, _NO_REFUSALS)
+    refused = refusals(ports.replicas, ports.guard, request, context.api_version)
+    if is_pending(refused):
+        return _produce_later(ports, context, request, refused)
+    return _produce(ports, context, request, refused)
+
+
+async def _produce_later(
+    ports: Ports, context: RequestContext, request: ProduceRequest, refused: Awaitable[Refusals]
+) -> ProduceResponse | None:
+    return await settled(_produce(ports, context, request, await refused))
+
+
+def _produce(
+    ports: Ports, context: RequestContext, request: ProduceRequest, refused: Refusals
+) -> Answer[ProduceResponse | None]:
+    waiting: list[Appended | _Unvalidated] = []
+    topics = []
+    for topic in request.topic_data:
+        results = [
+            _append(ports, context, request, topic, data, refused, waiting) for data in topic.partition_data
+        ]
+        topics.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
+        )
+    response = ProduceResponse(responses=topics)
+    if not waiting and request.acks:
+        return response
+    appended = [item for item in waiting if isinstance(item, Appended)]
+    if len(appended) == len(waiting):
+        return _answer(context, request, response, appended)
+    unvalidated = [item for item in waiting if isinstance(item, _Unvalidated)]
+    return _validate_and_append(ports, context, request, response, unvalidated, appended)
+
+
+def _answer(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[Appended]
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    """The response, when what was appended is as safe as the request's acks ask."""
+    acks = request.acks
+    if acks == 0:
+        _close_on_error(context, response)
+        return None
+    if waiting:
+        return Acknowledgement(waiting, acks, response).wait(request.timeout_ms).future
+    return response
+
+
+class _Unvalidated(NamedTuple):
+    """A batch that is long to validate."""
+
+    partition: Partition
+    #: its topic, as the request names it, and its index
+    key: tuple[str | bytes, int]
+    records: Buffer
+    #: the place of the answer
+    result: PartitionProduceResponse
+
+
+async def _validate_and_append(
+    ports: Ports,
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    unvalidated: list[_Unvalidated],
+    waiting: list[Appended],
+) -> ProduceResponse | None:
+    for partition, key, records, result in unvalidated:
+        try:
+            valid = await ports.long_work.run(
+                validate_batch,
+                records,
+                partition.log.config,
+                Origin.CLIENT,
+                ports.clock.now_ms(),
+                at_once=False,
+            )
+            if request.transactional_id is not None:  # the transaction may have ended meanwhile
+                refused = await settled(refusals(ports.replicas, ports.guard, request, context.api_version))
+                if key in refused:
+                    raise _noted(partition, records, refused[key])
+            appended = partition.append(records, request.acks, Origin.CLIENT, valid)
+        except KafkaError as error:
+            _fail(result, error, context)
+            continue
+        result.base_offset = appended.base_offset
+        result.log_append_time_ms = appended.log_append_time_ms
+        result.log_start_offset = appended.log_start_offset
+        if not partition.is_acknowledged(appended.last_offset, request.acks):
+            waiting.append(
+                Appended(partition, appended.last_offset, partition.leader_epoch, partial(_fail, result))
+            )
+    return await settled(_answer(context, request, response, waiting))
+
+
+def _noted(partition: Partition, records: Buffer | None, refusal: KafkaError) -> KafkaError:
+    """The refusal; where the batch comes again, no later one of its producer may take its place."""
+    if refusal.code.retriable and records:
+        partition.note_refused(records, refusal.code)
+    return refusal
+
+
+def _append(
+    ports: Ports,
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    refused: Refusals,
+    waiting: list[Appended | _Unvalidated],
+) -> PartitionProduceResponse:
+    """What became of one partition's records; what is not done yet is left in `waiting`."""
+    acks = request.acks
+    name = topic.name or topic.topic_id
+    try:
+        partition = ports.replicas.find(name, data.index)
+        if refused and (name, data.index) in refused:
+            raise _noted(partition, data.records, refused[name, data.index])
+        records = _checked(context, request, partition, data.records)
+        base_offset, last_offset, append_time, log_start, _, _ = partition.append(
+            records, acks, Origin.CLIENT
+        )
+    except KafkaError as error:
+        if error.code in _TOO_EARLY and data.records:
+            ports.replicas.note_refused(name, data.index, data.records, _TOO_EARLY[error.code])
+        failed = PartitionProduceResponse(index=data.index)
+        _fail(failed, error, context)
+        return failed
+    except LongValidation:
+        later = PartitionProduceResponse(index=data.index)
+        waiting.append(_Unvalidated(partition, (name, data.index), records, later))
+        return later
+    result = PartitionProduceResponse(
+        index=data.index,
+        base_offset=base_offset,
+        log_append_time_ms=append_time,
+        log_start_offset=log_start,
+    )
+    if not partition.is_acknowledged(last_offset, acks):
+        waiting.append(
+            Appended(partition, last_offset, partition.leader_epoch, lambda error: _fail(result, error))
+        )
+    return result
+
+
+def _checked(
+    context: RequestContext, request: ProduceRequest, partition: Partition, records: Buffer | None
+) -> Buffer:
+    """The records; raises KafkaError for what no client may ask, whatever they hold."""
+    if request.acks not in _ACKS:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if partition.topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to internal topics")
+    if not records:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without records")
+    attributes = low_attributes(records)
+    if attributes & TRANSACTIONAL_FLAG and request.transactional_id is None:
+        # Let in, it would hold back the last stable offset for ever, since nothing ends it.
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transaction's batch without a transactional id",
+        )
+    if context.api_version < ZSTD_SINCE and attributes & COMPRESSION_MASK == Compression.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd requires Produce v{ZSTD_SINCE} or later"
+        )
+    return records
+
+
+def _fail(result: PartitionProduceResponse, error: KafkaError, context: RequestContext | None = None) -> None:
+    result.error_code = error.code
+    result.error_message = error.message
+    result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
+    if isinstance(error, InvalidRecords) and context is not None:
+        named = error.record_errors[: max(0, MAX_RECORD_ERRORS - context.reported_errors)]
+        context.reported_errors += len(named)
+        result.record_errors = [
+            BatchIndexAndErrorMessage(
+                batch_index=record.batch_index, batch_index_error_message=record.message
+            )
+            for record in named
+        ]
+
+
+def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
+    """Without a reply, the only way to tell a producer of an error is to close its connection."""
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                name = topic.name or topic.topic_id.hex()
+                context.connection.close(
+                    f"a produce with acks=0 to {name!r}-{partition.index} failed: {partition.error_message}"
+                )
+                return

@@ -1,0 +1,102 @@
+"""PushTelemetry v0: a client's metrics (KIP-714), kept as the latest value of each series for ``/metrics``.
+
+They are decompressed to at most ``telemetry.max.bytes`` and read in the thread for long work. A push that is
+larger, as sent or decompressed, gets TELEMETRY_TOO_LARGE as in Apache Kafka since KAFKA-21076: any other
+error ends a Java client's pushes for good. As in Apache Kafka no permission is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID
+from barnabas.broker.answers import Answer
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import Anyone
+from barnabas.broker.server.telemetry.about import attributes_of
+from barnabas.broker.server.telemetry.clients import ClientInstance, TelemetryClients
+from barnabas.broker.server.telemetry.otlp import OtlpError, Pushed, read_metrics
+from barnabas.kafka.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from barnabas.kafka.records.compression import Compression, ExpandsTooFarError, decompress
+
+_RESERVED = (ZERO_TOPIC_ID, METADATA_TOPIC_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    clients: TelemetryClients
+    config: Callable[[], BrokerConfig]
+    long_work: LongWork
+
+
+@handles(PushTelemetryRequest, needs=[Anyone()])
+def push_telemetry(
+    ports: Ports, context: RequestContext, request: PushTelemetryRequest
+) -> Answer[PushTelemetryResponse]:
+    if request.client_instance_id in _RESERVED:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    client = ports.clients.find(
+        request.client_instance_id, attributes_of(request.client_instance_id, context)
+    )
+    most = ports.config().telemetry_max_bytes
+    error = _refusal(client, request, ports.clients.now(), most)
+    client.is_ending = request.terminating
+    if error is not None:
+        return _answer(ports, client, error)
+    if not request.metrics:
+        return _answer(ports, client, ErrorCode.NONE)
+    return _take(ports, client, request, most)
+
+
+def _refusal(
+    client: ClientInstance, request: PushTelemetryRequest, now: float, most: int
+) -> ErrorCode | None:
+    if client.is_ending:
+        return ErrorCode.INVALID_REQUEST
+    if not client.may_push(now) and not request.terminating:
+        return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    if request.subscription_id != client.subscription_id:
+        return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    if request.compression_type not in tuple(Compression):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > most else None
+
+
+async def _take(
+    ports: Ports, client: ClientInstance, request: PushTelemetryRequest, most: int
+) -> PushTelemetryResponse:
+    try:
+        pushed = await ports.long_work.run(_read, request.compression_type, request.metrics, most)
+        ports.clients.keep(client, pushed)
+    except KafkaError as error:
+        return _answer(ports, client, error.code)
+    return _answer(ports, client, ErrorCode.NONE)
+
+
+def _read(compression: int, metrics: bytes, most: int) -> Pushed:
+    """In the thread. Raises KafkaError."""
+    try:
+        data = decompress(compression, metrics, most)
+    except ExpandsTooFarError as error:
+        raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE) from error
+    except KafkaError as error:  # as Apache Kafka, where the plugin that is to read it fails
+        raise KafkaError(ErrorCode.INVALID_RECORD) from error
+    if len(data) > most:
+        raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
+    try:
+        return read_metrics(data)
+    except OtlpError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD) from error
+
+
+def _answer(ports: Ports, client: ClientInstance, code: ErrorCode) -> PushTelemetryResponse:
+    client.error = code
+    ports.clients.pushes[code.name] += 1
+    return PushTelemetryResponse(error_code=code)

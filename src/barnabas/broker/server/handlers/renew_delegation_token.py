@@ -1,0 +1,27 @@
+"""RenewDelegationToken v1-2: let a token be valid for longer (KIP-48).
+
+Its owner and its renewers may."""
+
+from __future__ import annotations
+
+from barnabas.broker.controller.tokens import TokenControl
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import checked_by_handler
+from barnabas.kafka.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+
+
+@handles(
+    RenewDelegationTokenRequest,
+    needs=[checked_by_handler("a login, not by a token; to be the token's owner or one of its renewers")],
+)
+async def renew_delegation_token(
+    tokens: TokenControl, context: RequestContext, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
+    expires_ms = await tokens.renew(
+        context.connection.principal, bytes(request.hmac), request.renew_period_ms
+    )
+    return RenewDelegationTokenResponse(expiry_timestamp_ms=expires_ms)

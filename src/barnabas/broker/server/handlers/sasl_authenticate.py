@@ -1,0 +1,25 @@
+"""SaslAuthenticate v0-2: where it is not expected, on a listener without SASL, or after the login (KIP-152).
+
+`barnabas.broker.server.network.login` answers it where it is.
+"""
+
+from __future__ import annotations
+
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Anyone
+from barnabas.kafka.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+
+
+@handles(SaslAuthenticateRequest, needs=[Anyone()])
+def sasl_authenticate(
+    ports: None, context: RequestContext, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate follows a SaslHandshake, on a listener with SASL",
+    )

@@ -1,0 +1,19 @@
+"""SaslHandshake v0-1: where it is not expected, on a listener without SASL, or after the login (KIP-43).
+
+`barnabas.broker.server.network.login` answers it where it is.
+"""
+
+from __future__ import annotations
+
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Anyone
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+@handles(SaslHandshakeRequest, needs=[Anyone()])
+def sasl_handshake(
+    ports: None, context: RequestContext, request: SaslHandshakeRequest
+) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

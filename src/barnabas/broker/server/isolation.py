@@ -1,0 +1,169 @@
+"""Notices that this broker is cut off from the others, though not from the metadata store.
+
+Such a broker is alive for all others: nobody may lead its partitions. It cannot commit anything, as its
+followers do not fetch, and it cannot have them taken out of the ISR, as it does not reach the controller. So
+it says in its registration that it is isolated. The controller then elects other leaders wherever it can, and
+takes the broker out of the ISRs. Where no other replica can lead, nothing changes: nobody could do better.
+
+A controller that reaches none of several others is isolated, too. It gives up its office, since without a
+controller in reach the leaders can change no ISR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.text import logger_of
+from barnabas.base.types import NO_BROKER, BrokerId
+from barnabas.broker.metadata.image import BrokerState, ClusterImage
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.server.fetching.sessions import FetchSessions
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.schema import Request
+
+log = logger_of(__name__)
+
+#: how often a broker looks in vain until it is isolated, which takes a session timeout. Looks are counted,
+#: not timed: a process that stood still finds that one question was not answered in time
+LOOKS = 4
+#: how many brokers a controller asks
+_MOST_ASKED = 8
+#: how many others have to be out of a controller's reach: of two brokers neither knows which one is cut off
+_FEWEST_OTHERS = 2
+
+
+class IsolationWatch:
+    """Looks from time to time whether this broker reaches the controller, and its followers reach it.
+
+    Args:
+        node_id: this broker.
+        image: the cluster as it knows it.
+        is_certain: whether that can be trusted.
+        session_timeout: after so many seconds without the others this broker is isolated.
+        ask: sends a request to a broker: it raises BarnabasError without an answer within so many seconds.
+        partitions: all that this broker holds.
+        sessions: its followers' fetch sessions.
+        on_change: told when the broker becomes isolated, and when it is no more.
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        image: Callable[[], ClusterImage],
+        is_certain: Callable[[], bool],
+        session_timeout: float,
+        ask: Callable[[BrokerId, Request, float], Awaitable[object]],
+        partitions: Iterable[Partition],
+        sessions: FetchSessions,
+        on_change: Callable[[bool], None],
+    ) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._is_certain = is_certain
+        self._pause = session_timeout / LOOKS
+        self._ask = ask
+        self._partitions = partitions
+        self._sessions = sessions
+        self._on_change = on_change
+        self._task: asyncio.Task[None] | None = None
+        self.is_isolated = False
+        #: looks in vain, one after the other, and who was the controller then
+        self._failures = 0
+        self._controller = NO_BROKER
+        #: the followers' sessions, as they were when the first look was in vain
+        self._seen: dict[BrokerId, tuple[int, int]] = {}
+
+    def start(self) -> None:
+        """Begin to look; a broker whose store is its own has nobody to look for."""
+        if self._pause:
+            self._task = asyncio.create_task(self._run(), name="isolation")
+
+    async def stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause)
+            await self.look()
+
+    async def look(self) -> None:
+        """Ask whoever should answer."""
+        image = self._image()
+        others = [
+            broker
+            for _, broker in sorted(image.brokers.items())
+            if broker.id != self._node_id and broker.state is BrokerState.RUNNING
+        ]
+        asked = [broker.id for broker in others]
+        if not self._is_controller:
+            asked = [broker for broker in asked if broker == image.controller_id]
+        if not self._is_certain() or not asked or image.controller_id != self._controller:
+            self._failures = 0  # silence says nothing, or of somebody else
+            self._controller = image.controller_id
+        if not self._is_certain():
+            return
+        if not others or (asked and await self._is_any_answered(asked[:_MOST_ASKED])):
+            self._failures = 0
+            self._set(isolated=False)
+        elif asked:
+            self._failures += 1
+            if self._failures == 1:
+                self._seen = dict(self._sessions_of_followers())
+            elif self._is_alone(sum(not broker.is_isolated for broker in others)):
+                self._set(isolated=True)
+
+    def _is_alone(self, others: int) -> bool:
+        """Whether the looks in vain are enough; `others` is how many others are not isolated."""
+        if self._is_controller:
+            return self._failures > LOOKS and others >= _FEWEST_OTHERS
+        # One more: if it is the controller that is cut off, it makes way first.
+        return self._failures > LOOKS + 1 and self._has_silent_follower()
+
+    @property
+    def _is_controller(self) -> bool:
+        return self._image().controller_id == self._node_id
+
+    async def _is_any_answered(self, brokers: Iterable[BrokerId]) -> bool:
+        answers = (self._ask(broker, ApiVersionsRequest(), self._pause / 2) for broker in brokers)
+        outcomes = await asyncio.gather(*answers, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, BarnabasError):
+                raise outcome
+        return not all(isinstance(outcome, BarnabasError) for outcome in outcomes)
+
+    def _sessions_of_followers(self) -> Iterable[tuple[BrokerId, tuple[int, int]]]:
+        for broker in self._image().brokers:
+            session = self._sessions.of_replica(broker)
+            if session is not None:
+                yield broker, (session.session_id, session.epoch)
+
+    def _has_silent_follower(self) -> bool:
+        """Whether a live member of an ISR has not fetched since the first look in vain."""
+        brokers, now = self._image().brokers, dict(self._sessions_of_followers())
+        silent = {
+            broker
+            for broker in brokers
+            if broker != self._node_id and now.get(broker) == self._seen.get(broker)
+        }
+        return bool(silent) and any(
+            partition.is_leader and not silent.isdisjoint(partition.state.isr)
+            for partition in self._partitions
+        )
+
+    def _set(self, *, isolated: bool) -> None:
+        if isolated is self.is_isolated:
+            return
+        self.is_isolated = isolated
+        if isolated:
+            log.error(
+                "broker %d is cut off from the others, but not from the metadata store: it has them lead",
+                self._node_id,
+            )
+        else:
+            log.info("broker %d reaches the others again", self._node_id)
+        self._on_change(isolated)

@@ -1,0 +1,49 @@
+"""Whether a broker is ready to serve clients, and if not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.base.types import BrokerId
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.metadata.store import SessionState
+from barnabas.broker.server.monitoring.sources import SessionHistory
+
+STARTING, RUNNING, SHUTTING_DOWN = 1, 3, 6
+
+
+class Health:
+    """The state of a broker between start and stop, for ``/readyz``.
+
+    A broker that cannot reach its metadata store stays ready: it still serves the partitions that it leads.
+    If all brokers became unready at once, an outage of the store would become one of the cluster.
+    """
+
+    def __init__(self, node_id: BrokerId, session: SessionHistory) -> None:
+        self._node_id = node_id
+        self._session = session
+        self._image: Callable[[], ClusterImage] = ClusterImage
+        #: as Kafka numbers it
+        self.state = STARTING
+        #: what it does while it starts
+        self.step = "it has only begun to start"
+        #: why it cannot go on
+        self.failure = ""
+
+    def running(self, image: Callable[[], ClusterImage]) -> None:
+        """It serves clients; `image` is the cluster as it knows it."""
+        self._image = image
+        self.state = RUNNING
+
+    def reasons(self) -> list[str]:
+        """Why it is not ready; none if it is."""
+        found = [f"it has to stop: {self.failure}"] if self.failure else []
+        if self.state == STARTING:
+            found.append(f"it starts: {self.step}")
+        elif self.state == SHUTTING_DOWN:
+            found.append("it stops")
+        elif not self._image().is_admitted(self._node_id):
+            found.append("it is not registered in its cluster, or the controller has not admitted it yet")
+        if self._session.state in (SessionState.LOST, SessionState.FAILED, SessionState.CLOSED):
+            found.append(f"its session with the metadata store is {self._session.state.value}: it is fenced")
+        return found

@@ -1,0 +1,131 @@
+"""The log ends of partitions, now and earlier, and the lag of groups.
+
+A group's coordinator may not lead the partitions that the group reads: this broker requests the ends that it
+does not know from their leaders, once for each reading of the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import NO_BROKER, BrokerId, Offset, TopicPartition
+from barnabas.broker.interbroker import BrokerClient, ChannelError
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.kafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+_LATEST = -1
+_CONSUMER = -1
+#: how long leaders are waited for, in seconds
+_PATIENCE = 2.0
+#: how many partitions one request asks for, and how many a reading asks for at all
+_AT_ONCE, _MOST_ASKED = 1000, 50_000
+#: how many earlier ends of a partition are kept
+_MOST_SEEN = 32
+#: of how many partitions
+_MOST_PARTITIONS = 100_000
+
+
+async def ask_ends(
+    peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, Offset]:
+    """The ends of partitions that other brokers lead; without those whose leaders do not answer in time."""
+    by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
+    for partition in list(partitions)[:_MOST_ASKED]:
+        state = image.partition(partition)
+        if state is not None and state.leader != NO_BROKER:
+            by_leader[state.leader].append(partition)
+    found: dict[TopicPartition, Offset] = {}
+
+    async def ask(leader: BrokerId, asked: list[TopicPartition]) -> None:
+        for start in range(0, len(asked), _AT_ONCE):
+            request = _request(asked[start : start + _AT_ONCE])
+            response = await peers.channel(leader, "metrics").send(request, timeout_s=_PATIENCE)
+            for topic in response.topics:
+                for each in topic.partitions:
+                    if not each.error_code:
+                        found[TopicPartition(topic.name, each.partition_index)] = each.offset
+
+    async def try_to_ask(leader: BrokerId, asked: list[TopicPartition]) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await ask(leader, asked)
+        except (ChannelError, KafkaError, TimeoutError):
+            pass
+
+    await asyncio.gather(*(try_to_ask(leader, asked) for leader, asked in by_leader.items()))
+    return found
+
+
+def _request(partitions: Collection[TopicPartition]) -> ListOffsetsRequest:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for name, index in partitions:
+        topic = topics.setdefault(name, ListOffsetsTopic(name=name))
+        topic.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=_LATEST))
+    return ListOffsetsRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+
+
+def known_end(replicas: ReplicaManager, partition: TopicPartition) -> Offset | None:
+    """The high watermark, where this broker leads."""
+    try:
+        found = replicas.find(*partition)
+    except KafkaError:
+        return None
+    return found.log.high_watermark if found.is_leader else None
+
+
+class EndHistory:
+    """Earlier log ends of partitions, noted at each reading of the metrics."""
+
+    def __init__(self) -> None:
+        #: by partition: (seconds, end), oldest first, each end above the one before
+        self._seen: dict[TopicPartition, list[tuple[float, Offset]]] = {}
+
+    def keep_only(self, partitions: Mapping[TopicPartition, object]) -> None:
+        """Remove the other partitions: no group has offsets in them any more."""
+        for partition in [each for each in self._seen if each not in partitions]:
+            del self._seen[partition]
+
+    def note(self, partition: TopicPartition, end: Offset, now: float) -> None:
+        """The partition ends at `end` now."""
+        seen = self._seen.get(partition)
+        if seen is None:
+            if len(self._seen) < _MOST_PARTITIONS:
+                self._seen[partition] = [(now, end)]
+            return
+        if end < seen[-1][1]:  # the log was truncated, or the topic created again
+            seen.clear()
+        if not seen or end > seen[-1][1]:
+            seen.append((now, end))
+            if len(seen) > _MOST_SEEN:
+                del seen[1:-1:2]  # coarser, and as far back as before
+
+    def seconds_behind(self, partition: TopicPartition, offset: Offset, end: Offset, now: float) -> float:
+        """How long ago the partition ended at `offset`; 0 when it does now.
+
+        Between two ends that were seen, it is taken to have grown evenly. What lies before all of them is as
+        old as the first of them at least, and taken to have come at the rate since.
+        """
+        if offset >= end:
+            return 0.0
+        seen = self._seen.get(partition, [])
+        if not seen:
+            return 0.0
+        first_time, first_end = seen[0]
+        if offset < first_end:
+            rate = (seen[-1][1] - first_end) / (seen[-1][0] - first_time) if len(seen) > 1 else 0.0
+            return now - first_time + ((first_end - offset) / rate if rate > 0 else 0.0)
+        before = seen[0]
+        for sample in seen[1:]:
+            if sample[1] > offset:
+                grown = (offset - before[1]) / (sample[1] - before[1])
+                return max(0.0, now - (before[0] + grown * (sample[0] - before[0])))
+            before = sample
+        return max(0.0, now - before[0])

@@ -1,0 +1,65 @@
+"""What the metrics are read from: the parts of a broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.types import BrokerId
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller import Controller
+from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.broker.interbroker import BrokerClient
+from barnabas.broker.logs.cleaner import LogCleaner
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.metadata.store import SessionState
+from barnabas.broker.replication.isr_changes import IsrChanges
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.serving_time import ServingTime
+from barnabas.broker.server.monitoring.loop_watch import LoopWatch
+from barnabas.broker.server.network.listener import Connections
+from barnabas.broker.server.requests.api import Served
+from barnabas.broker.server.telemetry.clients import TelemetryClients
+
+
+@dataclass(slots=True)
+class SessionHistory:
+    """What the session with the metadata store has come to."""
+
+    state: SessionState = SessionState.CONNECTED
+    #: how often it has come to each state since the start
+    changes: Counter[SessionState] = field(default_factory=Counter)
+
+    def note(self, state: SessionState) -> None:
+        self.state = state
+        self.changes[state] += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The parts of a broker that metrics are read from, on its event loop."""
+
+    node_id: BrokerId
+    clock: Clock
+    config: Callable[[], BrokerConfig]
+    image: Callable[[], ClusterImage]
+    #: 1 starting, 3 running, 6 shutting down, as Kafka numbers it
+    broker_state: Callable[[], int]
+    session: SessionHistory
+    served: Mapping[int, Served]
+    connections: Connections
+    serving_time: ServingTime
+    loop_watch: LoopWatch
+    replicas: ReplicaManager
+    isr_changes: IsrChanges
+    logs: LogManager
+    cleaner: LogCleaner[Partition]
+    controller: Controller
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    peers: BrokerClient
+    telemetry: TelemetryClients

@@ -1,0 +1,279 @@
+"""Where a listener binds and where clients are told to connect: ``NAME://HOST:PORT``."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import shown
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.config.listener_settings import LIMITS, ListenerSetting
+from barnabas.kafka.security.jaas import parse_jaas, plain_users
+
+_PATTERN = re.compile(
+    r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[\w.-]{0,255})):(?P<port>\d{1,5})"
+)
+
+_MODULES = ("ScramLoginModule", "PlainLoginModule")
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One listener's name and address; an empty host is every interface, port 0 a free one."""
+
+    name: str
+    host: str
+    port: int
+    #: what it speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
+    protocol: str = "PLAINTEXT"
+
+    @classmethod
+    def parse(cls, text: str, setting: str) -> Endpoint:
+        """The endpoint that `text` spells, an item of the setting called `setting`.
+
+        Raises:
+            ConfigError: it is not NAME://HOST:PORT.
+        """
+        match = _PATTERN.fullmatch(text.strip())
+        if match is None or int(match["port"]) > 65535:
+            raise ConfigError(
+                f"{setting}={shown(text)} is not allowed: write NAME://HOST:PORT, such as PLAINTEXT://127.0.0.1:9092"
+            )
+        return cls(match["name"].upper(), match["v6"] or match["host"], int(match["port"]))
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self._shown_host}:{self.port}"
+
+    @property
+    def address(self) -> str:
+        """``host:port``; an empty host is ``0.0.0.0``."""
+        return f"{self._shown_host or '0.0.0.0'}:{self.port}"
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def is_every_interface(self) -> bool:
+        """Whether it stands for every interface: a broker may listen there, but no client can connect."""
+        try:
+            return not self.host or ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def _shown_host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
+    """What ``listeners`` asks to bind.
+
+    Raises:
+        ConfigError: an item cannot be read, a name is used twice, there is none, or it is not known what
+            one is to speak.
+    """
+    endpoints = _parse_all(config.listeners, "listeners", config)
+    if not endpoints:
+        raise ConfigError("listeners is empty: name at least one, such as PLAINTEXT://127.0.0.1:9092")
+    return endpoints
+
+
+def advertised_endpoints(
+    config: BrokerConfig, bound: list[Endpoint], machine_name: Callable[[], str]
+) -> list[Endpoint]:
+    """What clients are told, for each of `bound` (with its real port) in that order.
+
+    A port of 0 in ``advertised.listeners`` stands for the port that was bound. A listener on every interface
+    that has no advertised address is told by this machine's name, which `machine_name` finds out.
+
+    Raises:
+        ConfigError: a name is not in ``listeners``, or an address cannot be connected to.
+    """
+    endpoints = _parse_all(config.advertised_listeners, "advertised.listeners", config)
+    advertised = {endpoint.name: endpoint for endpoint in endpoints}
+    unknown = advertised.keys() - {e.name for e in bound}
+    if unknown:
+        raise ConfigError(
+            f"advertised.listeners names {', '.join(sorted(unknown))}, which listeners does not"
+        )
+    result = []
+    for endpoint in bound:
+        told = advertised.get(endpoint.name)
+        if told is None:
+            host = machine_name() if endpoint.is_every_interface else endpoint.host
+            told = replace(endpoint, host=host)
+        elif told.is_every_interface:
+            raise ConfigError(
+                f"advertised.listeners={told} is not allowed: clients cannot connect to every interface; "
+                "use a name or an address of this machine"
+            )
+        result.append(replace(told, port=told.port or endpoint.port))
+    return result
+
+
+def check_protection(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> None:
+    """Refuse to listen with less protection than the settings ask for.
+
+    Raises:
+        ConfigError: something is set for TLS or SASL, and no listener speaks it.
+    """
+    has_tls = any(endpoint.has_tls for endpoint in endpoints)
+    has_sasl = any(endpoint.has_sasl for endpoint in endpoints)
+    for name in config.given:
+        override = ListenerSetting.parse(name)
+        if override is not None:
+            _check_override(override, endpoints)
+        if (name.startswith("ssl.") and not has_tls) or (name.startswith("sasl.") and not has_sasl):
+            protocol = "SSL" if name.startswith("ssl.") else "SASL_SSL"
+            raise ConfigError(
+                f"{name} is set, and none of listeners speaks {protocol}: add {protocol}://HOST:PORT to "
+                f"listeners, or remove {name}"
+            )
+    for endpoint in endpoints:
+        if endpoint.has_sasl and "PLAIN" in config.for_listener(endpoint.name).sasl_enabled_mechanisms:
+            users_of_listener(config, endpoint.name)
+
+
+def _check_override(override: ListenerSetting, endpoints: Sequence[Endpoint]) -> None:
+    for endpoint in endpoints:
+        if endpoint.name.lower() == override.listener:
+            speaks = endpoint.has_tls if override.overridden.startswith("ssl.") else endpoint.has_sasl
+            if speaks or override.overridden in LIMITS:
+                return
+            raise ConfigError(
+                f"{override.name} is set, and that listener speaks {endpoint.protocol}: remove it"
+            )
+    names = ", ".join(endpoint.name for endpoint in endpoints)
+    raise ConfigError(f"{override.name} is set, and listeners has no such name: it has {names}")
+
+
+def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> Endpoint:
+    """The one of a broker's listeners by which brokers reach each other.
+
+    Raises:
+        ConfigError: ``inter.broker.listener.name`` is none of `endpoints`, or one that brokers of a cluster
+            cannot use.
+    """
+    names = [endpoint.name for endpoint in endpoints]
+    name = config.inter_broker_listener_name
+    protocol = config.security_inter_broker_protocol
+    if protocol is not None:
+        if name is not None:
+            raise ConfigError(
+                "inter.broker.listener.name and security.inter.broker.protocol are both set: remove one"
+            )
+        name = next((endpoint.name for endpoint in endpoints if endpoint.protocol == protocol), None)
+        if name is None:
+            raise ConfigError(
+                f"security.inter.broker.protocol={protocol} is not allowed: none of listeners speaks it"
+            )
+    elif name is None:
+        name = "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+    elif name.upper() not in names:
+        raise ConfigError(
+            f"inter.broker.listener.name={shown(name)} is not allowed: listeners has {', '.join(names)}"
+        )
+    endpoint = endpoints[names.index(name.upper())]
+    if endpoint.has_sasl and config.zookeeper_connect is not None:
+        broker_login(login_config(config, endpoint.name))
+    return endpoint
+
+
+def login_config(config: BrokerConfig, listener: str) -> BrokerConfig:
+    """What holds where this broker logs in to the others by `listener`."""
+    return config.for_listener(listener, config.sasl_mechanism_inter_broker_protocol)
+
+
+def has_broker_login(config: BrokerConfig) -> bool:
+    """Whether ``sasl.jaas.config`` says as whom this broker logs in: it may only name others (`plain_users`).
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    return config.sasl_jaas_config is not None and "username" in parse_jaas(config.sasl_jaas_config).options
+
+
+def users_of_listener(config: BrokerConfig, listener: str) -> Mapping[str, str]:
+    """The passwords by user that ``listener.name.NAME.plain.sasl.jaas.config`` has for a listener.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    jaas = config.for_listener(listener, "PLAIN").sasl_jaas_config
+    return {} if jaas is None else plain_users(jaas)
+
+
+def broker_login(config: BrokerConfig) -> tuple[str, str]:
+    """The user and the password by which this broker logs in to the others.
+
+    Args:
+        config: as `login_config` has it.
+
+    Raises:
+        ConfigError: ``sasl.jaas.config`` is missing, or is not one of PLAIN or SCRAM.
+    """
+    if config.sasl_jaas_config is None:
+        raise ConfigError(
+            "brokers reach each other by a listener with SASL, and sasl.jaas.config is not set: name their "
+            "user there, or another listener in inter.broker.listener.name"
+        )
+    module, options = parse_jaas(config.sasl_jaas_config)
+    if module not in _MODULES or not options.get("username") or not options.get("password"):
+        raise ConfigError(
+            f"sasl.jaas.config cannot be used: write {' or '.join(_MODULES)}, with username and password"
+        )
+    mechanism = config.sasl_mechanism_inter_broker_protocol
+    if mechanism not in config.sasl_enabled_mechanisms:
+        raise ConfigError(
+            f"sasl.mechanism.inter.broker.protocol={mechanism} is not allowed: sasl.enabled.mechanisms has "
+            f"{', '.join(config.sasl_enabled_mechanisms)}"
+        )
+    return options["username"], options["password"]
+
+
+def _parse_all(items: Iterable[str], setting: str, config: BrokerConfig) -> list[Endpoint]:
+    protocols = _security_protocols(config.listener_security_protocol_map)
+    endpoints = []
+    for endpoint in (Endpoint.parse(item, setting) for item in items):
+        if endpoint.name not in protocols:
+            raise ConfigError(
+                f"{setting}={endpoint} is not allowed: listener.security.protocol.map does not have "
+                f"{endpoint.name}; add {endpoint.name}:PLAINTEXT, or another protocol, to it"
+            )
+        endpoints.append(replace(endpoint, protocol=protocols[endpoint.name]))
+    names = [endpoint.name for endpoint in endpoints]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{setting} uses the name {name} twice: give each listener its own")
+    return endpoints
+
+
+def _security_protocols(text: str) -> dict[str, str]:
+    """The protocol of each listener name in ``listener.security.protocol.map``."""
+    protocols: dict[str, str] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        name, _, protocol = (part.strip().upper() for part in item.partition(":"))
+        if not name or protocol not in _PROTOCOLS or protocols.get(name, protocol) != protocol:
+            raise ConfigError(
+                f"listener.security.protocol.map={shown(item)} is not allowed: write NAME:PROTOCOL, "
+                "each name once, such as INTERNAL:PLAINTEXT"
+            )
+        protocols[name] = protocol
+    return protocols

@@ -1,0 +1,291 @@
+"""Accepts connections on one endpoint, within the broker's limits."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import ssl
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from barnabas.base.environment.network import BindError, Network, ServerSocket, canonical_address
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import logger_of, shown
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.config.setting import INT_MAX
+from barnabas.broker.logins.subjects import SubjectRules, subject_of
+from barnabas.broker.quotas import ConnectionRates
+from barnabas.broker.server.network.busy_polling import BusyPolling
+from barnabas.broker.server.network.endpoint import Endpoint
+from barnabas.broker.server.network.in_place import SHARED_BYTES
+from barnabas.broker.server.network.session import Serve, Session
+from barnabas.kafka.security.principal import ANONYMOUS, Principal, check_name
+
+log = logger_of(__name__, is_limited=True)
+
+#: how long connections may take to end, in seconds
+_CLOSING_SECONDS = 2.0
+
+
+class Closings:
+    """Which closings of connections are logged: of those from one host for one reason, one in ten seconds.
+
+    A health check, or a client that tries again for ever, would fill the log otherwise.
+    """
+
+    INTERVAL = 10.0
+    MOST_KNOWN = 1000
+
+    def __init__(self) -> None:
+        #: by host and reason: when it was last logged, and how often it was not since
+        self._known: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def line(self, host: str, reason: str, now: float) -> str | None:
+        """What to log as the reason; None for nothing. `now` is in seconds."""
+        key = host, shown(reason)
+        logged, more = self._known.get(key, (-self.INTERVAL, 0))
+        if now - logged < self.INTERVAL:
+            self._known[key] = logged, more + 1
+            return None
+        if len(self._known) >= self.MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = now, 0
+        return f"{key[1]} ({more} more like it since)" if more else key[1]
+
+
+def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
+    """How many connections one address may have, and which setting says so."""
+    for override in config.max_connections_per_ip_overrides:
+        address, _, most = override.rpartition(":")
+        if canonical_address(address) == host:
+            return int(most), "max.connections.per.ip.overrides"
+    return config.max_connections_per_ip, "max.connections.per.ip"
+
+
+class Connections:
+    """Every open connection of a broker, counted against ``max.connections`` and its like per address.
+
+    `most` is how many the process has files for: one more could leave a log without a file, which takes its
+    log directory offline.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        *,
+        most: int | None = None,
+        busy_polling: BusyPolling | None = None,
+        rates: ConnectionRates | None = None,
+    ) -> None:
+        self._config = config
+        self.rates = rates or ConnectionRates(lambda: asyncio.get_running_loop().time())
+        #: the inter-broker listener, which ``max.connection.creation.rate`` does not slow down; "" if clients
+        #: use it too
+        self.protected = ""
+        self._most = most
+        self.busy_polling = busy_polling
+        self.closings = Closings()
+        self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
+        self._next_id = itertools.count(1)
+        self._per_ip: Counter[str] = Counter()
+        self._open: dict[Session, None] = {}
+        self._last_closed = -math.inf
+        #: how many are open, by listener, and how many were opened since the start
+        self.open: Counter[str] = Counter()
+        self.opened: Counter[str] = Counter()
+        #: resolved when the last one has gone
+        self._all_gone: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now."""
+        return self._config()
+
+    def next_id(self) -> int:
+        return next(self._next_id)
+
+    def admit(self, session: Session) -> float | None:
+        """Count a new connection. Returns the seconds that it has to wait before it is served.
+
+        Returns None, and logs why, if the connection exceeds a limit.
+        """
+        config = self._config()
+        host = session.client_host
+        if self._most is not None and len(self._open) >= self._most:
+            log.warning(
+                "refusing a connection from %s: %d are open, and the rest of the files this process may open "
+                "is for logs: raise the limit (ulimit -n)",
+                host,
+                self._most,
+            )
+            return None
+        if len(self._open) >= config.max_connections:
+            log.warning(
+                "refusing a connection from %s: max.connections=%d reached", host, config.max_connections
+            )
+            return None
+        limit_here = config.for_listener(session.listener).max_connections
+        if self.open[session.listener] >= limit_here:
+            log.warning(
+                "refusing a connection from %s: listener.name.%s.max.connections=%d reached",
+                host,
+                session.listener.lower(),
+                limit_here,
+            )
+            return None
+        most, setting = most_per_ip(config, host)
+        if self._per_ip[host] >= most:
+            log.warning("refusing a connection from %s: %s=%d reached", host, setting, most)
+            return None
+        if not self.rates.admit(host):
+            line = self.closings.line(
+                host, "its connection_creation_rate is reached", asyncio.get_running_loop().time()
+            )
+            if line is not None:
+                log.warning("refusing a connection from %s: %s", host, line)
+            return None
+        self._open[session] = None
+        self.open[session.listener] += 1
+        self.opened[session.listener] += 1
+        self._per_ip[host] += 1
+        return self._delay(config, session.listener)
+
+    def _delay(self, config: BrokerConfig, listener: str) -> float:
+        """Seconds that a new connection has to wait for ``max.connection.creation.rate`` (KIP-612).
+
+        The limit of a listener holds for that of brokers, too; the limit of all listeners together does not.
+        """
+        delay, limit = 0.0, config.max_connection_creation_rate
+        if limit < INT_MAX and listener != self.protected:
+            delay = self.rates.delay(limit)
+        if config.has_own(listener, "max.connection.creation.rate"):
+            own = config.for_listener(listener).max_connection_creation_rate
+            delay = max(delay, self.rates.delay(own, listener))
+        return delay
+
+    def forget(self, session: Session) -> None:
+        """Stop counting a connection that ended; one that was refused was never counted."""
+        if session not in self._open:
+            return
+        del self._open[session]
+        self.open[session.listener] -= 1
+        self._last_closed = asyncio.get_running_loop().time()
+        self._per_ip[session.client_host] -= 1
+        if not self._per_ip[session.client_host]:
+            del self._per_ip[session.client_host]
+        if self._all_gone is not None and not self._open and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def silent_for(self) -> float:
+        """Seconds since a client has last sent something, or has gone."""
+        last = max((session.last_active for session in self._open), default=-math.inf)
+        return asyncio.get_running_loop().time() - max(last, self._last_closed)
+
+    def close_all(self) -> None:
+        for session in list(self._open):
+            session.shut_down()
+
+    def close_users(self, names: Collection[str]) -> None:
+        """Close the connections of users who were deleted."""
+        for session in list(self._open):
+            if session.has_logged_in and session.principal.name in names:
+                session.close(f"{session.principal} cannot log in any more")
+
+    async def end(self) -> None:
+        """Close all, and wait until the event loop has let go of them.
+
+        uvloop may not come back when it is closed with a connection that speaks TLS.
+        """
+        self.close_all()
+        if self._open:
+            self._all_gone = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._all_gone], timeout=_CLOSING_SECONDS)
+
+
+class Listener:
+    """One entry of ``listeners``, bound."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        connections: Connections,
+        network: Network,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        #: as configured; once bound, with the real port
+        self.endpoint = endpoint
+        self._users = (
+            SubjectRules(connections.config.for_listener(endpoint.name).ssl_principal_mapping_rules)
+            if endpoint.has_tls
+            else None
+        )
+        self._connections = connections
+        self._network = network
+        self._tls = tls
+        self._begin: Callable[[], Serve]
+        self._socket: ServerSocket | None = None
+        self.admit = connections.admit
+        self.busy_polling = connections.busy_polling
+        self.forget = connections.forget
+        self.closings = connections.closings
+        self.shared_buffer = connections.shared_buffer
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._connections.config
+
+    def bind(self) -> None:
+        """Take the address; nothing is accepted yet.
+
+        Raises:
+            ConfigError: the address cannot be had.
+        """
+        endpoint = self.endpoint
+        try:
+            self._socket = self._network.bind(endpoint.host, endpoint.port)
+        except BindError as error:
+            raise ConfigError(f"listeners={endpoint} cannot be used: {error}") from error
+        self.endpoint = replace(endpoint, port=self._socket.port)
+
+    @property
+    def first_request_bytes(self) -> int:
+        config = self.config
+        most = config.socket_request_max_bytes
+        return min(most, config.sasl_server_max_receive_size) if self.endpoint.has_sasl else most
+
+    def begin(self) -> Serve:
+        return self._begin()
+
+    def user_of(self, certificate: bytes | None) -> Principal:
+        """As `Host.user_of`."""
+        if certificate is None or self._users is None or self.endpoint.has_sasl:
+            return ANONYMOUS
+        subject = subject_of(certificate)
+        name = self._users.user(subject)
+        if not name:
+            raise ValueError(
+                f"no rule of ssl.principal.mapping.rules names a user for its certificate '{subject}'"
+            )
+        check_name(name)
+        return Principal(name)
+
+    async def start(self, begin: Callable[[], Serve]) -> None:
+        """Accept connections on the bound listener. `begin` returns what starts the requests of each."""
+        self._begin = begin
+        assert self._socket is not None
+        await self._socket.accept(
+            lambda: Session(self, self._connections.next_id()),
+            backlog=self.config.socket_listen_backlog_size,
+            tls=self._tls,
+        )
+
+    def unbind(self) -> None:
+        """Accept no more connections; open ones stay open."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

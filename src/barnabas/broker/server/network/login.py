@@ -1,0 +1,235 @@
+"""SASL on one connection: nothing else is served until the client has authenticated (KIP-43, KIP-152,
+KIP-368)."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol, TypeAlias
+
+from barnabas.base.environment.blocking import Blocking
+from barnabas.base.errors import ErrorCode, ProtocolError
+from barnabas.base.text import logger_of, shown
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.logins.delegation_tokens import TokenPrincipal
+from barnabas.broker.logins.sasl import Exchange, Sasl
+from barnabas.broker.server.auditing.trail import LOGIN, LOGIN_FAILED, AuditTrail
+from barnabas.broker.server.requests.context import Chunks, Client
+from barnabas.kafka.protocol.framing import RequestHeader, encode_response, parse_request
+from barnabas.kafka.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from barnabas.kafka.protocol.registry import ApiKey
+from barnabas.kafka.protocol.wire import Readable
+from barnabas.kafka.security.errors import SaslError
+from barnabas.kafka.security.principal import Principal, check_name
+
+log = logger_of(__name__)
+
+_KEY = struct.Struct(">h")
+_SIZE = struct.Struct(">i")
+#: a client learns this much of why its login failed
+_REFUSAL = "Authentication failed: the credentials are invalid"
+
+
+class LoginClient(Client, Protocol):
+    """A connection that logs in."""
+
+    def logged_in(self, principal: Principal, serve: Callable[[Readable, LoginClient], None]) -> None:
+        """The client has authenticated: `serve` starts its requests from now on."""
+
+
+Serve: TypeAlias = Callable[[Readable, LoginClient], None]
+
+
+class _Outcome(NamedTuple):
+    """The answer to a client's message, and why the connection is closed behind it."""
+
+    chunks: Chunks
+    failure: str | None = None
+
+
+class Logins:
+    """Lets clients of the listeners with SASL log in.
+
+    Args:
+        config: the broker's settings of the moment.
+        sasl: checks what clients say.
+        serve: starts the requests of those who have logged in, and anyone's ApiVersions.
+        now_ms: the time, in milliseconds since the epoch.
+        blocking: where keys are derived, in a thread that does nothing else: many logins at once wait for
+            each other, and no request of those who have logged in waits for them.
+        trail: the audit log.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        sasl: Sasl,
+        serve: Serve,
+        now_ms: Callable[[], int],
+        blocking: Blocking,
+        trail: AuditTrail,
+    ) -> None:
+        self.config = config
+        self.sasl = sasl
+        self.serve = serve
+        self.now_ms = now_ms
+        self.trail = trail
+        self.thread = blocking.pool("logins", 1)
+
+    def begin(self, listener: str) -> Login:
+        """The login of a new connection to a listener."""
+        return Login(self, listener)
+
+    def stop(self) -> None:
+        """Finish the login that is being checked, and check no more."""
+        self.thread.abandon()
+
+
+class Login:
+    """One connection's login, and those that follow it where logins end (`_lifetime_ms`)."""
+
+    def __init__(self, logins: Logins, listener: str) -> None:
+        self._logins = logins
+        self._listener = listener
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        #: frames hold nothing but the mechanism's messages (SaslHandshake v0)
+        self._is_bare = False
+        #: who has logged in before; a second login must be by the same
+        self._principal: Principal | None = None
+        #: when the login ends, in seconds of the event loop
+        self._ends = 0.0
+
+    def serve(self, frame: Readable, client: LoginClient) -> None:
+        """Start a request of a client that has not logged in.
+
+        Raises:
+            ProtocolError: it is none that such a client may send; the connection is to be closed.
+        """
+        if self._is_bare and self._exchange is not None:
+            self._respond_later(client, None, bytes(frame))
+            return
+        key = _api_key(frame)
+        if key == ApiKey.API_VERSIONS and self._exchange is None:
+            self._logins.serve(frame, client)
+            return
+        if key not in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):  # nothing else is decoded
+            raise ProtocolError(f"a request with API key {key} before the client has logged in by SASL")
+        header, request = parse_request(frame)
+        if isinstance(request, SaslHandshakeRequest) and self._exchange is None:
+            client.reply(encode_response(header, self._shake_hands(header, request)))
+        elif isinstance(request, SaslAuthenticateRequest) and self._exchange is not None:
+            self._respond_later(client, header, request.auth_bytes)
+        else:
+            raise ProtocolError(f"{type(request).__name__} before the client has logged in by SASL")
+
+    def serve_again(self, frame: Readable, client: LoginClient) -> None:
+        """Start a request of a client whose login ends some time. Raises ProtocolError when it has ended."""
+        key = _api_key(frame)
+        if key == ApiKey.SASL_HANDSHAKE or self._exchange is not None:
+            self.serve(frame, client)
+        elif asyncio.get_running_loop().time() > self._ends:
+            raise ProtocolError(f"the login of {client.principal} has ended, and it did not log in again")
+        else:
+            self._logins.serve(frame, client)
+
+    def _shake_hands(self, header: RequestHeader, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+        offered = list(self._logins.config().for_listener(self._listener).sasl_enabled_mechanisms)
+        if request.mechanism not in offered:
+            return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
+        self._mechanism = request.mechanism
+        self._exchange = self._logins.sasl.begin(request.mechanism, self._listener)
+        self._is_bare = header.api_version == 0
+        return SaslHandshakeResponse(mechanisms=offered)
+
+    def _respond_later(self, client: LoginClient, header: RequestHeader | None, message: bytes) -> None:
+        answer = asyncio.ensure_future(self._respond(client, header, message))
+        client.park(answer, partial(_finish, client), True)
+
+    async def _respond(self, client: LoginClient, header: RequestHeader | None, message: bytes) -> _Outcome:
+        exchange = self._exchange
+        assert exchange is not None
+        try:
+            answer = await self._logins.thread.run(exchange.respond, bytes(message))
+            lifetime_ms = self._complete(client, exchange) if exchange.is_complete else 0
+        except SaslError as error:
+            return await self._fail(client, header, exchange, error)
+        if header is None:
+            return _Outcome([_SIZE.pack(len(answer)) + answer])
+        response = SaslAuthenticateResponse(
+            error_message=None, auth_bytes=answer, session_lifetime_ms=lifetime_ms
+        )
+        return _Outcome(encode_response(header, response))
+
+    def _complete(self, client: LoginClient, exchange: Exchange) -> int:
+        """Serve the client from now on. Returns for how many milliseconds; 0 means without end."""
+        try:
+            check_name(exchange.user)
+        except ValueError as error:
+            raise SaslError(str(error)) from None
+        kind = Principal if exchange.token_id is None else TokenPrincipal
+        principal = kind(exchange.user)
+        if self._principal not in (None, principal):
+            raise SaslError(f"it was {self._principal} before, and may not become another user")
+        self._principal = principal
+        self._exchange = None
+        lifetime_ms = self._lifetime_ms(exchange)
+        self._ends = asyncio.get_running_loop().time() + lifetime_ms / 1000
+        client.logged_in(principal, self.serve_again if lifetime_ms else self._logins.serve)
+        shown_token = {} if exchange.token_id is None else {"token": exchange.token_id}
+        self._logins.trail.note(LOGIN, client, mechanism=self._mechanism, **shown_token)
+        return lifetime_ms
+
+    def _lifetime_ms(self, exchange: Exchange) -> int:
+        """How long a login holds: no longer than the token that was shown (KIP-368); 0 means for ever."""
+        config = self._logins.config().for_listener(self._listener, self._mechanism)
+        most = config.connections_max_reauth_ms
+        if exchange.expires_ms is None:
+            return most
+        left = max(1, exchange.expires_ms - self._logins.now_ms())  # 0 would mean that it never ends
+        return min(left, most) if most else left
+
+    async def _fail(
+        self, client: LoginClient, header: RequestHeader | None, exchange: Exchange, error: SaslError
+    ) -> _Outcome:
+        self._logins.trail.note(
+            LOGIN_FAILED,
+            client,
+            user=shown(exchange.user),
+            mechanism=self._mechanism,
+            reason=shown(error),
+        )
+        await asyncio.sleep(self._logins.config().connection_failed_authentication_delay_ms / 1000)
+        user = f" of {shown(exchange.user)}" if exchange.user else ""
+        reason = f"the login{user} by {self._mechanism} has failed: {error}"
+        if header is None:
+            return _Outcome([], reason)
+        response = SaslAuthenticateResponse(
+            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=_REFUSAL
+        )
+        return _Outcome(encode_response(header, response), reason)
+
+
+def _api_key(frame: Readable) -> int:
+    if len(frame) < _KEY.size:
+        raise ProtocolError(f"a request of {len(frame)} bytes has no whole header")
+    key: int = _KEY.unpack_from(frame)[0]
+    return key
+
+
+def _finish(client: LoginClient, done: asyncio.Future[_Outcome]) -> Chunks | None:
+    error = done.exception()
+    if error is not None:
+        log.error("a login failed", exc_info=error)
+        client.close("its login could not be checked")
+        return None
+    chunks, failure = done.result()
+    if failure is not None:  # once the answer is on its way
+        asyncio.get_running_loop().call_soon(client.close, failure)
+    return chunks

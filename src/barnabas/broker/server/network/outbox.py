@@ -1,0 +1,100 @@
+"""Sends replies to one client, in order.
+
+Record batches are mostly sent from the page cache by the kernel (sendfile), as fast as the client takes them,
+so that a large answer neither is copied nor held in memory. uvloop has no sendfile: its transport and this
+class write to the same socket in turn, this class only while the transport's buffer is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from typing import get_args
+
+from barnabas.base.environment.network import sendfile_descriptor
+from barnabas.base.types import Buffer, Chunk
+from barnabas.broker.server.requests.context import Chunks
+
+#: how much is read and given to the transport where the kernel cannot send, or does not now
+PIECE_BYTES = 128 * 1024
+_LENT = frozenset(get_args(Buffer))
+
+
+class Outbox:
+    """Writes replies to a transport, whose protocol calls `resume` when it hears `resume_writing`."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._descriptor = sendfile_descriptor(transport)
+        #: what was not handed to the transport yet
+        self.waiting: deque[Chunk] = deque()
+        #: how much of the first one is sent
+        self._sent = 0
+        #: a transport with TLS pauses when its buffer reaches the limit (at 0 always), others when they
+        #: exceed it
+        self._lowest_limit = 0 if transport.get_extra_info("sslcontext") is None else 1
+        #: a transport with TLS may call `resume` from within a write
+        self._is_sending = False
+
+    def send(self, chunks: Chunks) -> None:
+        """Sends `chunks` after all that was given before.
+
+        Raises:
+            OSError: what is stored in a file could not be read.
+        """
+        if self.waiting:
+            self.waiting += chunks
+        elif _LENT.issuperset(map(type, chunks)):
+            self._transport.writelines(chunks)  # type: ignore[arg-type]
+        else:
+            self.waiting += chunks
+            # From now on the transport reports when its buffer is empty.
+            self._transport.set_write_buffer_limits(high=self._lowest_limit, low=0)
+            self.resume()
+
+    def resume(self) -> None:
+        """Goes on when the transport has nothing left to write. Raises OSError as `send`."""
+        waiting = self.waiting
+        if not waiting or self._is_sending:
+            return
+        self._is_sending = True
+        try:
+            while waiting and not self._transport.get_write_buffer_size():
+                if self._transport.is_closing():
+                    waiting.clear()
+                    return
+                self._send_some(waiting[0])
+        finally:
+            self._is_sending = False
+        if not waiting:
+            self._transport.set_write_buffer_limits()
+
+    def clear(self) -> None:
+        """Drops what waits: the client is gone."""
+        self.waiting.clear()
+
+    def _send_some(self, chunk: Chunk) -> None:
+        if isinstance(chunk, Buffer):
+            self._transport.write(chunk)
+            self.waiting.popleft()
+            return
+        sent = 0
+        if self._descriptor is not None:
+            try:
+                sent = chunk.send_to(self._descriptor, self._sent)
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                self._transport.abort()
+                return
+        if not sent:
+            piece = chunk.read(self._sent, PIECE_BYTES)
+            if not piece:
+                raise OSError(errno.EIO, "bytes to be sent are no longer in their file")
+            self._transport.write(piece)
+            sent = len(piece)
+        self._sent += sent
+        if self._sent == len(chunk):
+            self.waiting.popleft()
+            self._sent = 0

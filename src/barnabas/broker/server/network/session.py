@@ -1,0 +1,448 @@
+"""One client connection: frames in, replies out, in order and in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+from barnabas.base.environment.network import canonical_address, set_buffer_sizes
+from barnabas.base.errors import ProtocolError
+from barnabas.base.text import logger_of
+from barnabas.broker.answers import LongPoll
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.network.busy_polling import BusyPolling
+from barnabas.broker.server.network.endpoint import Endpoint
+from barnabas.broker.server.network.in_place import InPlaceReceiver, SharedReceiver
+from barnabas.broker.server.network.outbox import Outbox
+from barnabas.broker.server.network.tls import why_not_secured
+from barnabas.broker.server.requests.context import Chunks
+from barnabas.broker.server.requests.order import NOTHING
+from barnabas.kafka.protocol.framing import FrameDecoder
+from barnabas.kafka.protocol.wire import Readable
+from barnabas.kafka.security.principal import ANONYMOUS, Principal
+
+log = logger_of(__name__, is_limited=True)
+
+#: starts a request; its reply goes to the session. Raises ProtocolError: the connection is to be closed
+Serve: TypeAlias = "Callable[[Readable, Session], None]"
+
+#: A connection is read no further while this many of its requests are unanswered ...
+MAX_UNANSWERED = 64
+#: ... or this many bytes of finished replies wait behind one that is not.
+MAX_HELD_BYTES = 1 << 20
+#: With more bytes missing than this, receiving in place saves more than exchanging the protocol twice costs.
+WORTH_IN_PLACE = 256 * 1024
+#: How long a connection that we close may take to read what was sent to it, in seconds.
+CLOSE_GRACE = 5.0
+
+
+def _nothing() -> None:
+    """Ends no connection: it has ended."""
+
+
+class Unanswered:
+    """A request's place in the order of replies."""
+
+    __slots__ = ("cancels", "chunks", "done", "future")
+
+    def __init__(self, future: asyncio.Future[Any] | None, cancels: bool) -> None:
+        #: what answers it; None for a reply that is there
+        self.future = future
+        #: whether it is given up when the connection ends
+        self.cancels = cancels
+        self.chunks: Chunks | None = None
+        self.done = False
+
+
+class Closings(Protocol):
+    """Which closings of connections are logged."""
+
+    def line(self, host: str, reason: str, now: float) -> str | None:
+        """What to log as the reason; None for nothing. `now` is in seconds."""
+
+
+class Host(Protocol):
+    """Where a session came in: a listener and what all connections share."""
+
+    endpoint: Endpoint
+    busy_polling: BusyPolling | None
+    #: what TLS decrypts into, as `SharedReceiver` has it
+    shared_buffer: memoryview
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now."""
+
+    @property
+    def closings(self) -> Closings: ...
+
+    @property
+    def first_request_bytes(self) -> int:
+        """The largest request that is read before the client has authenticated."""
+
+    def begin(self) -> Serve:
+        """What starts the requests of a new connection."""
+
+    def user_of(self, certificate: bytes | None) -> Principal:
+        """Whom a client's certificate names (DER, None for none), until it logs in.
+
+        Raises:
+            ValueError: nobody.
+        """
+
+    def admit(self, session: Session) -> float | None:
+        """Count a new connection. Returns the seconds it has to wait; None if it is over a limit."""
+
+    def forget(self, session: Session) -> None:
+        """Stop counting a connection that ended."""
+
+
+class Session(asyncio.Protocol):
+    """A connection from accept to close.
+
+    A request begins when those before it are answered, but for what their APIs let begin (`requests.order`).
+    Replies leave in the order of requests. Reading stops while a request has to wait, too much is unanswered,
+    or the client does not read its replies: what one connection can make the broker hold is bounded.
+    """
+
+    client_software_name = ""
+    client_software_version = ""
+
+    def __init__(self, host: Host, connection_id: int) -> None:
+        self.connection_id = connection_id
+        self.listener = host.endpoint.name
+        self.client_host = ""
+        self.client_port = 0
+        self.principal = ANONYMOUS
+        #: whether the client has logged in by SASL
+        self.has_logged_in = False
+        self._host = host
+        self._serve = host.begin()
+        self._busy_polling = host.busy_polling
+        self._frames = FrameDecoder(host.first_request_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]
+        self._outbox: Outbox = None  # type: ignore[assignment]
+        #: the transport's protocol in this session's stead, but while a large request is received
+        self._receiver: asyncio.BaseProtocol | None = None
+        self._backlog: deque[Readable] = deque()
+        self._unanswered: deque[Unanswered] = deque()
+        #: how many unanswered requests let nothing begin
+        self._in_turn = 0
+        #: how many let those of an API begin, and the API's key: their own, so that it is the same for all
+        self._waiting = 0
+        self._beside = NOTHING
+        self._held = 0
+        self._write_paused = False
+        self._closing = False
+        self._is_admitted = False
+        #: ends the connection, whether it speaks TLS already or not
+        self._give_up: Callable[[], object]
+        #: when the client last sent something or read on, in seconds of the loop
+        self.last_active = self._loop.time()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        #: ends the time in which the client is muted
+        self._unmuting: asyncio.TimerHandle | None = None
+        #: ends a connection that we have closed
+        self._aborting: asyncio.TimerHandle | None = None
+
+    # --- asyncio's side ---
+
+    def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
+        """As `Secured.arriving`: what does not speak TLS yet is a connection that counts."""
+        self.client_host = canonical_address(host)
+        self._give_up = give_up
+        wait = self._host.admit(self)
+        self._is_admitted = wait is not None
+        self._closing = wait is None
+        return wait
+
+    def not_secured(self, error: BaseException) -> None:
+        """As `Secured.not_secured`."""
+        self._closing = True
+        self._host.forget(self)
+        reason = why_not_secured(error) if isinstance(error, Exception) else None
+        if reason is not None:
+            self._log_closing(reason)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._outbox = Outbox(self._transport)
+        wait = None
+        peer = transport.get_extra_info("peername")
+        self.client_port = peer[1] if peer else 0
+        if not self._is_admitted:
+            wait = self.arriving(peer[0] if peer else "", self._transport.abort)
+        self._give_up = self._transport.abort
+        if self._closing:  # one too many, or the broker stops
+            self._transport.abort()
+            return
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            try:
+                self.principal = self._host.user_of(tls.getpeercert(binary_form=True))
+            except ValueError as error:
+                self.close(str(error))
+                return
+            self._receiver = receiver = SharedReceiver(self, self._host.shared_buffer)
+            self._transport.set_protocol(receiver)
+        if wait:
+            self.mute(wait)
+        config = self._host.config
+        set_buffer_sizes(
+            transport,
+            send=config.socket_send_buffer_bytes,
+            receive=config.socket_receive_buffer_bytes,
+        )
+        self._watch_idle()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self.last_active = self._loop.time()
+        try:
+            frames = self._frames.feed(data)
+            if not frames:
+                large = self._frames.large
+                if large is not None and large.missing > WORTH_IN_PLACE:
+                    self._transport.set_protocol(
+                        InPlaceReceiver(self, large, self._more_received, self._large_frame_received)
+                    )
+                return
+            if self._backlog:
+                self._backlog.extend(frames)
+                return
+            for index, frame in enumerate(frames):
+                if not self._may_begin(frame):
+                    self._backlog.extend(frames[index:])
+                    self._transport.pause_reading()
+                    return
+                self._serve(frame, self)
+            if self._busy_polling is not None:
+                self._busy_polling.served()
+        except ProtocolError as error:
+            self.close(str(error))
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.last_active = self._loop.time()
+        self._send()
+        self._continue()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        for timer in (self._idle_timer, self._unmuting, self._aborting):
+            if timer is not None:
+                timer.cancel()
+        self._host.forget(self)
+        self._outbox.clear()
+        self._backlog.clear()
+        self._frames.clear()
+        self._let_go()
+        for waiting in self._unanswered:
+            if waiting.cancels and waiting.future is not None:
+                waiting.future.cancel()
+        self._unanswered.clear()
+
+    # --- the dispatcher's side ---
+
+    def reply(self, chunks: Chunks) -> None:
+        """Send a finished reply as soon as those before it are sent."""
+        if self._unanswered:
+            waiting = Unanswered(None, False)
+            self._unanswered.append(waiting)
+            self._settle(waiting, chunks)
+        elif not self._closing:
+            self._send(chunks)
+
+    def park(
+        self,
+        future: asyncio.Future[Any],
+        finish: Callable[[asyncio.Future[Any]], Chunks | None],
+        cancel: bool,
+        beside: int = NOTHING,
+    ) -> None:
+        """As `Client.park`, which the dispatcher knows this session by."""
+        waiting = Unanswered(future, cancel)
+        self._unanswered.append(waiting)
+        if beside == NOTHING:
+            self._in_turn += 1
+        else:
+            self._beside = beside
+            self._waiting += 1
+
+        def settled(done: asyncio.Future[Any]) -> None:
+            if beside == NOTHING:
+                self._in_turn -= 1
+            else:
+                self._waiting -= 1
+            if done.cancelled():
+                if not self._closing:
+                    self.close("a request was cancelled")
+                return
+            chunks = finish(done)
+            if not self._closing:
+                self._settle(waiting, chunks)
+                self._continue()
+
+        future.add_done_callback(settled)
+
+    def mute(self, seconds: float) -> None:
+        """As `Client.mute`. Of two times the one that ends later holds."""
+        if self._closing:
+            return
+        if self._unmuting is not None:
+            if self._unmuting.when() >= self._loop.time() + seconds:
+                return
+            self._unmuting.cancel()
+        self._unmuting = self._loop.call_later(seconds, self._unmute)
+
+    def close(self, reason: str, level: int = logging.WARNING) -> None:
+        """Close the connection, saying why in the log; replies already sent still reach the client."""
+        if self._closing:
+            return
+        self._closing = True
+        self._log_closing(reason, level)
+        self._transport.close()
+        self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
+
+    def logged_in(self, principal: Principal, serve: Serve) -> None:
+        """The client has authenticated: `serve` starts its requests from now on."""
+        self.has_logged_in = True
+        self.principal = principal
+        self._serve = serve
+        self._frames.max_size = self._host.config.socket_request_max_bytes
+
+    def shut_down(self) -> None:
+        """Close the connection because the broker stops."""
+        self._closing = True
+        self._give_up()
+
+    # --- inside ---
+
+    def _let_go(self) -> None:
+        """Refer to nothing any more that refers to this session.
+
+        A circle would keep all that it has received: the collector looks at old objects rarely
+        (`broker/server/garbage.py`).
+        """
+        self._receiver = None
+        self._give_up = _nothing
+        self._transport = None  # type: ignore[assignment]
+        self._outbox = None  # type: ignore[assignment]
+
+    def _log_closing(self, reason: str, level: int = logging.WARNING) -> None:
+        if not log.isEnabledFor(level):
+            return
+        line = self._host.closings.line(self.client_host, reason, self._loop.time())
+        if line is not None:
+            log.log(level, "closing connection %d from %s: %s", self.connection_id, self.client_host, line)
+
+    def _more_received(self) -> None:
+        """Some of a large frame has come."""
+        self.last_active = self._loop.time()
+
+    def _large_frame_received(self, frame: Readable) -> None:
+        """The frame is whole that was received in place: go on with it, and with the bytes behind it."""
+        self._frames.large = None
+        self._transport.set_protocol(self._receiver or self)
+        if self._closing:
+            return
+        self.last_active = self._loop.time()
+        if self._backlog:
+            self._backlog.append(frame)
+        elif not self._may_begin(frame):
+            self._backlog.append(frame)
+            self._transport.pause_reading()
+        else:
+            try:
+                self._serve(frame, self)
+            except ProtocolError as error:
+                self.close(str(error))
+            if self._busy_polling is not None:
+                self._busy_polling.served()
+
+    def _send(self, chunks: Chunks | None = None) -> None:
+        """Sends `chunks`, or goes on with what has waited."""
+        try:
+            if chunks is None:
+                self._outbox.resume()
+            else:
+                self._outbox.send(chunks)
+        except OSError as error:
+            self.close(f"a reply cannot be read: {error}")
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self.last_active = self._loop.time()
+        self._continue()
+
+    def _may_begin(self, frame: Readable) -> bool:
+        """Whether the next request may begin now; if not, a long poll before it is answered at once."""
+        if (
+            self._write_paused
+            or self._unmuting is not None
+            or self._outbox.waiting
+            or len(self._unanswered) >= MAX_UNANSWERED
+            or self._held > MAX_HELD_BYTES
+        ):
+            return False
+        if not self._in_turn and not self._waiting:
+            return True
+        key = int.from_bytes(frame[:2], "big")
+        if not self._in_turn and key == self._beside:
+            return True
+        for waiting in self._unanswered:
+            if isinstance(waiting.future, LongPoll):
+                waiting.future.give_way(key)
+        return False
+
+    def _settle(self, waiting: Unanswered, chunks: Chunks | None) -> None:
+        waiting.done = True
+        waiting.chunks = chunks
+        queue = self._unanswered
+        if queue[0] is not waiting:
+            self._held += sum(map(len, chunks)) if chunks else 0
+            return
+        queue.popleft()
+        if chunks:
+            self._send(chunks)
+        while queue and queue[0].done:
+            held = queue.popleft().chunks
+            if held:
+                self._held -= sum(map(len, held))
+                self._send(held)
+
+    def _continue(self) -> None:
+        """Serve what was read while the session was full, then read on."""
+        if not self._backlog:
+            return
+        try:
+            while self._backlog:
+                if self._closing or not self._may_begin(self._backlog[0]):
+                    return
+                self._serve(self._backlog.popleft(), self)
+        except ProtocolError as error:
+            self.close(str(error))
+        if not self._closing:
+            self._transport.resume_reading()
+
+    def _watch_idle(self) -> None:
+        limit = self._host.config.connections_max_idle_ms / 1000
+        if limit < 0:
+            return
+        # What waits for an answer of ours is not idle, nor is a muted one; what does not read its answers is.
+        if self._unmuting is not None or any(not waiting.done for waiting in self._unanswered):
+            self.last_active = self._loop.time()
+        left = self.last_active + limit - self._loop.time()
+        if left <= 0:
+            idle_ms = self._host.config.connections_max_idle_ms
+            self.close(f"idle for connections.max.idle.ms={idle_ms}", logging.DEBUG)  # clients connect again
+        else:
+            self._idle_timer = self._loop.call_later(left, self._watch_idle)

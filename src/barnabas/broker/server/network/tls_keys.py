@@ -1,0 +1,216 @@
+"""The keys of the listeners with TLS, renewed while the broker runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import logger_of
+from barnabas.base.tls.certificates import lost_names
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.network.tls import key_source, renew_key, tls_context, trial_certificate
+
+log = logger_of(__name__)
+
+#: how often the files are checked, in milliseconds: mounted secrets change without notice
+CHECK_MS = 5_000
+_DAY = 86_400.0
+#: how often a file is read that is replaced while it is read
+_MOST_READINGS = 5
+_WARN_BEFORE_DAYS = 30
+#: how many of the names that a certificate lacks are told
+_MOST_NAMED = 5
+
+
+class _Loaded(NamedTuple):
+    """What the files have, tried out."""
+
+    context: ssl.SSLContext
+    #: what a client is shown
+    certificate: bytes
+    trusted: frozenset[bytes]
+
+
+class ListenerKeys:
+    """The keys of all listeners with TLS: each may be given settings of its own while the broker runs."""
+
+    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock, listeners: Iterable[str]) -> None:
+        self._by_listener = {
+            name: TlsKeys(partial(_for_listener, config, name), clock, name) for name in listeners
+        }
+
+    def of(self, listener: str) -> TlsKeys:
+        """What a listener shows."""
+        return self._by_listener[listener]
+
+    def check_now(self, threads: Pool) -> None:
+        """As `check`, some time soon: those who ask meanwhile share one more reading."""
+        for keys in self._by_listener.values():
+            keys.check_now(threads)
+
+    async def check(self, threads: Pool, *, is_start: bool = False) -> None:
+        """Load the keys that have changed. Only at the start may the certificates have any names."""
+        for keys in self._by_listener.values():
+            await keys.check(threads, is_start=is_start)
+
+    async def try_out(self, config: BrokerConfig, threads: Pool) -> None:
+        """Raises ConfigError when a listener could not use what `config` has for it."""
+        for name, keys in self._by_listener.items():
+            await threads.run(_try, config.for_listener(name), keys.certificate)
+
+
+class TlsKeys:
+    """Has the context for new connections. Open connections keep what they began with.
+
+    The files are read again and again; what they have is tried in a handshake before it is used. A key that
+    does not belong to its certificate, say since only one of them has been written, changes nothing.
+
+    Args:
+        config: the broker's settings of the moment.
+        clock: tells what has expired.
+        listener: whose keys they are, for the log.
+
+    Raises:
+        ConfigError: the files cannot be used.
+    """
+
+    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock, listener: str) -> None:
+        self._listener = listener
+        self._config = config
+        self._clock = clock
+        self._now = _load(config())
+        #: the files are read by one at a time: what was read earlier must not be taken over later
+        self._turn = asyncio.Lock()
+        #: somebody has asked, and the files have not been read since
+        self._is_wanted = False
+        self._asked: asyncio.Future[None] | None = None
+        #: why the last attempt failed
+        self._refused = ""
+        self._warned_at: float | None = None
+        #: contexts of this broker as a client, which show the same key
+        self._as_client: list[ssl.SSLContext] = []
+        self._warn_of_expiry()
+
+    def context(self) -> ssl.SSLContext:
+        """The context for the next connection."""
+        return self._now.context
+
+    @property
+    def certificate(self) -> bytes:
+        """The certificate that new connections are shown, DER."""
+        return self._now.certificate
+
+    def shown_by(self, context: ssl.SSLContext) -> None:
+        """Renew the key of another context, too."""
+        self._as_client.append(context)
+
+    def check_now(self, threads: Pool) -> None:
+        """As `check`, some time soon: those who ask while the files are read share one more reading."""
+        if not self._is_wanted:
+            self._is_wanted = True
+            self._asked = asyncio.ensure_future(self.check(threads))
+
+    async def check(self, threads: Pool, *, is_start: bool = False) -> None:
+        """Load the key if it has changed. Only at the start may the certificate have any names."""
+        async with self._turn:
+            self._is_wanted = False
+            await self._check(threads, is_start=is_start)
+
+    async def _check(self, threads: Pool, *, is_start: bool) -> None:
+        config = self._config()
+        try:
+            found = await threads.run(_load, config)
+            if not is_start:
+                _check_names(self._now.certificate, found.certificate, config)
+        except ConfigError as error:
+            if str(error) != self._refused:
+                self._refused = str(error)
+                log.error(
+                    "cannot renew the key of the listener %s, the present one stays in use: %s",
+                    self._listener,
+                    error,
+                )
+            return
+        self._refused = ""
+        if found[1:] != self._now[1:]:
+            for context in self._as_client:
+                await threads.run(renew_key, context, config)
+            self._now = found
+            self._warned_at = None
+            log.info(
+                "listener %s shows a new certificate, or trusts others, from now on; it is valid until %s",
+                self._listener,
+                _expiry(found.certificate).date(),
+            )
+        self._warn_of_expiry()
+
+    def _warn_of_expiry(self) -> None:
+        now = self._clock.monotonic()
+        if self._warned_at is not None and now - self._warned_at < _DAY:
+            return
+        self._warned_at = now
+        expiry = _expiry(self._now.certificate)
+        days_left = (expiry.timestamp() - self._clock.now_ms() / 1000) / _DAY
+        if days_left < 0:
+            log.error(
+                "the certificate of the listener %s has expired on %s: clients refuse it",
+                self._listener,
+                expiry.date(),
+            )
+        elif days_left < _WARN_BEFORE_DAYS:
+            log.warning(
+                "the certificate of the listener %s expires in %d days, on %s: put a new one in its place",
+                self._listener,
+                days_left,
+                expiry.date(),
+            )
+
+
+def _for_listener(config: Callable[[], BrokerConfig], name: str) -> BrokerConfig:
+    return config().for_listener(name)
+
+
+def _load(config: BrokerConfig) -> _Loaded:
+    """What the files have. Raises ConfigError, also when they change again and again meanwhile."""
+    certificate = trial_certificate(config)
+    for _ in range(_MOST_READINGS):
+        context = tls_context(config)
+        before, certificate = certificate, trial_certificate(config)
+        if before == certificate:  # else the context may have the key from before
+            return _Loaded(context, certificate, frozenset(context.get_ca_certs(binary_form=True)))
+    raise ConfigError(f"{key_source(config)} changes while it is read")
+
+
+def _try(config: BrokerConfig, present: bytes) -> None:
+    """Raises ConfigError unless what `config` has may take the place of the certificate that is shown now."""
+    _check_names(present, _load(config).certificate, config)
+
+
+def _check_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
+    """Raises ConfigError unless a certificate may take the other's place while the broker runs (KIP-978)."""
+    if before == after or (config.ssl_allow_dn_changes and config.ssl_allow_san_changes):
+        return
+    is_other, lost = lost_names(before, after)
+    if is_other and not config.ssl_allow_dn_changes:
+        raise ConfigError(
+            f"the certificate of {key_source(config)} has another subject: ssl.allow.dn.changes=true, or a "
+            "restart, allows that"
+        )
+    if lost and not config.ssl_allow_san_changes:
+        raise ConfigError(
+            f"the certificate of {key_source(config)} lacks {', '.join(lost[:_MOST_NAMED])}, which the "
+            "present one names: ssl.allow.san.changes=true, or a restart, allows that"
+        )
+
+
+def _expiry(certificate: bytes) -> Any:
+    """When a certificate ceases to be valid, as a datetime."""
+    from cryptography import x509
+
+    return x509.load_der_x509_certificate(certificate).not_valid_after_utc

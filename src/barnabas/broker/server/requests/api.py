@@ -1,0 +1,162 @@
+"""One API of the broker: its versions, its handler, how its requests are divided.
+
+A handler's module opens with the versions served, the KIPs behind them and what is left out, and declares
+
+    @handles(HeartbeatRequest, needs=[Group(Operation.READ)])
+    def heartbeat(groups: GroupCoordinator, context: RequestContext, request: HeartbeatRequest)
+        -> Answer[HeartbeatResponse]: ...
+
+The first argument has what the handler works on: one part of the broker, or a `Ports` of the module with the
+few that it needs. The composition root gives it (`Api.using`).
+
+A handler answers at once (the fast path: no task is made) or later (`barnabas.broker.answers`); None is no
+reply (Produce with acks=0).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.metrics import Durations
+from barnabas.broker.answers import Answer
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Need
+from barnabas.broker.server.requests.order import IN_TURN, Order
+from barnabas.broker.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces
+from barnabas.kafka.protocol.messages.api_versions import ApiVersion
+from barnabas.kafka.protocol.schema import Request, Response
+
+P = TypeVar("P")
+Q = TypeVar("Q", bound=Request)
+
+#: (ports, context, request) -> the response, or None for no reply
+Handler: TypeAlias = Callable[[P, RequestContext, Q], Answer[Response | None]]
+
+#: a request with more elements than this is not served in one turn of the event loop
+DIRECT_ELEMENTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Api(Generic[P, Q]):
+    """One API, without what its handler works on."""
+
+    key: int
+    name: str
+    request: type[Q]
+    response: type[Response]
+    #: the lowest and highest version that are answered: all that the message has
+    versions: tuple[int, int]
+    #: the lowest version that ApiVersions names; below `versions` only where clients depend on it
+    advertised_from: int
+    handle: Handler[P, Q]
+    #: (request, error) -> the whole request's failure in the API's own shape
+    on_error: Callable[[Q, KafkaError], Response]
+    #: whether a parked request is given up when its connection ends (one that only waits to read)
+    cancel_on_disconnect: bool
+    #: what its client must be allowed
+    needs: tuple[Need, ...]
+    #: how a request about many things is divided, by the arrays it may ask with
+    pieces: tuple[Pieces, ...] = ()
+    #: a request with more elements than this may have to be divided; those of a small frame count as none
+    large_from: int = DIRECT_ELEMENTS
+    #: how many elements a request may have that is not divided
+    most_elements: int = MAX_ITEM_ELEMENTS
+    #: the path of arrays in a response that may be long whatever the request
+    listing: tuple[str, ...] = ()
+    #: whether answers wait because clients ask for that, or for other clients
+    is_held_back: bool = False
+    #: which requests of the connection may begin while one is unanswered
+    order: Order = IN_TURN
+
+    def using(self, ports: P) -> Served:
+        """The API, served with what its handler works on."""
+        return Served(self, partial(self.handle, ports))
+
+    def advertised(self) -> ApiVersion:
+        """How ApiVersions names it."""
+        return ApiVersion(api_key=self.key, min_version=self.advertised_from, max_version=self.versions[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An API as a broker serves it. The dispatcher gives `handle` requests of the API's own class."""
+
+    api: Api[Any, Any]
+    handle: Callable[[RequestContext, Any], Answer[Response | None]]
+    #: how long its requests took, from their arrival to their answer
+    durations: Durations = field(default_factory=Durations)
+
+
+def handles(
+    request: type[Q],
+    *,
+    needs: Sequence[Need],
+    advertised_from: int | None = None,
+    on_error: Callable[[Q, KafkaError], Response] | None = None,
+    cancel_on_disconnect: bool = False,
+    pieces: Sequence[Pieces] = (),
+    is_heavy: bool = False,
+    most_elements: int = MAX_ITEM_ELEMENTS,
+    listing: str = "",
+    is_held_back: bool = False,
+    order: Order = IN_TURN,
+) -> Callable[[Handler[P, Q]], Api[P, Q]]:
+    """Make the decorated handler of `request` an `Api`.
+
+    Args:
+        request: the message class; its response is the class of the same name in the same module.
+        needs: what its client must be allowed, at least one thing (`Anyone` for nothing).
+        advertised_from: the lowest version that ApiVersions names, when it differs.
+        on_error: makes the response for an error that escapes the handler. It may be left out where the
+            response has an `error_code` at its top; for the others an escaped error closes the connection.
+        cancel_on_disconnect: cancel the awaitable of a request whose connection ends; not for what has begun
+            to change something.
+        pieces: the arrays by which a request about many things is divided, where each is answered by itself.
+        is_heavy: whether to count the things even of a small frame, since each takes long.
+        most_elements: how many elements a request may have that is not divided.
+        listing: the path of arrays in the response that may be long however small the request is.
+        is_held_back: whether an answer may wait because its client asks for that, or for other clients.
+        order: which requests of the connection may begin while one is unanswered; none when left out.
+    """
+    name = request.__name__.removesuffix("Request")
+    response: type[Response] = getattr(sys.modules[request.__module__], name + "Response")
+
+    def declare(handler: Handler[P, Q]) -> Api[P, Q]:
+        return Api(
+            key=request.api_key,
+            name=name,
+            request=request,
+            response=response,
+            versions=request.versions,
+            advertised_from=request.versions[0] if advertised_from is None else advertised_from,
+            handle=handler,
+            on_error=on_error or _top_level_error(response),
+            cancel_on_disconnect=cancel_on_disconnect,
+            needs=tuple(needs),
+            pieces=tuple(pieces),
+            large_from=-1 if is_heavy else min((DIRECT_ELEMENTS, *(p.size for p in pieces))),
+            most_elements=most_elements,
+            listing=tuple(listing.split(".")) if listing else (),
+            is_held_back=is_held_back,
+            order=order,
+        )
+
+    return declare
+
+
+def _top_level_error(response: type[Response]) -> Callable[[Request, KafkaError], Response]:
+    def reply(_request: Request, error: KafkaError) -> Response:
+        answer: Any = response()
+        if not hasattr(answer, "error_code"):
+            raise error
+        answer.error_code = error.code
+        if hasattr(answer, "error_message"):
+            answer.error_message = error.message
+        return answer  # type: ignore[no-any-return]
+
+    return reply

@@ -1,0 +1,82 @@
+"""Answers that must not be stale: they wait until this broker knows that it led when they were asked for.
+
+While the broker is sure of its session with the metadata store, its requests take the same path as without
+this. Else the handler runs at once, in the order in which requests came, and its answer (or its error) waits
+for `ReadIndex`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.answers import Answer, is_pending
+from barnabas.broker.server.requests.api import Served
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.kafka.protocol.schema import Response
+
+
+class Confirmation(Protocol):
+    """Says whether this broker leads what it believes to lead (`ReadIndex`)."""
+
+    is_certain: Callable[[], bool]
+
+    def confirm(self, partitions: Iterable[TopicPartition]) -> asyncio.Future[bool] | None:
+        """As `ReadIndex.confirm`."""
+
+
+def confirmed(
+    served: Served,
+    confirmation: Confirmation,
+    partitions: Callable[[Any], Iterable[TopicPartition]],
+    refusal: ErrorCode,
+) -> Served:
+    """The API, answered only with what held when the request came.
+
+    Args:
+        partitions: those whose leader alone may answer a request.
+        refusal: the error for a broker that cannot tell whether it leads them.
+    """
+
+    def handle(context: RequestContext, request: Any) -> Answer[Response | None]:
+        if confirmation.is_certain():
+            return served.handle(context, request)
+        confirming = confirmation.confirm(partitions(request))
+        if confirming is None:
+            return served.handle(context, request)
+        answer: Answer[Response | None] = None
+        failure = None
+        try:
+            answer = served.handle(context, request)
+        except KafkaError as error:
+            failure = error
+        if is_pending(answer):
+            answer = asyncio.ensure_future(answer)  # it goes on whatever becomes of the confirmation
+            answer.add_done_callback(_read)
+        return _held_back(confirming, answer, failure, refusal)
+
+    return Served(served.api, handle, served.durations)
+
+
+async def _held_back(
+    confirming: asyncio.Future[bool],
+    answer: Answer[Response | None],
+    failure: KafkaError | None,
+    refusal: ErrorCode,
+) -> Response | None:
+    try:
+        await confirming
+    except KafkaError as error:
+        raise KafkaError(refusal, error.message) from error
+    if failure is not None:
+        raise failure
+    return await answer if is_pending(answer) else answer
+
+
+def _read(answer: asyncio.Future[Response | None]) -> None:
+    """Nobody may wait for it any more."""
+    if not answer.cancelled():
+        answer.exception()

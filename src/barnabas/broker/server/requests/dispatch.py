@@ -1,0 +1,373 @@
+"""From a request's frame to its handler, and from what the handler answers to a reply."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import struct
+from bisect import bisect_left
+from collections.abc import Awaitable, Mapping
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, TypeAlias
+
+from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
+from barnabas.base.metrics import BOUNDS
+from barnabas.base.text import logger_of
+from barnabas.broker.answers import is_pending, settled
+from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Api, Served
+from barnabas.broker.server.requests.context import Chunks, Client, Connection, RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces, count_along, elements
+from barnabas.broker.server.requests.usage import Metering, timed
+from barnabas.kafka.protocol.framing import RequestHeader, encode_response, parse_counted
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.kafka.protocol.schema import Request, Response
+from barnabas.kafka.protocol.wire import MAX_ELEMENTS, Readable
+
+log = logger_of(__name__, is_limited=True)
+
+AnyApi: TypeAlias = Api[Any, Any]
+
+_MOST_DIVIDED = 4
+
+_KEY = struct.Struct(">h")
+_KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+
+
+def _api_versions_of_unknown_version(frame: Readable) -> RequestHeader | None:
+    """The header to answer with, when that is what `frame` is.
+
+    The client cannot know yet what this broker speaks: it is answered in v0, which everyone reads.
+    """
+    if len(frame) < _KEY_VERSION_CORRELATION.size:
+        return None
+    key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
+    lowest, highest = ApiVersionsRequest.versions
+    if key != ApiVersionsRequest.api_key or lowest <= version <= highest:
+        return None
+    return RequestHeader(key, 0, correlation_id, None)
+
+
+class Dispatcher:
+    """Serves the requests of every connection of a broker.
+
+    Most are served at once, in the turn of the event loop in which they came. A request with many elements is
+    decoded in a thread and divided into pieces. They are served one after another, with other connections'
+    requests in between, and the answer is encoded in a thread. Its own connection waits meanwhile.
+
+    Args:
+        served: the APIs, by their keys.
+        long_work: for what may not hold the event loop.
+        slow: a request that takes so many seconds is logged, but for one that waits because its client asked
+            it to.
+    """
+
+    def __init__(
+        self,
+        served: Mapping[int, Served],
+        long_work: LongWork,
+        metering: Metering | None = None,
+        *,
+        slow: float = math.inf,
+    ) -> None:
+        self._served = served
+        self._long_work = long_work
+        self._metering = metering
+        self._now = long_work.now
+        self._slow = slow
+        #: who may be decoded and divided at the same time: each holds tens of megabytes
+        self._divided = asyncio.Semaphore(_MOST_DIVIDED)
+
+    def serve(self, frame: Readable, client: Client) -> None:
+        """Start a request; its reply goes to `client`, at once or when it is ready.
+
+        Raises:
+            ProtocolError: the frame is no request that this broker serves; the connection is to be closed.
+        """
+        began = self._now()
+        try:
+            header, request, count = parse_counted(frame, DIRECT_ELEMENTS)
+        except TooManyElements:
+            self._serve_large(frame, client, began)
+            return
+        except ProtocolError:
+            unknown = _api_versions_of_unknown_version(frame)
+            if unknown is None:
+                raise
+            client.reply(encode_response(unknown, self._unsupported_version()))
+            return
+        served = self._served.get(header.api_key)
+        if served is None:
+            raise ProtocolError(f"API key {header.api_key} is not served")
+        api = served.api
+        context = RequestContext(header, client)
+        metering = self._metering
+        if metering is not None and not metering.is_idle:
+            context.usage = metering.begin(header, client, len(frame), began)
+        if count > api.large_from and _pieces(api, request) is not None:
+            answering = self._answer_large(served, header, context, request, count)
+            task = asyncio.ensure_future(timed(answering, context.usage))
+            self._park_large(served, client, task, began, header)
+            return
+        try:
+            answer = served.handle(context, request)
+        except Exception as error:
+            answer = self._failure(api, request, error)
+        usage = context.usage  # the handler may have found that it is a broker's
+        if not is_pending(answer):
+            if usage is not None:
+                answer = usage.settle(answer)
+            if answer is not None:
+                if api.listing and count_along(answer, api.listing) > DIRECT_ELEMENTS:
+                    task = asyncio.ensure_future(self._long_work.run(encode_response, header, answer))
+                    self._park_large(served, client, task, began, header)
+                    return
+                client.reply(encode_response(header, answer))
+            # `_took`, without the call
+            seconds = self._now() - began
+            durations = served.durations
+            durations.counts[bisect_left(BOUNDS, seconds)] += 1
+            durations.seconds += seconds
+            if seconds >= self._slow:
+                self._tell_slow(api, client, seconds, header)
+            return
+        if usage is not None:
+            usage.pause()
+        if context.has_long_answer:
+            answering = self._answer_later(api, header, context, request, answer)
+            task = asyncio.ensure_future(timed(answering, usage))
+            self._park_large(served, client, task, began, header)
+        else:
+            client.park(
+                asyncio.ensure_future(timed(answer, usage)),
+                partial(self._finish, served, header, context, request, client, began),
+                api.cancel_on_disconnect,
+                api.order.beside(header.api_key, header.api_version, answer),
+            )
+
+    async def answer(self, context: RequestContext, request: Request) -> Response:
+        """The response to a request that came by no connection of its own: this broker's, or a forwarded one.
+
+        Raises:
+            ProtocolError: the API is not served, or its response has no room for the error it failed with.
+        """
+        served = self._served.get(request.api_key)
+        if served is None:
+            raise ProtocolError(f"API key {request.api_key} is not served")
+        pieces = None
+        if elements(request) > served.api.large_from:
+            pieces = await self._long_work.run(_pieces, served.api, request)
+        if pieces is None:
+            response = await self._answer(served, context, request)
+        else:
+            response = await self._in_pieces(served, context, request, pieces)
+        if response is None:
+            raise ProtocolError(f"{served.api.name} has no response")
+        return response
+
+    async def answer_frame(self, frame: Readable, connection: Connection) -> Chunks:
+        """The response to a request's frame that came inside another one, with its size before it.
+
+        Raises:
+            ProtocolError: as `serve`, and `answer`.
+        """
+        try:
+            header, request, count = parse_counted(frame, DIRECT_ELEMENTS)
+        except TooManyElements:
+            chunks = await self._decode_large(self._find(frame), frame, connection)
+        else:
+            served = self._find(frame)
+            context = RequestContext(header, connection)
+            if count > served.api.large_from and _pieces(served.api, request) is not None:
+                chunks = await self._answer_large(served, header, context, request, count)
+            else:
+                response = await self._answer(served, context, request)
+                chunks = None if response is None else encode_response(header, response)
+        if chunks is None:
+            raise ProtocolError("the request has no response")
+        return chunks
+
+    def _find(self, frame: Readable) -> Served:
+        (key,) = _KEY.unpack_from(frame)
+        served = self._served.get(key)
+        if served is None:
+            raise ProtocolError(f"API key {key} is not served")
+        return served
+
+    def _took(self, served: Served, client: Client, began: float, header: RequestHeader | None) -> None:
+        """A request that began then is answered."""
+        seconds = self._now() - began
+        served.durations.add(seconds)
+        if seconds >= self._slow and not served.api.is_held_back:
+            self._tell_slow(served.api, client, seconds, header)
+
+    def _tell_slow(self, api: AnyApi, client: Client, seconds: float, header: RequestHeader | None) -> None:
+        log.warning(
+            "slow request: %s v%s of client %s from %s took %d ms",
+            api.name,
+            "?" if header is None else header.api_version,
+            "?" if header is None else repr(header.client_id),
+            client.client_host,
+            1000 * seconds,
+        )
+
+    def _finish(
+        self,
+        served: Served,
+        header: RequestHeader,
+        context: RequestContext,
+        request: Any,
+        client: Client,
+        began: float,
+        done: asyncio.Future[Any],
+    ) -> Chunks | None:
+        self._took(served, client, began, header)
+        try:
+            error = done.exception()
+            response = done.result() if error is None else self._failure(served.api, request, error)
+            if context.usage is not None:
+                response = context.usage.settle(response)
+            return None if response is None else encode_response(header, response)
+        except ProtocolError as error:
+            client.close(str(error))
+            return None
+
+    def _unsupported_version(self) -> ApiVersionsResponse:
+        """The answer, in v0, to an ApiVersions of a version that is not served: the versions that are."""
+        api = self._served[ApiVersionsRequest.api_key].api
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[api.advertised()])
+
+    # --- what has many elements ---
+
+    def _serve_large(self, frame: Readable, client: Client, began: float) -> None:
+        served = self._find(frame)
+        task = asyncio.ensure_future(self._decode_large(served, frame, client, metered=client))
+        self._park_large(served, client, task, began, None)
+
+    def _park_large(
+        self,
+        served: Served,
+        client: Client,
+        task: asyncio.Future[Any],
+        began: float,
+        header: RequestHeader | None,
+    ) -> None:
+        finish = partial(self._finish_large, served, client, began, header)
+        client.park(task, finish, served.api.cancel_on_disconnect)
+
+    async def _decode_large(
+        self, served: Served, frame: Readable, connection: Connection, *, metered: Client | None = None
+    ) -> Chunks | None:
+        async with self._divided if served.api.pieces else nullcontext():
+            header, request, count = await self._long_work.run(parse_counted, frame, MAX_ELEMENTS)
+            context = RequestContext(header, connection)
+            metering = self._metering
+            if metered is not None and metering is not None and not metering.is_idle:
+                context.usage = metering.begin(header, metered, len(frame))
+            answering = self._answer_large(served, header, context, request, count)
+            return await timed(answering, context.usage)
+
+    async def _answer_large(
+        self, served: Served, header: RequestHeader, context: RequestContext, request: Any, count: int
+    ) -> Chunks | None:
+        api = served.api
+        pieces = await self._long_work.run(_pieces, api, request)
+        if pieces is not None:
+            response = await self._in_pieces(served, context, request, pieces)
+        elif count > api.most_elements:
+            response = await self._long_work.run(self._refusal, api, request)
+        else:
+            response = await self._answer(served, context, request)
+        if context.usage is not None:
+            response = context.usage.settle(response)
+        return None if response is None else await self._long_work.run(encode_response, header, response)
+
+    async def _in_pieces(
+        self, served: Served, context: RequestContext, request: Any, pieces: Pieces
+    ) -> Response | None:
+        api = served.api
+        whole: Response | None = None
+        part: Response | None
+        try:
+            divided = await self._long_work.run(pieces.divide, request)
+        except KafkaError as error:
+            return await self._long_work.run(self._failure, api, request, error)
+        async for piece in self._long_work.slices(divided):
+            if piece.is_too_large:
+                part = await self._long_work.run(self._refusal, api, piece.request)
+            else:
+                part = await self._answer(served, context, piece.request)
+            if whole is None:
+                whole = part
+            elif part is not None:
+                pieces.join(whole, part, piece.continued)
+        return whole
+
+    async def _answer_later(
+        self,
+        api: AnyApi,
+        header: RequestHeader,
+        context: RequestContext,
+        request: Any,
+        answer: Awaitable[Response | None],
+    ) -> Chunks | None:
+        try:
+            response = await answer
+        except Exception as error:
+            response = self._failure(api, request, error)
+        if context.usage is not None:
+            response = context.usage.settle(response)
+        return None if response is None else await self._long_work.run(encode_response, header, response)
+
+    def _refusal(self, api: AnyApi, request: Any) -> Response:
+        error = KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"the arrays of this {api.name} have {elements(request)} elements, "
+            f"{MAX_ITEM_ELEMENTS} are allowed",
+        )
+        return self._failure(api, request, error)
+
+    async def _answer(self, served: Served, context: RequestContext, request: Any) -> Response | None:
+        try:
+            return await settled(served.handle(context, request))
+        except Exception as error:
+            return self._failure(served.api, request, error)
+
+    def _finish_large(
+        self,
+        served: Served,
+        client: Client,
+        began: float,
+        header: RequestHeader | None,
+        done: asyncio.Future[Any],
+    ) -> Chunks | None:
+        api = served.api
+        self._took(served, client, began, header)
+        error = done.exception()
+        if error is None:
+            chunks: Chunks | None = done.result()
+            return chunks
+        if not isinstance(error, ProtocolError):
+            log.error("%s failed", api.name, exc_info=error)
+        client.close(str(error) if isinstance(error, ProtocolError) else f"{api.name} failed")
+        return None
+
+    def _failure(self, api: AnyApi, request: Any, error: BaseException) -> Response:
+        """The response for an error that escaped the handler; it has failed this request alone."""
+        if not isinstance(error, KafkaError):
+            # not what is in it: that may be records, or a password
+            log.error("%s failed: %s", api.name, type(error).__name__, exc_info=error)
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        try:
+            return api.on_error(request, error)
+        except KafkaError:
+            raise ProtocolError(f"{api.name} failed and has no room for the error {error}") from error
+
+
+def _pieces(api: AnyApi, request: Any) -> Pieces | None:
+    """How to divide a request; None when it is not to be divided."""
+    for pieces in api.pieces:
+        if pieces.apply_to(request):
+            return pieces if pieces.count(request) > pieces.size else None
+    return None

@@ -1,0 +1,138 @@
+"""Removes from a request what its client is not authorised for. Used only with an authorizer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from barnabas.base.errors import KafkaError
+from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.server.requests.api import Api, Served
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Each, Need, Refused, TopicName, with_items, without
+from barnabas.kafka.protocol.schema import Response
+from barnabas.kafka.security.acls import Access, Authorizer
+
+Handle = Callable[[RequestContext, Any], Answer[Response | None]]
+
+
+class Denials(Protocol):
+    """Is told what was denied."""
+
+    def whole(self, api: Api[Any, Any], context: RequestContext, request: Any, error: KafkaError) -> None:
+        """A request was refused as a whole, maybe for another reason."""
+
+    def some(self, api: Api[Any, Any], context: RequestContext, response: Response | None) -> None:
+        """Something was found not to be allowed: the response may say so of some of its things."""
+
+
+def guarded(
+    served: Served, authorizer: Authorizer, topic_name: TopicName, denials: Denials | None = None
+) -> Served:
+    """The API, served only as far as its client is authorised."""
+    whole = [need for need in served.api.needs if need.is_checked and not isinstance(need, Each)]
+    each = next((need for need in served.api.needs if isinstance(need, Each)), None)
+    guard = _Guard(served, authorizer, whole, each, topic_name, denials)
+    return Served(served.api, guard.handle)
+
+
+class _Guard:
+    def __init__(
+        self,
+        served: Served,
+        authorizer: Authorizer,
+        whole: Sequence[Need],
+        each: Each | None,
+        topic_name: TopicName,
+        denials: Denials | None,
+    ) -> None:
+        self._served = served
+        self._access = authorizer.access
+        self._whole = whole
+        self._each = each
+        self._topic_name = topic_name
+        self._denials = denials
+
+    def handle(self, context: RequestContext, request: Any) -> Answer[Response | None]:
+        """Raises KafkaError for a request that is refused as a whole; else as the handler."""
+        connection = context.connection
+        context.access = access = self._access(connection.principal, connection.client_host)
+        if access.is_unrestricted:
+            return self._served.handle(context, request)
+        denials = self._denials
+        if denials is None:
+            return self._handle(access, context, request)
+        refusals = access.refusals
+        try:
+            answer = self._handle(access, context, request)
+        except KafkaError as error:
+            denials.whole(self._served.api, context, request, error)
+            raise
+        if is_pending(answer):
+            # A future is of a handler that has made all its checks.
+            if access.refusals != refusals or not isinstance(answer, asyncio.Future):
+                return self._observed(denials, access, refusals, context, request, answer)
+        elif access.refusals != refusals:
+            denials.some(self._served.api, context, answer)
+        return answer
+
+    async def _observed(
+        self,
+        denials: Denials,
+        access: Access,
+        refusals: int,
+        context: RequestContext,
+        request: Any,
+        answer: Awaitable[Response | None],
+    ) -> Response | None:
+        try:
+            response = await answer
+        except KafkaError as error:
+            denials.whole(self._served.api, context, request, error)
+            raise
+        if access.refusals != refusals:
+            denials.some(self._served.api, context, response)
+        return response
+
+    def _handle(self, access: Access, context: RequestContext, request: Any) -> Answer[Response | None]:
+        handle = self._served.handle
+        for need in self._whole:
+            need.check(access, request)
+        each = self._each
+        if each is None:
+            return handle(context, request)
+        refused = each.sort_out(access, request, self._topic_name)
+        if not refused:
+            return handle(context, request)
+        api = self._served.api
+        left = without(request, each.array, refused)
+        if not getattr(left, each.array):
+            return _with_refused(api, each, None, request, refused)
+        answer = handle(context, left)
+        if is_pending(answer):
+            return _later(api, each, answer, request, refused)
+        return _with_refused(api, each, answer, request, refused)
+
+
+async def _later(
+    api: Api[Any, Any],
+    each: Each,
+    answer: Awaitable[Response | None],
+    request: Any,
+    refused: Sequence[Refused],
+) -> Response | None:
+    return _with_refused(api, each, await settled(answer), request, refused)
+
+
+def _with_refused(
+    api: Api[Any, Any], each: Each, response: Response | None, request: Any, refused: Sequence[Refused]
+) -> Response | None:
+    """The answers to the allowed things, and then those to the others."""
+    for items, error in refused:
+        part = api.on_error(with_items(request, each.array, items), error)
+        if response is None:
+            response = part
+        else:
+            getattr(response, each.answers).extend(getattr(part, each.answers))
+    return response

@@ -1,0 +1,28 @@
+"""Keeps requests about delegation tokens from those who have not proven who they are (KIP-48)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.answers import Answer
+from barnabas.broker.logins.delegation_tokens import TokenPrincipal
+from barnabas.broker.server.requests.api import Served
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.kafka.protocol.schema import Response
+from barnabas.kafka.security.principal import ANONYMOUS
+
+
+def logged_in_only(served: Served) -> Served:
+    """The API, for clients that have logged in or shown a certificate, and not by a delegation token."""
+
+    def handle(context: RequestContext, request: Any) -> Answer[Response | None]:
+        principal = context.connection.principal
+        if principal == ANONYMOUS or isinstance(principal, TokenPrincipal):
+            raise KafkaError(
+                ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+                "ask on a listener where clients log in, and not by a delegation token",
+            )
+        return served.handle(context, request)
+
+    return Served(served.api, handle)

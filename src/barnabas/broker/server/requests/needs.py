@@ -1,0 +1,255 @@
+"""What a client must be allowed before a handler may serve it, declared beside each handler (KIP-11).
+
+    @handles(HeartbeatRequest, needs=[Group(READ)])
+
+A need of the whole request refuses it as a whole. A need of each of its things (`each_topic`) serves the
+allowed ones and has the API's own `on_error` answer for the others. What only the handler can tell, it checks
+itself by `context.access`, and declares the words for docs/reference/protocol.md (`checked_by_handler`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import ZERO_TOPIC_ID, TopicId
+from barnabas.kafka.security.acls import CLUSTER_NAME, Access, Operation, ResourceType
+
+_KINDS = {
+    ResourceType.TOPIC: ("topic", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ResourceType.GROUP: ("group", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    ResourceType.CLUSTER: ("cluster", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ResourceType.TRANSACTIONAL_ID: (
+        "transactional id",
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+}
+
+#: the name of the topic with an id, if there is one
+TopicName = Callable[[TopicId], str | None]
+
+
+def refusal(kind: ResourceType) -> KafkaError:
+    """The error for a client that lacks a permission on a resource."""
+    return KafkaError(_KINDS[kind][1])
+
+
+class Refused(NamedTuple):
+    """Things of a request that are not to be served."""
+
+    items: list[Any]
+    error: KafkaError
+
+
+class Need(ABC):
+    """Something that a client must be allowed."""
+
+    #: how the documentation puts it
+    text: str = ""
+    #: whether the guard has anything to do
+    is_checked = True
+
+    @abstractmethod
+    def check(self, access: Access, request: Any) -> None:
+        """Raises KafkaError for a request that is refused as a whole."""
+
+
+class Anyone(Need):
+    """Nothing is needed."""
+
+    is_checked = False
+
+    def __init__(self, why: str = "") -> None:
+        self.text = f"nothing{f' ({why})' if why else ''}"
+
+    def check(self, access: Access, request: Any) -> None:
+        pass
+
+
+class checked_by_handler(Need):
+    """The handler checks it by `context.access`."""
+
+    is_checked = False
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def check(self, access: Access, request: Any) -> None:
+        pass
+
+
+class Cluster(Need):
+    """One of some operations on the cluster."""
+
+    def __init__(self, *operations: Operation) -> None:
+        self._operations = operations
+        self.text = f"cluster {' or '.join(operation.name for operation in operations)}"
+
+    def check(self, access: Access, request: Any) -> None:
+        if not any(access.on_cluster(operation) for operation in self._operations):
+            raise refusal(ResourceType.CLUSTER)
+
+
+class _Named(Need):
+    """An operation on the one resource that a field of the request names; null needs nothing."""
+
+    def __init__(self, kind: ResourceType, operation: Operation, field: str) -> None:
+        self._kind = kind
+        self._operation = operation
+        self._field = field
+        self.text = f"{_KINDS[kind][0]} {operation.name}"
+
+    def check(self, access: Access, request: Any) -> None:
+        name = getattr(request, self._field)
+        if name is not None and not access.allows(self._operation, self._kind, name):
+            raise refusal(self._kind)
+
+
+def Group(operation: Operation, field: str = "group_id") -> Need:
+    """An operation on the group that the request names."""
+    return _Named(ResourceType.GROUP, operation, field)
+
+
+def TransactionalId(operation: Operation, field: str = "transactional_id") -> Need:
+    """An operation on the transactional id that the request names, if any."""
+    return _Named(ResourceType.TRANSACTIONAL_ID, operation, field)
+
+
+class Each(Need):
+    """An operation on each of the resources that an array of the request names.
+
+    Args:
+        kind: of the resources.
+        operation: what must be allowed.
+        request: the array.
+        response: the array of the answers; of the same name when left out.
+        name: the field that names the resource; "" for an array of names. A topic without a name is named by
+            its `topic_id`; an id of no topic is left to the handler.
+        unless: an operation on the cluster that makes the check needless.
+        text: for the documentation, where the declaration alone does not tell it.
+    """
+
+    def __init__(
+        self,
+        kind: ResourceType,
+        operation: Operation,
+        request: str,
+        response: str = "",
+        *,
+        name: str = "name",
+        unless: Operation | None = None,
+        text: str = "",
+    ) -> None:
+        self._kind = kind
+        self._operation = operation
+        self.array = request
+        self.answers = response or request
+        self._name = name
+        self._unless = unless
+        alternative = f" or cluster {unless.name}" if unless is not None else ""
+        self.text = text or f"{_KINDS[kind][0]} {operation.name}{alternative}"
+
+    def check(self, access: Access, request: Any) -> None:
+        pass
+
+    def sort_out(self, access: Access, request: Any, topic_name: TopicName) -> list[Refused]:
+        """The things that are refused, by the error."""
+        items = getattr(request, self.array)
+        if not items or (self._unless is not None and access.on_cluster(self._unless)):
+            return []
+        operation, kind, field = self._operation, self._kind, self._name
+        known = access.known.get((operation, kind), ())
+        refused = []
+        for item in items:
+            # `name_of`, without the call for what has a name
+            name = getattr(item, field) if field else item
+            if name in known:
+                continue
+            if not name:
+                name = name_of(item, field, topic_name)
+                if name is None:
+                    continue
+            if not access.allows(operation, kind, name):
+                refused.append(item)
+        return [Refused(refused, refusal(kind))] if refused else []
+
+
+def name_of(item: Any, field: str, topic_name: TopicName) -> str | None:
+    """The name of the resource that an item of a request is about; None for the id of no topic."""
+    if not field:
+        return item  # type: ignore[no-any-return]
+    name: str | None = getattr(item, field)
+    if name:
+        return name
+    topic_id = getattr(item, "topic_id", ZERO_TOPIC_ID)
+    return name if topic_id == ZERO_TOPIC_ID else topic_name(topic_id)
+
+
+def each_topic(operation: Operation, request: str, response: str = "", **options: Any) -> Each:
+    """An operation on each topic of an array."""
+    return Each(ResourceType.TOPIC, operation, request, response, **options)
+
+
+def each_group(operation: Operation, request: str, response: str = "", **options: Any) -> Each:
+    """An operation on each group of an array."""
+    return Each(ResourceType.GROUP, operation, request, response, **options)
+
+
+def each_transactional_id(operation: Operation, request: str, response: str = "") -> Each:
+    """An operation on each transactional id of an array."""
+    return Each(ResourceType.TRANSACTIONAL_ID, operation, request, response, name="")
+
+
+#: the types of resources that have settings, by their numbers there
+#: (`barnabas.broker.controller.ResourceType`)
+_CONFIG_KINDS = {
+    2: ResourceType.TOPIC,
+    4: ResourceType.CLUSTER,
+    8: ResourceType.CLUSTER,
+    16: ResourceType.CLUSTER,
+    32: ResourceType.GROUP,
+}
+
+
+class EachConfigResource(Each):
+    """An operation on the settings of each resource: a topic's, a group's, a broker's as the cluster's."""
+
+    def __init__(self, operation: Operation, response: str) -> None:
+        super().__init__(
+            ResourceType.TOPIC,
+            operation,
+            "resources",
+            response,
+            text=f"topic, group or (for brokers) cluster {operation.name}",
+        )
+
+    def sort_out(self, access: Access, request: Any, topic_name: TopicName) -> list[Refused]:
+        refused: dict[ResourceType, list[Any]] = {}
+        for resource in request.resources:
+            kind = _CONFIG_KINDS.get(resource.resource_type)
+            if kind is None:
+                continue  # what is unknown is refused by the handler
+            name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
+            if not access.allows(self._operation, kind, name):
+                refused.setdefault(kind, []).append(resource)
+        return [Refused(items, refusal(kind)) for kind, items in refused.items()]
+
+
+def without(request: Any, array: str, refused: Sequence[Refused]) -> Any:
+    """The request without the things that are refused."""
+    gone = {id(item) for each in refused for item in each.items}
+    return with_items(request, array, [item for item in getattr(request, array) if id(item) not in gone])
+
+
+def with_items(request: Any, array: str, items: list[Any]) -> Any:
+    """The request with other things in one of its arrays."""
+    changed = copy(request)
+    setattr(changed, array, items)
+    return changed
+
+
+#: what brokers ask each other
+BETWEEN_BROKERS = Cluster(Operation.CLUSTER_ACTION)

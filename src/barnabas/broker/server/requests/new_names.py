@@ -1,0 +1,104 @@
+"""Bounds how many groups and transactional ids one principal may bring into being (ADR 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of, shown
+from barnabas.broker.answers import Answer
+from barnabas.broker.server.requests.api import Served
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.kafka.protocol.schema import Response
+from barnabas.kafka.security.principal import Principal
+
+log = logger_of(__name__)
+
+#: principals whose names are remembered
+_MOST_PRINCIPALS = 5_000
+#: how many names are checked for being gone before one more is refused
+_CHECKED = 100
+
+
+class NewNames:
+    """The names of one kind that principals have created and that still exist.
+
+    Only names that were new count, and only those of this broker since its start: who merely uses what others
+    have made is never refused.
+
+    Args:
+        what: the names' kind, for the log.
+        setting: the setting that bounds them, for the log.
+        most: how many a principal may have.
+        exists: whether there is such a name; None where another broker knows, or nobody does yet.
+    """
+
+    def __init__(
+        self, what: str, setting: str, most: Callable[[], int], exists: Callable[[str], bool | None]
+    ) -> None:
+        self._what = what
+        self._setting = setting
+        self._most = most
+        self._exists = exists
+        #: by principal, the names that were checked longest ago first
+        self._names: dict[Principal, dict[str, None]] = {}
+        self._told: set[Principal] = set()
+
+    def admit(self, principal: Principal, name: str) -> None:
+        """Count a name that a principal is about to use, if it is new.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION, the principal has as many as it may.
+        """
+        if self._exists(name) is not False:
+            return
+        names = self._names.get(principal)
+        if names is None:
+            if len(self._names) >= _MOST_PRINCIPALS:
+                self._names.clear()
+            names = self._names[principal] = {}
+        if name in names:
+            return
+        most = self._most()
+        if len(names) >= most:
+            self._forget_gone(names)
+        if len(names) >= most:
+            if principal not in self._told:
+                self._told.add(principal)
+                log.warning(
+                    "refusing %s of %s: it has brought %d into being (%s)",
+                    self._what,
+                    shown(str(principal)),
+                    len(names),
+                    self._setting,
+                )
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self._setting}={most}: use {self._what} that there are, or delete some",
+            )
+        self._told.discard(principal)
+        names[name] = None
+
+    def _forget_gone(self, names: dict[str, None]) -> None:
+        for _ in range(min(_CHECKED, len(names))):
+            oldest = next(iter(names))
+            del names[oldest]
+            if self._exists(oldest):
+                names[oldest] = None
+
+
+def bounded(served: Served, field: str, names: NewNames) -> Served:
+    """The API, for as many new names as a principal may have; who is not restricted by ACLs is not bounded.
+
+    Args:
+        field: what names the group or the transactional id in a request.
+    """
+
+    def handle(context: RequestContext, request: Any) -> Answer[Response | None]:
+        name: str | None = getattr(request, field)
+        if name and not context.access.is_unrestricted:
+            names.admit(context.connection.principal, name)
+        return served.handle(context, request)
+
+    return Served(served.api, handle)

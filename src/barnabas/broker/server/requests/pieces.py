@@ -1,0 +1,183 @@
+"""Requests about many things of one kind, served piece by piece as if they were many small requests.
+
+That holds only where each thing is answered by itself: `handles(..., pieces=...)` declares it for an API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from copy import copy
+from functools import cache
+from operator import is_
+from typing import Any, NamedTuple
+
+from barnabas.kafka.protocol.schema import Struct
+
+#: what one thing may consist of: a topic to be made with its settings, say
+MAX_ITEM_ELEMENTS = 10_000
+
+#: the fields that tell whether two parts of an answer are about the same
+_NAMES = ("name", "topic", "topic_id", "group_id", "transactional_id", "producer_id")
+
+
+class Piece(NamedTuple):
+    """A part of a request, itself a request."""
+
+    request: Any
+    #: on how many levels its first item goes on with the last one of the piece before
+    continued: int
+    #: whether a single item of it has more elements than any may
+    is_too_large: bool
+
+
+class Pieces:
+    """How an API's requests are divided, and their answers put together.
+
+    Args:
+        request: the path of arrays in the request, outermost first: ``topics.partitions``.
+        response: that of the arrays that answer them, in the same order; the same when left out.
+        size: how many items a piece has at most.
+        unique: whether what a request repeats is answered only once. Where an answer is longer than its
+            question, a small request could ask for a huge one otherwise. It holds for divided requests alone.
+        check: raises KafkaError for a request that is to be refused as a whole.
+    """
+
+    def __init__(
+        self,
+        request: str,
+        response: str = "",
+        *,
+        size: int,
+        unique: bool = False,
+        check: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._request = request.split(".")
+        self._response = (response or request).split(".")
+        self.size = size
+        self._unique = unique
+        self._check = check
+
+    def apply_to(self, request: Any) -> bool:
+        """Whether it is by these arrays that `request` asks: some APIs have others in other versions."""
+        return bool(getattr(request, self._request[0]))
+
+    def count(self, request: Any) -> int:
+        """How many items a request has."""
+        return count_along(request, self._request)
+
+    def divide(self, request: Any) -> list[Piece]:
+        """The pieces of a request, in its order.
+
+        Raises:
+            KafkaError: the request is refused as a whole.
+        """
+        if self._check is not None:
+            self._check(request)
+        first, *inner = self._request
+        items = getattr(request, first) or []
+        if self._unique:
+            items = list(_once(items, inner, (), set()))
+        return [
+            Piece(piece := _with(request, first, part), continued, elements(piece) > MAX_ITEM_ELEMENTS)
+            for part, continued in _divide(items, inner, self.size)
+        ]
+
+    def join(self, whole: Any, part: Any, continued: int) -> None:
+        """Add the answer to a piece to the answer to those before it."""
+        if getattr(part, "error_code", 0) and not whole.error_code:
+            whole.error_code = part.error_code
+        if getattr(part, "throttle_time_ms", 0):
+            whole.throttle_time_ms = max(whole.throttle_time_ms, part.throttle_time_ms)
+        _join(whole, part, self._response, continued)
+
+
+def count_along(message: Any, path: Sequence[str]) -> int:
+    """How many items there are in the arrays of a path, together."""
+    return _count(getattr(message, path[0]) or (), path[1:])
+
+
+def _count(items: Sequence[Any], inner: Sequence[str]) -> int:
+    if not inner:
+        return len(items)
+    return len(items) + sum(_count(getattr(item, inner[0]) or (), inner[1:]) for item in items)
+
+
+def _divide(items: Sequence[Any], inner: Sequence[str], size: int) -> Iterator[tuple[list[Any], int]]:
+    if not inner:
+        for start in range(0, len(items), size):
+            yield list(items[start : start + size]), 0
+        return
+    part: list[Any] = []
+    room = size
+    for item in items:
+        below = getattr(item, inner[0]) or ()
+        cost = 1 + _count(below, inner[1:])
+        if cost > room and part:
+            yield part, 0
+            part, room = [], size
+        if cost <= room:
+            part.append(item)
+            room -= cost
+            continue
+        for number, (divided, continued) in enumerate(_divide(below, inner[1:], size)):
+            yield [_with(item, inner[0], divided)], continued + 1 if number else 0
+    if part:
+        yield part, 0
+
+
+def _with(item: Any, name: str, value: Any) -> Any:
+    changed = copy(item)
+    setattr(changed, name, value)
+    return changed
+
+
+def _once(items: Sequence[Any], inner: Sequence[str], above: Hashable, seen: set[Hashable]) -> Iterator[Any]:
+    for item in items:
+        below = getattr(item, inner[0]) if inner else None
+        key = (above, _identity(item, inner[0] if inner else ""))
+        if below:
+            left = list(_once(below, inner[1:], key, seen))
+            if left:
+                is_same = len(left) == len(below) and all(map(is_, left, below))
+                yield item if is_same else _with(item, inner[0], left)
+        elif key not in seen:
+            seen.add(key)
+            yield item
+
+
+def _identity(item: Any, without: str) -> Hashable:
+    if not isinstance(item, Struct):
+        return item  # type: ignore[no-any-return]
+    return tuple(_hashable(getattr(item, f.name)) for f in item.__fields__ if f.name != without)
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, list):
+        return tuple(_hashable(element) for element in value)
+    return _identity(value, "")
+
+
+def _join(whole: Any, part: Any, path: Sequence[str], continued: int) -> None:
+    there, added = getattr(whole, path[0]), getattr(part, path[0])
+    if continued and there and added and _name(there[-1]) == _name(added[0]):
+        _join(there[-1], added[0], path[1:], continued - 1)
+        added = added[1:]
+    there.extend(added)
+
+
+def _name(item: Any) -> tuple[Any, ...]:
+    return tuple(getattr(item, name, None) for name in _NAMES)
+
+
+def elements(message: Struct) -> int:
+    """How many elements the arrays of a message have, however deep."""
+    return sum(
+        len(value) + (sum(map(elements, value)) if is_nested else 0)
+        for name, is_nested in _arrays(type(message))
+        if (value := getattr(message, name))
+    )
+
+
+@cache
+def _arrays(cls: type[Struct]) -> list[tuple[str, bool]]:
+    return [(f.name, isinstance(f.type, type)) for f in cls.__fields__ if f.is_array]

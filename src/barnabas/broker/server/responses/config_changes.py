@@ -1,0 +1,68 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.controller import ConfigResource
+
+
+class _Named(Protocol):
+    resource_type: int
+    resource_name: str
+    configs: Any
+
+
+R = TypeVar("R", bound=_Named)
+T = TypeVar("T")
+
+
+def resources_once(
+    resources: Sequence[R],
+) -> tuple[dict[ConfigResource, R], dict[ConfigResource, KafkaError]]:
+    """The resources that are named once and name each setting once; the errors of the others."""
+    named = Counter(map(_key, resources))
+    once: dict[ConfigResource, R] = {}
+    errors: dict[ConfigResource, KafkaError] = {}
+    for resource in resources:
+        key = _key(resource)
+        settings = Counter(config.name for config in resource.configs)
+        twice = [name for name, times in settings.items() if times > 1]
+        if named[key] > 1:
+            errors[key] = KafkaError(
+                ErrorCode.INVALID_REQUEST, f"the request names '{key.name}' {named[key]} times"
+            )
+        elif twice:
+            errors[key] = KafkaError(
+                ErrorCode.INVALID_REQUEST, f"the request names {', '.join(twice)} more than once"
+            )
+        else:
+            once[key] = resource
+    return once, errors
+
+
+def results(
+    result: Callable[..., T],
+    resources: Sequence[_Named],
+    error_of: Callable[[ConfigResource], KafkaError | None],
+) -> list[T]:
+    """A `result` message for each resource, in the request's order; no error means that it was changed."""
+    made = []
+    for resource in resources:
+        error = error_of(_key(resource))
+        made.append(
+            result(
+                error_code=0 if error is None else error.code,
+                error_message=None if error is None else error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return made
+
+
+def _key(resource: _Named) -> ConfigResource:
+    return ConfigResource(resource.resource_type, resource.resource_name)

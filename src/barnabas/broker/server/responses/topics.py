@@ -1,0 +1,112 @@
+"""What Metadata and DescribeTopicPartitions tell of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import INTERNAL_TOPICS, BrokerId
+from barnabas.broker.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
+from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.kafka.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from barnabas.kafka.security.acls import UNRESTRICTED, Access, ResourceType
+
+#: the first version of Metadata that knows LISTENER_NOT_FOUND
+_LISTENER_NOT_FOUND_SINCE = 6
+
+
+def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> ErrorCode:
+    """What a client that came by `listener` is told of the partition: NONE, LEADER_NOT_AVAILABLE, or
+    LISTENER_NOT_FOUND when the leader has no such listener."""
+    leader = image.brokers.get(state.leader)
+    if leader is None:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if leader.endpoint(listener) is None:
+        return ErrorCode.LISTENER_NOT_FOUND
+    return ErrorCode.NONE
+
+
+_TOPIC_OPERATIONS = UNRESTRICTED.operations(ResourceType.TOPIC, "")
+
+
+class TopicAnswers:
+    """A topic as Metadata tells it, made once and kept while the images of topic and brokers stand: a console
+    that asks for every topic again and again costs little. Answers must not be changed."""
+
+    def __init__(self) -> None:
+        self._brokers: Mapping[BrokerId, BrokerImage] = {}
+        self._made: dict[tuple[str, str, bool, bool], tuple[TopicImage, MetadataResponseTopic]] = {}
+
+    def get(
+        self,
+        image: ClusterImage,
+        topic: TopicImage,
+        listener: str,
+        version: int,
+        *,
+        operations: bool,
+        access: Access = UNRESTRICTED,
+    ) -> MetadataResponseTopic:
+        """The answer to who came by `listener` and asked in `version`, for what it may do (or not)."""
+        if image.brokers is not self._brokers or len(self._made) > 100 + 4 * len(image.topics):
+            self._brokers = image.brokers
+            self._made.clear()
+        modern = version >= _LISTENER_NOT_FOUND_SINCE
+        key = (topic.name, listener, modern, operations)
+        made = self._made.get(key)
+        if made is None or made[0] is not topic:
+            made = self._made[key] = topic, _make(image, topic, listener, modern, operations, made)
+        if not operations or access.is_unrestricted:
+            return made[1]
+        answer = copy(made[1])
+        answer.topic_authorized_operations = access.operations(ResourceType.TOPIC, topic.name)
+        return answer
+
+
+def _make(
+    image: ClusterImage,
+    topic: TopicImage,
+    listener: str,
+    modern: bool,
+    operations: bool,
+    last: tuple[TopicImage, MetadataResponseTopic] | None,
+) -> MetadataResponseTopic:
+    """A new answer, which shares with the `last` one the partitions that are as they were."""
+    states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
+    partitions = []
+    errors: dict[BrokerId, ErrorCode] = {}
+    offline: dict[Sequence[BrokerId], list[BrokerId]] = {}
+    for number, state in enumerate(topic.partitions):
+        if number < len(states) and state is states[number]:
+            partitions.append(answers[number])
+            continue
+        error = errors.get(state.leader)
+        if error is None:
+            error = leader_error(image, state, listener)
+            if error is ErrorCode.LISTENER_NOT_FOUND and not modern:
+                error = ErrorCode.LEADER_NOT_AVAILABLE
+            errors[state.leader] = error
+        gone = offline.get(state.replicas)
+        if gone is None:
+            gone = [replica for replica in state.replicas if replica not in image.brokers]
+            offline[state.replicas] = gone
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=error,
+                partition_index=number,
+                leader_id=state.leader,
+                leader_epoch=state.leader_epoch,
+                # Of the image, and shared: of a hundred thousand partitions copies take a tenth of a second.
+                replica_nodes=state.replicas,  # type: ignore[arg-type]
+                isr_nodes=state.isr,  # type: ignore[arg-type]
+                offline_replicas=gone,
+            )
+        )
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=_TOPIC_OPERATIONS if operations else NOT_ASKED,
+    )

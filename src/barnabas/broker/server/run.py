@@ -1,0 +1,224 @@
+"""Runs a broker: in this process until a signal (`serve`, `run`), or in a thread beside other code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import TracebackType
+from typing import Self
+
+from barnabas.base.environment.environment import Environment
+from barnabas.base.system import event_loop, limits
+from barnabas.base.system.signals import handle_reload_signal
+from barnabas.base.text import logger_of
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.metadata.first_users import NO_USERS, Users
+from barnabas.broker.server.broker import Broker
+from barnabas.broker.server.garbage import collect_all_when_idle, short_collections
+from barnabas.broker.server.network.busy_polling import BusyPolling
+from barnabas.broker.server.network.endpoint import Endpoint
+from barnabas.broker.server.signals import StopSignals
+from barnabas.broker.server.waiting import first
+
+#: the limit that is requested where the system sets none
+ENOUGH_FILES = 65_536
+#: with fewer, a few hundred partitions and clients come to the limit
+FEW_FILES = 4096
+
+#: For how many seconds a thread that computes keeps the interpreter from the event loop: a large request is
+#: decoded in one, and its answer encoded. Python's default is 0.005, and each turn of the loop waits for it.
+SWITCH_INTERVAL = 0.001
+
+log = logger_of(__name__)
+
+#: A companion: runs beside a broker for as long as it serves, as its client. Stopping it may take a while.
+Companion = Callable[[Broker], AbstractContextManager[object]]
+
+
+async def serve(
+    config: BrokerConfig,
+    on_ready: Callable[[Broker], None] | None = None,
+    beside: Companion | None = None,
+    environment: Environment | None = None,
+    users: Users = NO_USERS,
+) -> None:
+    """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
+
+    The process is taken to do little else: the loop may keep a core busy while clients wait for it, and takes
+    the interpreter from a companion for that long.
+
+    Args:
+        config: the broker's settings.
+        on_ready: called once the broker serves.
+        beside: entered then, and left before the broker stops.
+        environment: what the broker reaches; by default what the operating system offers.
+        users: stored where the cluster does not have them yet.
+
+    Raises:
+        ConfigError: a setting cannot be met (an address or a data folder in use, for one).
+        BrokerFailedError: the broker could not go on, and was stopped.
+    """
+    _raise_file_limit()
+    signals = StopSignals()
+    loop = asyncio.get_running_loop()
+    busy_polling = BusyPolling(loop.call_soon) if event_loop.turns_are_cheap(loop) else None
+    broker = Broker(config, environment or Environment.of_system(), busy_polling=busy_polling, users=users)
+    with short_switches(), short_collections() as collections:
+        try:
+            await broker.start()
+            handle_reload_signal(loop, broker.reload)
+            log.info("running in process %d", os.getpid())
+            collections.begin()
+            if on_ready is not None:
+                on_ready(broker)
+            silent_for = broker.connections.silent_for
+            collecting = asyncio.ensure_future(collect_all_when_idle(collections, silent_for))
+            with ExitStack() as companion:
+                if beside is not None:
+                    companion.enter_context(beside(broker))
+                try:
+                    await first(signals.wait(), broker.failed())
+                finally:
+                    collecting.cancel()
+                    await asyncio.to_thread(companion.close)
+        finally:
+            await broker.stop()
+
+
+@contextmanager
+def short_switches() -> Iterator[None]:
+    """While entered, the event loop gets the interpreter soon when another thread has it."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def run(
+    config: BrokerConfig,
+    on_ready: Callable[[Broker], None] | None = None,
+    beside: Companion | None = None,
+    users: Users = NO_USERS,
+) -> None:
+    """`serve` on a new event loop."""
+    event_loop.run(serve(config, on_ready, beside, users=users))
+
+
+def _raise_file_limit() -> None:
+    """Allow this process as many open files as it may have: connections and segments take one each."""
+    try:
+        allowed = limits.raise_open_files(ENOUGH_FILES)
+    except (OSError, ValueError) as error:
+        allowed = limits.open_files()
+        log.debug("the limit of open files stays at %s: %s", allowed, error)
+    if allowed is not None and allowed < FEW_FILES:
+        log.warning(
+            "this process may open only %d files, and each connection and each segment takes one: "
+            "raise the limit (ulimit -Hn) to %d or more",
+            allowed,
+            FEW_FILES,
+        )
+
+
+class BrokerServer:
+    """A broker in a thread of its own, with its own event loop: for tests and for embedding.
+
+    Usable as a context manager. Everything of the broker itself belongs to its loop; from outside only the
+    methods here may be used.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, environment: Environment | None = None, users: Users = NO_USERS
+    ) -> None:
+        self._config = config
+        self._users = users
+        self._environment = environment or Environment.of_system()
+        self._started = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+        self._broker: Broker
+        self._failure: BaseException | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of the first listener, as clients are told."""
+        return self._broker.address
+
+    @property
+    def bound(self) -> Sequence[Endpoint]:
+        """Where the broker listens, in the order of ``listeners``, with the ports it was given."""
+        return self._broker.bound
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where metrics and health are served: ``http://127.0.0.1:9404``; None without."""
+        monitor = self._broker.monitor
+        return None if monitor is None else monitor.responder.url
+
+    def start(self) -> Self:
+        """Start the broker and wait until it serves.
+
+        Raises:
+            ConfigError: a setting cannot be met.
+        """
+        self._thread = threading.Thread(target=self._run, name="barnabas-broker", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._failure is not None:
+            self._thread.join()
+            self._thread = None
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker cleanly and wait for it. Does nothing if it has stopped.
+
+        Raises:
+            BrokerFailedError: it could not go on, and has stopped by itself.
+        """
+        if self._thread is None:
+            return
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._thread = None
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=event_loop.new_event_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._broker = Broker(self._config, self._environment, users=self._users)
+        try:
+            await self._broker.start()
+            self._started.set()
+            await first(self._stopping.wait(), self._broker.failed())
+        finally:
+            await self._broker.stop()

@@ -1,0 +1,44 @@
+"""SIGTERM and SIGINT: the first one stops the broker cleanly, a third one ends the process at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+from barnabas.base.system.signals import handle_stop_signals
+from barnabas.base.text import logger_of
+
+log = logger_of(__name__)
+
+
+class StopSignals:
+    """Handles the signals of the process from the moment it is made, on the running event loop.
+
+    Args:
+        end_process: called with an exit code when the stop is not waited for any longer.
+    """
+
+    def __init__(self, end_process: Callable[[int], object] = os._exit) -> None:
+        self._end_process = end_process
+        self._received = 0
+        self._stopping = asyncio.Event()
+        handle_stop_signals(asyncio.get_running_loop(), self.receive)
+
+    async def wait(self) -> None:
+        """Return once the process has been told to stop."""
+        await self._stopping.wait()
+
+    def receive(self, number: int) -> None:
+        """Count one signal."""
+        self._received += 1
+        name = signal.Signals(number).name
+        self._stopping.set()
+        if self._received == 1:
+            log.info("%s: stopping", name)
+        elif self._received == 2:
+            log.warning("%s: stopping already; another signal ends the process without a clean stop", name)
+        else:
+            log.warning("%s: ending without a clean stop; the next start recovers the logs", name)
+            self._end_process(128 + number)

@@ -1,0 +1,154 @@
+"""The clients that push metrics, and the latest value of each series: bounded, and forgotten when they go."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeAlias
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.environment.randomness import new_uuid
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.server.telemetry.otlp import Pushed
+from barnabas.broker.server.telemetry.subscriptions import Subscriptions, Wanted
+
+#: how many clients a broker knows, as Apache Kafka does; the one that was silent for longest gives way
+MOST_CLIENTS = 16_384
+#: how many series are kept of a client, and of all together
+MOST_OF_A_CLIENT, MOST_SERIES = 500, 50_000
+#: a client is forgotten after so many milliseconds, or three intervals if those are longer
+_FORGOTTEN_AFTER_MS = 60_000
+#: how many clients each request checks for silence
+_AT_ONCE = 20
+
+#: (metric, attributes, whether it only grows)
+Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], bool]
+
+
+@dataclass(slots=True)
+class ClientInstance:
+    """One client, by the id that a broker gave it.
+
+    Attributes:
+        about: its attributes, by the names of ``match``.
+        wanted: what it is to push.
+        asked_ms, pushed_ms: when it last asked and pushed, in milliseconds of the monotonic clock.
+        is_ending: whether it said that it pushes no more.
+        error: what its last request was answered with.
+        series: the latest value of each.
+    """
+
+    id: bytes
+    about: Mapping[str, str]
+    wanted: Wanted
+    seen_ms: float
+    asked_ms: float = float("-inf")
+    pushed_ms: float = float("-inf")
+    is_ending: bool = False
+    error: ErrorCode = ErrorCode.NONE
+    series: dict[Key, float] = field(default_factory=dict)
+
+    @property
+    def subscription_id(self) -> int:
+        return self.wanted.subscription_id(self.id)
+
+    def may_ask(self, now: float) -> bool:
+        """Whether it asks no sooner than it has to; notes that it has asked."""
+        if now - max(self.asked_ms, self.pushed_ms) < self.wanted.interval_ms:
+            return False
+        self.asked_ms = now
+        return True
+
+    def may_push(self, now: float) -> bool:
+        """Whether it pushes no sooner than it has to, the first time after it has asked at once."""
+        if self.asked_ms <= self.pushed_ms and now - self.pushed_ms < self.wanted.interval_ms:
+            return False
+        self.pushed_ms = now
+        return True
+
+
+class TelemetryClients:
+    """All clients of a broker that push, on its event loop."""
+
+    def __init__(self, subscriptions: Subscriptions, clock: Clock, random: Random) -> None:
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._random = random
+        #: the one that was silent for longest comes first
+        self._clients: OrderedDict[bytes, ClientInstance] = OrderedDict()
+        #: whose silence is looked at next
+        self._to_check: list[bytes] = []
+        self._series = 0
+        #: pushes by what they were answered with, and points that found no room
+        self.pushes: Counter[str] = Counter()
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def now(self) -> float:
+        """Milliseconds of the monotonic clock."""
+        return self._clock.monotonic() * 1000
+
+    def new_id(self) -> bytes:
+        """An id that no client has."""
+        while True:
+            candidate = new_uuid(self._random).bytes
+            if candidate not in self._clients:
+                return candidate
+
+    def find(self, client_id: bytes, about: Mapping[str, str]) -> ClientInstance:
+        """The client of that id, with what it is to push by now; one that is not known becomes known."""
+        self._forget_silent()
+        client = self._clients.get(client_id)
+        now = self.now()
+        if client is None:
+            while len(self._clients) >= MOST_CLIENTS:
+                self._remove(next(iter(self._clients)))
+            wanted = self._subscriptions.wanted_of(about)
+            client = self._clients[client_id] = ClientInstance(client_id, about, wanted, now)
+        elif client.wanted.version is not self._subscriptions.version:
+            # As in Apache Kafka it may ask for the new subscription at once.
+            client.wanted = self._subscriptions.wanted_of(client.about)
+            client.asked_ms = client.pushed_ms = float("-inf")
+        client.seen_ms = now
+        self._clients.move_to_end(client_id)
+        return client
+
+    def keep(self, client: ClientInstance, pushed: Pushed) -> None:
+        """Take over the values of a push. Raises KafkaError UNKNOWN_SUBSCRIPTION_ID: it was forgotten."""
+        if self._clients.get(client.id) is not client:
+            raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+        series = client.series
+        for point in pushed.points:
+            key = point.metric, point.attributes, point.is_sum
+            known = series.get(key)
+            if known is None:
+                if len(series) >= MOST_OF_A_CLIENT or self._series >= MOST_SERIES:
+                    self.dropped += 1
+                    continue
+                self._series += 1
+            series[key] = point.value + (known or 0) if point.is_delta else point.value
+
+    def shown(self) -> Iterator[ClientInstance]:
+        """Those that have pushed and are not forgotten, in no order."""
+        now = self.now()
+        return (each for each in list(self._clients.values()) if each.series and not _is_silent(each, now))
+
+    def _forget_silent(self) -> None:
+        now = self.now()
+        for _ in range(min(_AT_ONCE, len(self._clients))):
+            if not self._to_check:
+                self._to_check = list(self._clients)
+            client = self._clients.get(self._to_check.pop())
+            if client is not None and _is_silent(client, now):
+                self._remove(client.id)
+
+    def _remove(self, client_id: bytes) -> None:
+        self._series -= len(self._clients.pop(client_id).series)
+
+
+def _is_silent(client: ClientInstance, now: float) -> bool:
+    return now - client.seen_ms > max(_FORGOTTEN_AFTER_MS, 3 * client.wanted.interval_ms)

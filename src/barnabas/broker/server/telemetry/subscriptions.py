@@ -1,0 +1,103 @@
+"""Which metrics are asked of whom: the client-metrics resources that match a client."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.text import logger_of
+from barnabas.broker.config import ClientMetricsConfig
+from barnabas.broker.config.client_metrics import ALL_METRICS, parse_match
+from barnabas.broker.config.layers import Layer, Source
+from barnabas.broker.metadata.image import ClusterImage
+
+log = logger_of(__name__)
+
+#: how often a client without a subscription asks again, in milliseconds
+_INTERVAL_MS = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Subscription:
+    """One client-metrics resource."""
+
+    texts: Mapping[str, str]
+    metrics: tuple[str, ...]
+    interval_ms: int
+    match: Mapping[str, Any]
+
+    def is_about(self, client: Mapping[str, str]) -> bool:
+        return all(pattern.fullmatch(client.get(name, "")) for name, pattern in self.match.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one client is to push.
+
+    Attributes:
+        metrics: prefixes of names in order, or only "*".
+        interval_ms: how often.
+        version: of the resources, for `Subscriptions.version`.
+    """
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    version: object
+
+    def subscription_id(self, client_instance_id: bytes) -> int:
+        """A number that changes with what is wanted; no secret. 32 bits with a sign."""
+        told = f"{','.join(self.metrics)} {self.interval_ms}".encode()
+        number = zlib.crc32(told) ^ zlib.crc32(client_instance_id)
+        return number - 2**32 if number >= 2**31 else number
+
+
+class Subscriptions:
+    """The subscriptions of the cluster, as the image has them."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+        self._source: Mapping[str, Mapping[str, str]] = {}
+        self._known: dict[str, _Subscription] = {}
+
+    @property
+    def version(self) -> object:
+        """Another object once a subscription was made, changed or deleted."""
+        return self._image().client_metrics
+
+    def wanted_of(self, client: Mapping[str, str]) -> Wanted:
+        """What a client is to push, by its attributes (names as in ``match``)."""
+        self._refresh()
+        metrics: set[str] = set()
+        interval = _INTERVAL_MS
+        for subscription in self._known.values():
+            if subscription.is_about(client):
+                metrics.update(subscription.metrics)
+                interval = min(interval, subscription.interval_ms)
+        named = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
+        return Wanted(named, interval, self._source)
+
+    def _refresh(self) -> None:
+        source = self._image().client_metrics
+        if source is self._source:
+            return
+        self._source = source
+        before = self._known
+        self._known = {}
+        for name, texts in sorted(source.items()):
+            known = before.get(name)
+            if known is None or known.texts is not texts:
+                known = _read(name, texts)
+            if known is not None:
+                self._known[name] = known
+
+
+def _read(name: str, texts: Mapping[str, str]) -> _Subscription | None:
+    try:
+        config = ClientMetricsConfig.from_layers([Layer(Source.DYNAMIC_CLIENT_METRICS_CONFIG, texts)], texts)
+        return _Subscription(texts, config.metrics, config.interval_ms, parse_match(config.match))
+    except ConfigError as error:  # another version may have written it
+        log.warning("ignoring the client-metrics resource %s: %s", name, error)
+        return None

@@ -1,0 +1,105 @@
+"""A broker's requests to the controller of its cluster, which may be this broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from barnabas.base.errors import ErrorCode, KafkaError, error_code
+from barnabas.base.types import NO_BROKER, BrokerId
+from barnabas.broker.interbroker import BrokerClient, ChannelError, RequestTimeoutError
+from barnabas.broker.metadata.image import ClusterImage
+from barnabas.kafka.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from barnabas.kafka.protocol.schema import Request
+
+
+class ToController:
+    """Sends requests to whoever is the controller by this broker's image.
+
+    Nothing is tried again: a controller that has changed answers NOT_CONTROLLER in the response's own way.
+
+    Args:
+        node_id: this broker.
+        image: the cluster as it knows it.
+        peers: the other brokers.
+        request_timeout: of a request without its own, in seconds.
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        image: Callable[[], ClusterImage],
+        peers: BrokerClient,
+        *,
+        request_timeout: float,
+    ) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._peers = peers
+        self._request_timeout = request_timeout
+        self._serve: Callable[[Request], Awaitable[Any]] | None = None
+        self._serving: set[asyncio.Future[Any]] = set()
+
+    @property
+    def controller_id(self) -> BrokerId:
+        """The controller by this broker's image; -1 while there is none."""
+        return self._image().controller_id
+
+    def serve_with(self, serve: Callable[[Request], Awaitable[Any]]) -> None:
+        """From now on, `serve` answers the requests to this broker, without the network."""
+        self._serve = serve
+
+    async def send(
+        self, request: Request, *, timeout_s: float | None = None, purpose: str = "control"
+    ) -> Any:
+        """The controller's response.
+
+        Args:
+            timeout_s: in seconds from now.
+            purpose: of the channel (`BrokerClient.channel`): what takes long must not hold up the others.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, there is none now.
+            ChannelError: there is no answer; see `Channel.send`.
+        """
+        controller = self.controller_id
+        if controller == NO_BROKER:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+        if controller != self._node_id:
+            return await self._peers.channel(controller, purpose).send(request, timeout_s=timeout_s)
+        if self._serve is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker, the controller, is starting")
+        return await self._send_to_self(self._serve(request), timeout_s)
+
+    async def _send_to_self(self, answer: Awaitable[Any], timeout_s: float | None) -> Any:
+        serving = asyncio.ensure_future(answer)
+        self._serving.add(serving)  # it continues after a timeout, as it would on another broker
+        serving.add_done_callback(self._serving.discard)
+        timeout = self._request_timeout if timeout_s is None else timeout_s
+        try:
+            return await asyncio.wait_for(asyncio.shield(serving), timeout)
+        except TimeoutError as error:
+            raise RequestTimeoutError(
+                f"this broker, the controller, has not answered within {timeout:g} s",
+                may_have_been_carried_out=True,
+            ) from error
+
+
+async def allocate_producer_ids(to_controller: ToController, broker_id: BrokerId, broker_epoch: int) -> range:
+    """A block of producer ids for a broker. A block whose answer is lost is never used.
+
+    Raises:
+        KafkaError: the controller grants none now.
+    """
+    request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    try:
+        block: AllocateProducerIdsResponse = await to_controller.send(request)
+    except ChannelError as error:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from error
+    if block.error_code:
+        raise KafkaError(error_code(block.error_code))
+    return range(block.producer_id_start, block.producer_id_start + block.producer_id_len)

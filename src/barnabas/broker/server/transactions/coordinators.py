@@ -1,0 +1,145 @@
+"""The transaction coordinators of a cluster, as the leader of a partition asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from barnabas.base.errors import ErrorCode, KafkaError, error_code
+from barnabas.base.types import (
+    NO_BROKER,
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    ProducerIdentity,
+    TopicPartition,
+)
+from barnabas.broker.answers import Answer
+from barnabas.broker.coordinator import TransactionCoordinator
+from barnabas.broker.interbroker import BrokerClient, ChannelError
+from barnabas.broker.metadata import ClusterImage
+from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+Verdicts = dict[TopicPartition, ErrorCode]
+
+#: the coordinator's image lacks a partition that the asking leader has: ask again
+_NOT_HEARD_OF = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED)
+
+
+class TransactionCoordinators:
+    """`barnabas.broker.server.transactions.guard.Coordinators`: the one on this broker, and others by
+    AddPartitionsToTxn (KIP-890).
+
+    Args:
+        node_id: this broker.
+        image: the cluster as it knows it.
+        local: the coordinator on this broker.
+        peers: the other brokers.
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        image: Callable[[], ClusterImage],
+        local: TransactionCoordinator,
+        peers: BrokerClient,
+    ) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._local = local
+        self._peers = peers
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        version: int,
+    ) -> Answer[None]:
+        """As `TransactionCoordinator.add_partitions`; a remote one takes the producer for one of version 2.
+
+        Raises:
+            KafkaError: also COORDINATOR_NOT_AVAILABLE, there is none or it does not answer.
+        """
+        remote = self._remote(transactional_id)
+        if remote is None:
+            return self._local.add_partitions(transactional_id, producer, partitions, version)
+        return self._add(remote, transactional_id, producer, partitions)
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> Answer[Verdicts]:
+        """As `TransactionCoordinator.verify_partitions`.
+
+        Raises:
+            KafkaError: as `add_partitions`, but not when awaited.
+        """
+        remote = self._remote(transactional_id)
+        if remote is None:
+            return self._local.verify_partitions(transactional_id, producer, partitions)
+        return self._ask(remote, transactional_id, producer, partitions, verify_only=True)
+
+    def _remote(self, transactional_id: str) -> BrokerId | None:
+        """The broker that coordinates an id, None for this one (which also answers while nobody does)."""
+        partition = TopicPartition(TRANSACTION_STATE_TOPIC, self._local.partition_for(transactional_id))
+        state = self._image().partition(partition)
+        if state is None or state.leader == self._node_id:
+            return None
+        if state.leader == NO_BROKER:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return state.leader
+
+    async def _add(
+        self,
+        broker: BrokerId,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+    ) -> None:
+        verdicts = await self._ask(broker, transactional_id, producer, partitions, verify_only=False)
+        for code in verdicts.values():
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code)
+
+    async def _ask(
+        self,
+        broker: BrokerId,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> Verdicts:
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for name, number in partitions:
+            topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[])).partitions.append(
+                number
+            )
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            verify_only=verify_only,
+            topics=list(topics.values()),
+        )
+        try:
+            response: AddPartitionsToTxnResponse = await self._peers.channel(broker, "transactions").send(
+                AddPartitionsToTxnRequest(transactions=[transaction])
+            )
+        except ChannelError:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        # What is not answered counts as refused.
+        verdicts = dict.fromkeys(
+            partitions, error_code(response.error_code or ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        )
+        for result in response.results_by_transaction:
+            for topic in result.topic_results:
+                for answer in topic.results_by_partition:
+                    code = error_code(answer.partition_error_code)
+                    verdicts[TopicPartition(topic.name, answer.partition_index)] = (
+                        ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _NOT_HEARD_OF else code
+                    )
+        return verdicts

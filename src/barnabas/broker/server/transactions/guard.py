@@ -1,0 +1,166 @@
+"""Admits a transactional write to a partition only if the coordinator knows its transaction (KIP-890).
+
+A write that arrives after the end of its transaction would otherwise begin one that nobody ends: it would
+hang and block readers of committed records. So the first write of a transaction to a partition asks the
+coordinator: whether the partition was added, or, for a producer of transactions v2, to add it now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Offset, ProducerIdentity, TopicPartition
+from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.replication.partition import Partition
+
+Verdicts: TypeAlias = dict[TopicPartition, ErrorCode]
+
+#: the version of transactions whose producers do not add partitions themselves
+_IMPLICIT_VERSION = 2
+
+
+class TransactionalWrite(NamedTuple):
+    """A write to be verified: the producer, the partitions, and whether to add them to the transaction."""
+
+    transactional_id: str
+    producer: ProducerIdentity
+    partitions: Collection[TopicPartition]
+    adds: bool
+
+
+class LastMarker(NamedTuple):
+    """The offset of a producer's last marker in a partition when its coordinator was asked."""
+
+    partition: Partition
+    producer: ProducerIdentity
+    offset: Offset
+
+    @classmethod
+    def of(cls, partition: Partition, producer: ProducerIdentity) -> LastMarker:
+        return cls(partition, producer, partition.log.producers.last_marker(producer.producer_id))
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no marker has followed it."""
+        return self.partition.log.producers.last_marker(self.producer.producer_id) == self.offset
+
+
+def still_valid(verdicts: Verdicts, markers: Mapping[TopicPartition, LastMarker]) -> Verdicts:
+    """The verdicts, but for partitions in which the transaction has ended since the coordinator gave them.
+
+    That concerns producers that do not raise their epoch with each transaction (before v2).
+    """
+    return {
+        partition: code
+        if code is not ErrorCode.NONE or partition not in markers or markers[partition].is_last
+        else ErrorCode.INVALID_TXN_STATE
+        for partition, code in verdicts.items()
+    }
+
+
+class Coordinators(Protocol):
+    """The transaction coordinators, as a partition's leader asks them."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        version: int,
+    ) -> Answer[None]:
+        """Add partitions to the producer's transaction. Raises KafkaError."""
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> Answer[Verdicts]:
+        """Whether the partitions are in the producer's transaction. Raises KafkaError."""
+
+
+class TransactionGuard:
+    """Asks the coordinators; the writes of one transactional id in the order they came."""
+
+    def __init__(self, config: Callable[[], BrokerConfig], coordinators: Coordinators) -> None:
+        self._config = config
+        self._coordinators = coordinators
+        #: by transactional id: what the next write has to wait for
+        self._queue: dict[str, asyncio.Future[None]] = {}
+
+    def is_asking(self, transactional_id: str) -> bool:
+        """Whether writes of the id are waiting for their verdict: a later one must not overtake them."""
+        return transactional_id in self._queue
+
+    def admit(self, write: TransactionalWrite) -> Answer[Verdicts]:
+        """Whether the producer's transaction may write to the partitions.
+
+        The errors are the coordinator's: TRANSACTION_ABORTABLE, the partition was not added;
+        CONCURRENT_TRANSACTIONS, the transaction before has not ended yet; and others. What is awaited must
+        be awaited by whoever then writes, not by a task of its own: the next write follows at once.
+        """
+        if self.is_asking(write.transactional_id):
+            return self._in_turn(write, None)
+        verdicts = self._ask(write)
+        if is_pending(verdicts) or _is_early(write, verdicts):
+            return self._in_turn(write, verdicts)
+        return verdicts
+
+    def _in_turn(self, write: TransactionalWrite, verdicts: Answer[Verdicts] | None) -> Awaitable[Verdicts]:
+        before = self._queue.get(write.transactional_id)
+        mine = self._queue[write.transactional_id] = asyncio.get_running_loop().create_future()
+
+        async def wait() -> Verdicts:
+            try:
+                if before is not None:
+                    await before
+                return await self._ask_until_ended(write, verdicts)
+            finally:
+                mine.set_result(None)
+                if self._queue.get(write.transactional_id) is mine:
+                    del self._queue[write.transactional_id]
+
+        return wait()
+
+    async def _ask_until_ended(
+        self, write: TransactionalWrite, verdicts: Answer[Verdicts] | None
+    ) -> Verdicts:
+        """The verdicts, asked for again while the transaction before has yet to end."""
+        config = self._config()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        while True:
+            if verdicts is None:
+                verdicts = self._ask(write)
+            answer = await settled(verdicts)
+            if not _is_early(write, answer) or loop.time() >= deadline:
+                return answer
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            verdicts = None
+
+    def _ask(self, write: TransactionalWrite) -> Answer[Verdicts]:
+        transactional_id, producer, partitions, adds = write
+        coordinators = self._coordinators
+        try:
+            if adds:
+                added = coordinators.add_partitions(transactional_id, producer, partitions, _IMPLICIT_VERSION)
+                if is_pending(added):
+                    return _when_added(added, partitions)
+            elif self._config().transaction_partition_verification_enable:
+                return coordinators.verify_partitions(transactional_id, producer, partitions)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error.code)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+
+async def _when_added(added: Awaitable[None], partitions: Collection[TopicPartition]) -> Verdicts:
+    try:
+        await added
+    except KafkaError as error:
+        return dict.fromkeys(partitions, error.code)
+    return dict.fromkeys(partitions, ErrorCode.NONE)
+
+
+def _is_early(write: TransactionalWrite, verdicts: Verdicts) -> bool:
+    return write.adds and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values()

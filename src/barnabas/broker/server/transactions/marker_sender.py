@@ -1,0 +1,145 @@
+"""Sends the markers that end transactions to the leaders of the partitions, on any broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+
+from barnabas.base.errors import ErrorCode, error_code
+from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.broker.answers import Answer, is_pending, settled, then
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator import Marker
+from barnabas.broker.interbroker import BrokerClient, ChannelError
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.metadata.store import StoreError
+from barnabas.broker.server.transactions.markers import MarkerAppender
+from barnabas.kafka.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+Outcomes = dict[TopicPartition, ErrorCode]
+
+#: in seconds, how long a leader may take longer to answer than it waits for its followers
+_GRACE = 5.0
+#: how long the store may take, in seconds, to say whether a topic is gone
+_STORE_PATIENCE = 5.0
+
+
+class MarkerSender:
+    """`barnabas.broker.coordinator.MarkerWriter` for a whole cluster.
+
+    Args:
+        node_id: this broker.
+        config: its settings of the moment.
+        image: the cluster as it knows it.
+        synced: the image with all in it that has been decided by now.
+        local: appends to the partitions that this broker leads.
+        peers: the other brokers.
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], ClusterImage],
+        synced: Callable[[], Awaitable[ClusterImage]],
+        local: MarkerAppender,
+        peers: BrokerClient,
+    ) -> None:
+        self._node_id = node_id
+        self._config = config
+        self._image = image
+        self._synced = synced
+        self._local = local
+        self._peers = peers
+
+    def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Answer[Outcomes]:
+        """As `MarkerWriter.write`."""
+        by_leader: dict[BrokerId, list[TopicPartition]] = {}
+        missing: list[TopicPartition] = []
+        image = self._image()
+        for partition in partitions:
+            state = image.partition(partition)
+            if state is None:
+                missing.append(partition)
+            else:
+                by_leader.setdefault(state.leader, []).append(partition)
+        outcomes = dict.fromkeys(by_leader.pop(NO_BROKER, ()), ErrorCode.LEADER_NOT_AVAILABLE)
+        answers: list[Answer[Outcomes]] = []
+        own = by_leader.pop(self._node_id, ())
+        if own:
+            answers.append(then(self._local.write(marker, own), _not_unknown))
+        answers += [self._send(leader, marker, theirs) for leader, theirs in by_leader.items()]
+        if missing:
+            answers.append(self._look_for(missing))
+        if any(map(is_pending, answers)):
+            return _joined(outcomes, answers)
+        for answer in answers:
+            assert not is_pending(answer)
+            outcomes |= answer
+        return outcomes
+
+    async def _send(self, leader: BrokerId, marker: Marker, partitions: Sequence[TopicPartition]) -> Outcomes:
+        wanted = WritableTxnMarker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transaction_result=marker.commit,
+            topics=_by_topic(partitions),
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+        )
+        patience = self._config().request_timeout_ms / 1000 + _GRACE
+        try:
+            response: WriteTxnMarkersResponse = await self._peers.channel(leader, "markers").send(
+                WriteTxnMarkersRequest(markers=[wanted]), timeout_s=patience
+            )
+        except ChannelError:
+            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
+        return _not_unknown(
+            {
+                TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
+                for result in response.markers
+                for topic in result.topics
+                for partition in topic.partitions
+            }
+        )
+
+    async def _look_for(self, partitions: Sequence[TopicPartition]) -> Outcomes:
+        """What is not in the image is gone, or has been made since."""
+        try:
+            async with asyncio.timeout(_STORE_PATIENCE):
+                image = await self._synced()
+        except (StoreError, TimeoutError):
+            return dict.fromkeys(partitions, ErrorCode.LEADER_NOT_AVAILABLE)
+        return {
+            partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if image.partition(partition) is None
+            else ErrorCode.LEADER_NOT_AVAILABLE
+            for partition in partitions
+        }
+
+
+def _not_unknown(outcomes: Outcomes) -> Outcomes:
+    """A broker that does not know a partition has a stale image: no marker was written."""
+    unknown, retried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
+    if unknown not in outcomes.values():
+        return outcomes
+    return {partition: retried if code is unknown else code for partition, code in outcomes.items()}
+
+
+async def _joined(outcomes: Outcomes, answers: Iterable[Answer[Outcomes]]) -> Outcomes:
+    for answer in await asyncio.gather(*map(settled, answers)):
+        outcomes |= answer
+    return outcomes
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[WritableTxnMarkerTopic]:
+    topics: dict[str, WritableTxnMarkerTopic] = {}
+    for name, number in partitions:
+        topic = topics.setdefault(name, WritableTxnMarkerTopic(name=name, partition_indexes=[]))
+        topic.partition_indexes.append(number)
+    return list(topics.values())

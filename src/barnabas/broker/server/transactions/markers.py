@@ -1,0 +1,124 @@
+"""Appends the markers that end transactions to the partitions that this broker leads.
+
+They come from the coordinator on this broker, and from others by WriteTxnMarkers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
+from barnabas.broker.answers import Answer, is_pending
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator import Marker
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.partition import ACKS_ALL
+from barnabas.broker.replication.produce import Acknowledgement, Appended
+from barnabas.broker.storage import Origin
+from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
+
+#: The first version of transactions whose markers raise the producer's epoch (KIP-890).
+_EPOCH_BUMP_VERSION = 2
+
+#: what a group coordinator's refusal means to whoever wrote to a partition's leader: try again
+_GROUP_ERRORS = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+
+
+class Groups(Protocol):
+    """The group coordinator, which appends the markers in `__consumer_offsets` itself."""
+
+    def end_transaction(
+        self, partition: int, producer: ProducerIdentity, marker: EndTransaction
+    ) -> Answer[None]:
+        """A producer's transaction ends in a partition of `__consumer_offsets`. Raises KafkaError."""
+
+
+class MarkerAppender:
+    """`barnabas.broker.coordinator.MarkerWriter` for the partitions that this broker leads.
+
+    Args:
+        config: the broker's settings of the moment.
+        replicas: its partitions.
+        groups: the group coordinator on this broker.
+        clock: the time.
+    """
+
+    def __init__(
+        self, config: Callable[[], BrokerConfig], replicas: ReplicaManager, groups: Groups, clock: Clock
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._groups = groups
+        self._clock = clock
+
+    def write(
+        self, marker: Marker, partitions: Collection[TopicPartition]
+    ) -> Answer[dict[TopicPartition, ErrorCode]]:
+        """Append a marker to partitions; what became of each."""
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        waiting: dict[TopicPartition, Awaitable[object]] = {}
+        for partition in partitions:
+            outcomes[partition] = ErrorCode.NONE
+            try:
+                committed = self._append(marker, partition)
+            except KafkaError as error:
+                outcomes[partition] = _GROUP_ERRORS.get(error.code, error.code)
+            else:
+                if is_pending(committed):
+                    waiting[partition] = committed
+        return _when_committed(outcomes, waiting) if waiting else outcomes
+
+    def _append(self, marker: Marker, partition: TopicPartition) -> Answer[object]:
+        """Append one marker; it counts when all in-sync replicas have it.
+
+        Raises:
+            KafkaError: as `Partition.check_leader`, `Producers.check_marker` and `Partition.append`.
+        """
+        replica = self._replicas.find(*partition)
+        producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
+        end = EndTransaction(marker.commit, marker.coordinator_epoch)
+        # One that has been overtaken is refused before anything is written.
+        replica.check_leader()
+        replica.log.producers.check_marker(
+            producer,
+            marker.coordinator_epoch,
+            must_raise_epoch=marker.transaction_version >= _EPOCH_BUMP_VERSION,
+        )
+        if partition.topic == GROUP_METADATA_TOPIC:
+            # The coordinator must learn of it, too: what was pending counts now.
+            return self._groups.end_transaction(partition.partition, producer, end)
+        batch = encode_end_transaction(
+            end,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            timestamp=self._clock.now_ms(),
+        )
+        info = replica.append(batch, ACKS_ALL, Origin.COORDINATOR)
+        if replica.is_acknowledged(info.last_offset, ACKS_ALL):
+            return None
+        appended = Appended(replica, info.last_offset, replica.leader_epoch, _refuse)
+        return Acknowledgement([appended], ACKS_ALL, True).wait(self._config().request_timeout_ms).future
+
+
+async def _when_committed(
+    outcomes: dict[TopicPartition, ErrorCode], waiting: dict[TopicPartition, Awaitable[object]]
+) -> dict[TopicPartition, ErrorCode]:
+    results = await asyncio.gather(*waiting.values(), return_exceptions=True)
+    for partition, result in zip(waiting, results, strict=True):
+        if isinstance(result, KafkaError):
+            outcomes[partition] = _GROUP_ERRORS.get(result.code, result.code)
+        elif isinstance(result, BaseException):
+            raise result
+    return outcomes
+
+
+def _refuse(error: KafkaError) -> None:
+    raise error

@@ -1,0 +1,92 @@
+"""What a Produce with a transactional id goes through before it is appended (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import ProducerIdentity, TopicPartition
+from barnabas.broker.answers import Answer, then
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.server.transactions.guard import (
+    LastMarker,
+    TransactionalWrite,
+    TransactionGuard,
+    Verdicts,
+    still_valid,
+)
+from barnabas.kafka.protocol.messages.produce import ProduceRequest
+from barnabas.kafka.records.batch import TRANSACTIONAL_FLAG, low_attributes, parse_header
+
+#: by topic (its name or its id, as the request has it) and partition: why a batch is not taken
+Refusals: TypeAlias = dict[tuple[str | bytes, int], KafkaError]
+
+#: from this version a client knows TRANSACTION_ABORTABLE, from the next it leaves adding partitions to us
+_ABORTABLE_FROM = 11
+_IMPLICIT_FROM = 12
+
+#: coordinator errors that older clients do not retry: they get one that they do
+_RETRIED = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def refusals(
+    replicas: ReplicaManager, guard: TransactionGuard, request: ProduceRequest, version: int
+) -> Answer[Refusals]:
+    """Which batches of a request with a transactional id must not be appended, and why."""
+    assert request.transactional_id is not None
+    names: dict[TopicPartition, tuple[str | bytes, int]] = {}
+    markers: dict[TopicPartition, LastMarker] = {}
+    # one that cannot be found may be by the time of the append, but nobody has admitted the batch
+    missing: Refusals = {}
+    producer: ProducerIdentity | None = None
+    for topic in request.topic_data:
+        key = topic.name or topic.topic_id
+        for data in topic.partition_data:
+            if not data.records or not low_attributes(data.records) & TRANSACTIONAL_FLAG:
+                continue
+            try:
+                partition = replicas.find(key, data.index)
+            except KafkaError as error:
+                missing[key, data.index] = error
+                continue
+            header = parse_header(data.records)
+            producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+            if not partition.log.producers.is_in_transaction(producer):
+                names[partition.topic_partition] = key, data.index
+                markers[partition.topic_partition] = LastMarker.of(partition, producer)
+    if producer is None or (not names and not guard.is_asking(request.transactional_id)):
+        return missing
+    adds = version >= _IMPLICIT_FROM
+    verdicts = guard.admit(TransactionalWrite(request.transactional_id, producer, list(names), adds))
+
+    def refused(verdicts: Verdicts) -> Refusals:
+        if not adds:
+            verdicts = still_valid(verdicts, markers)
+        return missing | _refusals(verdicts, names, version)
+
+    return then(verdicts, refused)
+
+
+def _refusals(
+    verdicts: Verdicts, names: dict[TopicPartition, tuple[str | bytes, int]], version: int
+) -> Refusals:
+    return {
+        names[partition]: KafkaError(_told(code, version), "the coordinator refuses the transaction's write")
+        for partition, code in verdicts.items()
+        if code is not ErrorCode.NONE
+    }
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """The coordinator's error as a producer of this version understands it."""
+    if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _IMPLICIT_FROM):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

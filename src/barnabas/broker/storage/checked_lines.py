@@ -1,0 +1,87 @@
+"""Lines of a text file with a checksum that Apache Kafka's readers ignore.
+
+Kafka's checkpoint files have no checksum, and a damaged digit is still a number. Kafka splits a line at
+blanks and ignores trailing ones. So each line ends in 32 blanks that spell the CRC-32C of the text before
+them, the highest bit first: a tab is a 1, a space is a 0. Kafka's own lines have none.
+In the same way a line may have a *tag* before its checksum: a number for which Kafka's format has no field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.kafka.records.crc import crc32c
+
+_BITS = 32
+_BLANKS = str.maketrans("01", " \t")
+_DIGITS = str.maketrans(" \t", "01")
+
+
+def encode(lines: Iterable[str]) -> bytes:
+    """A file of Kafka's form: version 0, the number of lines, and the lines with their checksums."""
+    checked = [encode_line(line) for line in lines]
+    return b"".join([encode_head(len(checked)), *checked])
+
+
+def encode_head(lines: int) -> bytes:
+    """What a file with so many lines begins with."""
+    return f"0\n{lines}\n".encode()
+
+
+def encode_line(line: str) -> bytes:
+    """One line of a file, with its checksum."""
+    return f"{line}{_checksum(line)}\n".encode()
+
+
+def tagged(line: str, tag: int) -> str:
+    """A line for `encode` with a tag, a number of 32 bits."""
+    return line + _blanks(tag)
+
+
+def tag_of(line: str) -> int | None:
+    """The tag of a line of `decode`; None when it has none."""
+    blanks = line[len(line.rstrip(" \t")) :]
+    return int(blanks.translate(_DIGITS), 2) if len(blanks) == _BITS else None
+
+
+def decode(content: bytes) -> tuple[list[str], str | None]:
+    """The lines that are whole, each with its tag if it has one; what is wrong with the rest, or None.
+
+    No line counts when the first two, the version and the number of lines, are damaged.
+    """
+    try:
+        lines = content.decode("ascii").split("\n")
+        if lines.pop() or len(lines) < 2 or lines[0] != "0" or not lines[1].isdecimal():
+            return [], "not a checkpoint of version 0"
+    except UnicodeDecodeError:
+        lines = content.decode("ascii", "replace").split("\n")
+        if lines.pop() or len(lines) < 2 or lines[0] != "0":
+            return [], "not a checkpoint of version 0"
+    whole = []
+    damage = None
+    is_checked = any(line.endswith((" ", "\t")) for line in lines[2:])
+    for number, line in enumerate(lines[2:], 3):
+        text = line[:-_BITS]
+        if line == text + _checksum(text):
+            whole.append(text)
+        elif not is_checked:
+            whole.append(line)
+        else:
+            damage = damage or f"line {number} does not match its checksum"
+    if damage is None and lines[1] != str(len(whole)):
+        damage = f"it says {lines[1]!r} lines and has {len(whole)}"
+    return whole, damage
+
+
+def _checksum(line: str) -> str:
+    return _blanks(crc32c(line.encode("ascii", "replace")))
+
+
+#: a byte as blanks
+_BYTES = [f"{byte:08b}".translate(_BLANKS) for byte in range(256)]
+
+
+def _blanks(number: int) -> str:
+    return (
+        f"{_BYTES[number >> 24]}{_BYTES[number >> 16 & 255]}{_BYTES[number >> 8 & 255]}{_BYTES[number & 255]}"
+    )

@@ -1,0 +1,196 @@
+"""The small files of a log directory, all in Apache Kafka's formats.
+
+- `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
+  `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` (up to where logs are compacted) are text: a
+  line "0" (the version), a line with the number of entries, then a line "topic partition offset" for each,
+  with a checksum and a tag that Kafka does not see (`barnabas.broker.storage.checked_lines`). The tag tells
+  apart two topics that have had the same name: an entry of a deleted topic is ignored for the next one, even
+  if the broker died, or its disk was full, before it could remove the entry. Of the same form is
+  `barnabas-segment-sizes`, ours, with a line for every segment as of the last clean stop: "topic partition
+  base-offset size index-bytes timeindex-bytes latest-timestamp its-offset".
+- `meta.properties` says whose directory it is: version=1, cluster.id, node.id, directory.id (KIP-858), and
+  metadata.store=zookeeper, which is ours, if the broker is one of a cluster.
+- `.kafka_cleanshutdown` exists between a clean stop and the next start.
+- `partition.metadata`, in each partition's folder, holds the topic id (KIP-516), and in a third line, which
+  Kafka does not read, the CRC-32C of the first two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.base.types import Offset, TopicId, TopicPartition, topic_id_from_str, topic_id_to_str
+from barnabas.broker.storage import checked_lines
+from barnabas.kafka.records.crc import crc32c
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"
+SEGMENT_SIZES = "barnabas-segment-sizes"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+PARTITION_METADATA = "partition.metadata"
+
+#: the property of `meta.properties` that a cluster's broker has, and its value
+METADATA_STORE = "metadata.store"
+ZOOKEEPER = "zookeeper"
+
+#: a larger number in a file is damage, not an offset
+MAX_OFFSET = 2**62
+
+#: the epoch of a broker that has none, or whose epoch is not known
+NO_BROKER_EPOCH = -1
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """What the marker of a clean stop holds, as Kafka writes it (KIP-966): the broker's last epoch."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def decode_clean_shutdown(data: bytes) -> int:
+    """The epoch that the broker had when it stopped cleanly; NO_BROKER_EPOCH when the marker does not say."""
+    try:
+        epoch = json.loads(data)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return NO_BROKER_EPOCH
+    return epoch if type(epoch) is int and epoch >= 0 else NO_BROKER_EPOCH
+
+
+class CheckpointedOffsets(NamedTuple):
+    """What an offset checkpoint says."""
+
+    #: of the lines that are whole
+    offsets: dict[TopicPartition, Offset]
+    #: `tag_of_topic` of those lines; Apache Kafka's have none
+    tags: dict[TopicPartition, int]
+    #: what is wrong with the file; None when nothing is
+    damage: str | None
+
+
+def tag_of_topic(topic_id: TopicId) -> int:
+    """A number by which checkpoints tell apart two topics that have had the same name."""
+    return crc32c(topic_id)
+
+
+def encode_offset(topic_partition: TopicPartition, offset: Offset, tag: int | None) -> bytes:
+    """One line of an offset checkpoint; `tag` is that of the topic, None when it is not known."""
+    topic, partition = topic_partition
+    line = f"{topic} {partition} {offset}"
+    return checked_lines.encode_line(line if tag is None else checked_lines.tagged(line, tag))
+
+
+def join_offsets(lines: Sequence[bytes], count: int) -> bytes:
+    """The content of an offset checkpoint, of lines that `encode_offset` has made; some may be joined."""
+    return b"".join([checked_lines.encode_head(count), *lines])
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, Offset], tags: Mapping[TopicPartition, int]) -> bytes:
+    """The content of an offset checkpoint; `tags` are those of topics, as far as they are known."""
+    lines = [encode_offset(tp, offset, tags.get(tp)) for tp, offset in offsets.items()]
+    return join_offsets(lines, len(lines))
+
+
+def decode_offsets(content: bytes) -> CheckpointedOffsets:
+    """The inverse of `encode_offsets`, of a file of Kafka's too. Never raises."""
+    lines, damage = checked_lines.decode(content)
+    offsets = {}
+    tags = {}
+    for line in lines:
+        try:
+            topic, number, offset = line.split()
+            if not 0 <= int(offset) <= MAX_OFFSET:
+                raise ValueError("no offset")
+            topic_partition = TopicPartition(topic, int(number))
+        except ValueError:
+            damage = damage or f"{line[:80]!r} is not a topic, a partition and an offset"
+            continue
+        offsets[topic_partition] = int(offset)
+        tag = checked_lines.tag_of(line)
+        if tag is not None:
+            tags[topic_partition] = tag
+    return CheckpointedOffsets(offsets, tags, damage)
+
+
+class SegmentSizes(NamedTuple):
+    """What a segment was at a clean stop, sizes in bytes."""
+
+    size: int
+    #: -1 for those that were not written down: an earlier version's file
+    index_size: int = -1
+    time_index_size: int = -1
+    #: the largest timestamp in the segment, and the last offset of the first batch that has it
+    latest_timestamp: int = -1
+    latest_offset: Offset = -1
+
+
+def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, SegmentSizes]]) -> bytes:
+    """The content of `barnabas-segment-sizes`: partition, base offset and sizes of segments."""
+    return checked_lines.encode(
+        f"{topic} {partition} {base_offset} {' '.join(map(str, segment))}"
+        for (topic, partition), base_offset, segment in sizes
+    )
+
+
+def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, SegmentSizes]] | None:
+    """The sizes of each segment by its base offset; None when the file is not whole."""
+    lines, damage = checked_lines.decode(content)
+    if damage is not None:
+        return None
+    sizes: dict[TopicPartition, dict[Offset, SegmentSizes]] = {}
+    for line in lines:
+        topic, partition, base_offset, *fields = line.split()
+        of_partition = sizes.setdefault(TopicPartition(topic, int(partition)), {})
+        of_partition[int(base_offset)] = SegmentSizes(*map(int, fields))
+    return sizes
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """A Java properties file, for values that need no escapes."""
+    return "".join(f"{name}={value}\n" for name, value in properties.items()).encode()
+
+
+def decode_properties(content: bytes) -> dict[str, str]:
+    """The properties of a file as Kafka writes `meta.properties`; comments are left out.
+
+    Raises:
+        ValueError: the content is no text.
+    """
+    properties = {}
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    if any(not character.isprintable() for line in lines for character in line if character != "\t"):
+        raise ValueError("it holds control characters")
+    for line in lines:
+        name, equals, value = line.partition("=")
+        if equals and not name.startswith(("#", "!")):
+            properties[name.strip()] = value.strip()
+    return properties
+
+
+def encode_partition_metadata(topic_id: TopicId) -> bytes:
+    """The content of `partition.metadata`."""
+    content = f"version: 0\ntopic_id: {topic_id_to_str(topic_id)}"
+    return f"{content}\ncrc: {crc32c(content.encode()):08x}".encode()
+
+
+def decode_partition_metadata(content: bytes) -> TopicId:
+    """The inverse of `encode_partition_metadata`, of a file of Kafka's too.
+
+    Raises:
+        ValueError: the content is damaged.
+    """
+    try:
+        lines = content.decode("ascii").splitlines()
+        fields = dict(line.split(": ", 1) for line in lines)
+    except ValueError:
+        raise ValueError("not a partition.metadata") from None
+    if fields.get("version") != "0" or "topic_id" not in fields:
+        raise ValueError("not a partition.metadata of version 0")
+    if len(lines) > 2 and fields.get("crc") != f"{crc32c(chr(10).join(lines[:2]).encode()):08x}":
+        raise ValueError("it does not match its checksum")
+    return topic_id_from_str(fields["topic_id"])

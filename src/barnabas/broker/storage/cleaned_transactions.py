@@ -1,0 +1,72 @@
+"""Which transactional batches a cleaning may drop, and which markers and index entries must outlive it.
+
+The records of an aborted transaction go at once. A marker stays as long as any batch of its transaction is
+left, even one without records, and then until its delete horizon, so that a reader which has read a record
+also reads how its transaction ended (KIP-98, KIP-534).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.base.types import Buffer, ProducerId
+from barnabas.broker.storage.transaction_index import AbortedTransaction
+from barnabas.kafka.records.batch import BatchHeader
+from barnabas.kafka.records.control import decode_end_transaction
+
+
+class CleanedTransactions:
+    """The transactions at the batch that a pass over the log has come to; ask for each batch in turn."""
+
+    __slots__ = ("_aborted", "_coming", "_committed", "_has_batches")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """`aborted`: every aborted transaction of the log that has begun before the pass will end."""
+        self._coming = sorted(aborted, key=lambda aborted: -aborted.first_offset)
+        #: the aborted ones whose marker lies ahead
+        self._aborted: dict[ProducerId, AbortedTransaction] = {}
+        #: those of them that have left a batch
+        self._has_batches: set[ProducerId] = set()
+        #: producers of which a batch was met that no marker has ended yet, and that was not aborted
+        self._committed: set[ProducerId] = set()
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a batch of records is part of an aborted transaction."""
+        if not header.is_transactional:
+            return False
+        self._reach(header.last_offset)
+        producer_id = header.producer_id
+        if producer_id in self._aborted:
+            self._has_batches.add(producer_id)
+            return True
+        self._committed.add(producer_id)
+        return False
+
+    def end(self, header: BatchHeader, batch: Buffer) -> tuple[bool, AbortedTransaction | None]:
+        """Whether a control batch is of no more use, and the index entry that must stay with it.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE.
+        """
+        self._reach(header.last_offset)
+        if not header.record_count:
+            return True, None  # an earlier cleaning has emptied it
+        marker = decode_end_transaction(header, batch)
+        if marker is None:
+            return False, None
+        producer_id = header.producer_id
+        if marker.commit:
+            is_needed = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not is_needed, None
+        aborted = self._aborted.pop(producer_id, None)
+        if producer_id not in self._has_batches:
+            return True, None
+        self._has_batches.discard(producer_id)
+        return False, aborted
+
+    def _reach(self, offset: int) -> None:
+        while self._coming and self._coming[-1].first_offset <= offset:
+            aborted = self._coming.pop()
+            if aborted.last_offset >= offset:  # else it ended before the pass began
+                self._aborted[aborted.producer_id] = aborted

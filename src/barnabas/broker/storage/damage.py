@@ -1,0 +1,122 @@
+"""What a log's damage is called, and how the damaged bytes are kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from barnabas.base.environment.filesystem import FileSystem, read_file
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Offset, TopicPartition
+from barnabas.broker.storage.checkpoints import SegmentSizes
+from barnabas.broker.storage.harm import is_about_one_file
+from barnabas.broker.storage.log_files import LogFiles
+from barnabas.broker.storage.salvage import whole_batches
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.segments import Segments
+
+logger = logging.getLogger(__name__)
+
+#: what the names of files end with that were damaged and are kept for an operator
+DAMAGED = ".damaged"
+#: so much of what is cut off is searched for whole batches
+_SEARCHED_BYTES = 64 * 1024 * 1024
+_BLOCK = 1024 * 1024
+
+
+def lost_records(topic_partition: TopicPartition, end: Offset, safe_end: Offset, reason: str) -> KafkaError:
+    """Records `end` to `safe_end` - 1 had been safe on disk and cannot be read."""
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"records from offset {end} on are damaged or gone, which had been safe on disk up to {safe_end - 1} "
+        f"({reason}): stop the broker and run `barnabas log check`, which says how {topic_partition} can be "
+        "served again",
+    )
+
+
+def read_small_file(fs: FileSystem, path: str) -> bytes:
+    """As `read_file`, but what is wrong with the one file is a ValueError."""
+    try:
+        return read_file(fs, path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if is_about_one_file(error):
+            raise ValueError(f"it cannot be read ({error.strerror})") from error
+        raise
+
+
+def keep_damaged(fs: FileSystem, path: str) -> None:
+    """Moves a damaged file out of the way of the one that replaces it."""
+    try:
+        fs.rename(path, path + DAMAGED)
+    except OSError as error:
+        logger.warning("%s cannot be moved aside: %s", path, error)
+
+
+def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -> str:
+    """Keeps what is about to be cut off if whole batches are in it; where, for the log line."""
+    data = segment.log.read_at(min(size - segment.size, _SEARCHED_BYTES), segment.size)
+    found = [header for _, header in whole_batches(data, segment.base_offset, end)]
+    if not found:
+        return ""
+    path = f"{segment.log.path}.{segment.size}{DAMAGED}"
+    _copy(files, segment, segment.size, size, path)
+    first, last = found[0].base_offset, found[-1].last_offset
+    return f"; whole batches of offsets {first} to {last} among them are kept in {path}"
+
+
+def keep_segment(files: LogFiles, segment: LogSegment) -> None:
+    """Keeps the bytes of a segment that is about to be dropped, and says so."""
+    if segment.size:
+        path = segment.log.path + DAMAGED
+        _copy(files, segment, 0, segment.size, path)
+        logger.warning("%s lies behind the log's end and is kept as %s", segment.log.path, path)
+
+
+def _copy(files: LogFiles, segment: LogSegment, start: int, end: int, path: str) -> None:
+    kept = files.env.fs.open(path, create=True)
+    try:
+        for position in range(start, end, _BLOCK):
+            kept.write_at([segment.log.read_at(min(_BLOCK, end - position), position)], position - start)
+        kept.truncate(end - start)
+    finally:
+        kept.close()
+
+
+def check_sealed(
+    topic_partition: TopicPartition,
+    segments: Segments,
+    count: int,
+    sizes: Mapping[Offset, SegmentSizes] | None,
+    *,
+    has_holes: bool,
+) -> None:
+    """Checks that the first `count` segments, which are not read through, are there and end right.
+
+    Args:
+        sizes: what the segments' sizes were at a clean stop; None when that is not known.
+        has_holes: compaction may have left holes between segments.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, records are gone.
+        OSError: the disk failed.
+    """
+    first = segments[0].base_offset
+    for base_offset in sorted(sizes or ()):
+        if segments[segments.place_of(base_offset)].base_offset != base_offset:
+            missing = f"the segment that begins at {base_offset} is missing"
+            raise lost_records(topic_partition, base_offset, max(first, base_offset + 1), missing)
+    for place in range(count):
+        segment, follower = segments[place], segments[place + 1].base_offset
+        known = sizes.get(segment.base_offset) if sizes is not None else None
+        if known is not None and known.size == segment.size:
+            continue
+        try:
+            end = segment.next_offset()
+        except KafkaError as error:
+            raise lost_records(topic_partition, segment.base_offset, follower, error.message) from error
+        was_larger = known is not None and known.size > segment.size
+        if end > follower or (end < follower and not has_holes) or was_larger:
+            reason = f"{segment.log.path} ends at offset {end}, the next segment begins at {follower}"
+            raise lost_records(topic_partition, min(end, follower - 1), follower, reason)

@@ -1,0 +1,94 @@
+"""What of a log a cleaning would work on, and how much it is worth.
+
+A log is a clean head, cleaned up to an offset that is written down, and a dirty tail. Of the tail, a cleaning
+takes whole sealed segments that are decided (below the last stable offset), safe on disk, and old enough.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from barnabas.base.types import Offset
+from barnabas.broker.storage.log import PartitionLog
+from barnabas.broker.storage.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Dirtiness:
+    """The range of a log's dirty offsets that may be cleaned now."""
+
+    #: where the dirty tail begins
+    first_dirty: Offset
+    #: where the first segment begins that must not be cleaned
+    end: Offset
+    clean_bytes: int
+    dirty_bytes: int
+    #: the tail has waited for longer than `max.compaction.lag.ms`
+    is_overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """The dirty part of what would be read."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def is_worth_it(self, min_ratio: float) -> bool:
+        return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > min_ratio)
+
+
+def first_dirty_offset(log: PartitionLog, cleaned_to: Offset | None) -> Offset:
+    """Where a log's dirty tail begins; `cleaned_to` is as it was written down, if it was."""
+    start = log.log_start_offset
+    if cleaned_to is None:
+        return start
+    if cleaned_to > log.log_end_offset:
+        logger.warning(
+            "%s: it ends at %d and is said to be clean up to %d: cleaning all of it",
+            log.topic_partition,
+            log.log_end_offset,
+            cleaned_to,
+        )
+        return start
+    return max(cleaned_to, start)
+
+
+def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirtiness:
+    """What a cleaning of `log` would have to do now.
+
+    Raises:
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE.
+    """
+    config = log.config
+    segments = log.files.segments
+    first_dirty = first_dirty_offset(log, cleaned_to)
+    bound = min(log.last_stable_offset, log.recovery_point, segments.active.base_offset)
+    last = segments.place_of(bound)  # its segment, and all after it, are left alone
+    first = min(segments.place_of(first_dirty), last)
+    tail = [segments[place] for place in range(first, last)]
+    if config.min_compaction_lag_ms > 0:
+        youngest = now_ms - config.min_compaction_lag_ms
+        for number, segment in enumerate(tail):
+            if segment.largest_timestamp > youngest:
+                del tail[number:]
+                break
+    return Dirtiness(
+        first_dirty,
+        segments[first + len(tail)].base_offset,
+        sum(segments[place].size for place in range(first)),
+        sum(segment.size for segment in tail),
+        _is_overdue(tail, now_ms - config.max_compaction_lag_ms),
+    )
+
+
+def _is_overdue(tail: list[LogSegment], oldest: int) -> bool:
+    return oldest > 0 and any(0 < _first_timestamp(segment) < oldest for segment in tail)
+
+
+def _first_timestamp(segment: LogSegment) -> int:
+    if segment.first_timestamp < 0:
+        segment.find_first_timestamp()
+    return segment.first_timestamp

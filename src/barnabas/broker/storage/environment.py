@@ -1,0 +1,83 @@
+"""What the logs of one log directory share: the files, the clock, and whether the disk still works."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.environment.filesystem import FileSystem
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.metrics import Durations
+from barnabas.base.types import TopicPartition
+from barnabas.broker.storage.harm import Harm, harm_of
+from barnabas.broker.storage.open_files import OpenFiles
+
+logger = logging.getLogger(__name__)
+
+#: how often refused requests are logged at most, for each kind of error: clients retry at once
+_TELL_EVERY_MS = 10_000
+
+
+@dataclass(slots=True)
+class LogEnvironment:
+    """The surroundings of the logs in one log directory; a disk that fails takes all of them offline."""
+
+    path: str
+    files: OpenFiles
+    clock: Clock
+    random: Random
+    #: how long fsyncs of logs took, the wait for a thread included, and how many have failed
+    fsyncs: Durations = field(default_factory=Durations)
+    failed_fsyncs: int = 0
+    #: the error that took the directory offline
+    failure: OSError | None = None
+    #: told once, when the directory goes offline
+    on_failure: Callable[[OSError], None] | None = None
+    #: when an error was last told, and how often it has come since
+    _told: dict[int | None, tuple[int, int]] = field(default_factory=dict)
+    #: told before records that may have been flushed are cut off, with the offset where the log will end
+    before_truncation: Callable[[TopicPartition, int], None] | None = None
+
+    @property
+    def fs(self) -> FileSystem:
+        return self.files.fs
+
+    def judge(self, what: object, error: OSError) -> KafkaError:
+        """Handle `error`, met in `what`, by what it harms; the KafkaError for the caller to raise."""
+        if harm_of(error) is Harm.DIRECTORY:
+            return self.fail(error)
+        return self.refuse(what, error)
+
+    def refuse(self, what: object, error: OSError) -> KafkaError:
+        """The KafkaError for one operation on `what` that failed; logged, but not each time."""
+        now_ms = self.clock.now_ms()
+        since_ms, more = self._told.get(error.errno, (now_ms - _TELL_EVERY_MS, 0))
+        if now_ms - since_ms >= _TELL_EVERY_MS:
+            self._told[error.errno] = (now_ms, 0)
+            also = f" (and {more} more like this before)" if more else ""
+            logger.warning("%s in %s is refused: %s%s", what, self.path, error, also)
+        else:
+            self._told[error.errno] = (since_ms, more + 1)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
+
+    def fail(self, error: OSError) -> KafkaError:
+        """Take the directory offline until the next start; the KafkaError for the caller to raise."""
+        if self.failure is None:
+            self.failure = error
+            logger.error(
+                "log directory %s is offline, it refuses writes until the next start: %s",
+                self.path,
+                error,
+            )
+            if self.on_failure is not None:
+                self.on_failure(error)
+        return self.offline()
+
+    def offline(self) -> KafkaError:
+        """The error for every write once the directory is offline."""
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path} is offline: {self.failure}"
+        )

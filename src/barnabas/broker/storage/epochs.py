@@ -1,0 +1,99 @@
+"""Which leader epoch began at which offset (KIP-101), and its file.
+
+`leader-epoch-checkpoint` is text: a line "0" (the version), a line with the number of entries, then a line
+"epoch start-offset" for each, both ascending, with a checksum (`barnabas.broker.storage.checked_lines`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from barnabas.base.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET
+from barnabas.broker.storage import checked_lines
+
+FILE_NAME = "leader-epoch-checkpoint"
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log, in memory; `changed` says that the file is behind."""
+
+    __slots__ = ("changed", "entries")
+
+    def __init__(self, entries: list[EpochEntry] | None = None) -> None:
+        self.entries = entries or []
+        self.changed = False
+
+    @property
+    def latest(self) -> int:
+        return self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """`epoch` writes from `start_offset` on; entries that contradict it are dropped."""
+        if epoch < 0 or (self.entries and epoch == self.entries[-1].epoch):
+            return
+        while self.entries and (
+            self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset
+        ):
+            self.entries.pop()
+        self.entries.append(EpochEntry(epoch, start_offset))
+        self.changed = True
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch not above `epoch` and the offset where it ends, (-1, -1) when unknown.
+
+        As OffsetForLeaderEpoch answers (KIP-101, KIP-279).
+        """
+        if epoch < 0 or not self.entries or epoch > self.latest:
+            return NO_LEADER_EPOCH, UNKNOWN_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        place = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        if place == 0:  # older than all we know: nothing of it is here
+            return epoch, self.entries[0].start_offset
+        return self.entries[place - 1].epoch, self.entries[place].start_offset
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 when unknown."""
+        place = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[place - 1].epoch if place else NO_LEADER_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`."""
+        while self.entries and self.entries[-1].start_offset >= end_offset:
+            self.entries.pop()
+            self.changed = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now starts at `start_offset`."""
+        place = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        if place and (place > 1 or self.entries[0].start_offset < start_offset):
+            self.entries[:place] = [EpochEntry(self.entries[place - 1].epoch, start_offset)]
+            self.changed = True
+
+    def encode(self) -> bytes:
+        """The file's content."""
+        return checked_lines.encode(f"{epoch} {offset}" for epoch, offset in self.entries)
+
+    @classmethod
+    def decode(cls, content: bytes) -> LeaderEpochs:
+        """The inverse of `encode`, of a file of Kafka's too.
+
+        Raises:
+            ValueError: the content is damaged.
+        """
+        lines, damage = checked_lines.decode(content)
+        if damage is not None:
+            raise ValueError(damage)
+        entries: list[EpochEntry] = []
+        for line in lines:
+            epoch, offset = map(int, line.split())
+            if epoch < 0 or offset < 0 or (entries and not (entries[-1].epoch < epoch)):
+                raise ValueError(f"epoch {epoch} from offset {offset} on cannot be")
+            entries.append(EpochEntry(epoch, offset))
+        return cls(entries)

@@ -1,0 +1,68 @@
+"""The mark of a replica that lacks records which it had acknowledged.
+
+`log repair` and `log discard` put the file into the folder of a partition of a cluster, and so does a start
+that finds a replica's folder gone. While it is there the broker registers the replica as incomplete: the
+controller counts it as in sync only after it has fetched what the leader has. A replica that has the mark
+begins anew, empty, before it fetches, since what is left of it may have holes. Apache Kafka ignores the file.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from barnabas.base.environment.filesystem import FileSystem, replace_file
+from barnabas.broker.storage.damage import read_small_file
+
+FILE_NAME = "barnabas-incomplete"
+
+
+class Mark(NamedTuple):
+    """What the file says."""
+
+    #: what happened to the replica, for people
+    reason: str
+    #: whether the replica has begun anew: all that it holds was fetched since
+    is_emptied: bool = False
+
+
+def encode_mark(mark: Mark) -> bytes:
+    """The content of the file."""
+    return json.dumps({"version": 0, "reason": mark.reason, "emptied": mark.is_emptied}).encode()
+
+
+def decode_mark(content: bytes) -> Mark:
+    """The inverse of `encode_mark`. Damaged content is a mark, too; never raises."""
+    try:
+        found = json.loads(content)
+        return Mark(str(found["reason"]), is_emptied=found["emptied"] is True)
+    except (ValueError, KeyError, TypeError):
+        return Mark("its mark is damaged")
+
+
+def read_mark(fs: FileSystem, folder: str) -> Mark | None:
+    """The mark of the replica in a partition's folder; None where there is none.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    try:
+        return decode_mark(read_small_file(fs, f"{folder}/{FILE_NAME}"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return decode_mark(b"")
+
+
+def write_mark(fs: FileSystem, folder: str, mark: Mark) -> None:
+    """Mark the replica in a partition's folder, durably. Raises OSError."""
+    replace_file(fs, f"{folder}/{FILE_NAME}", encode_mark(mark))
+
+
+def remove_mark(fs: FileSystem, folder: str) -> None:
+    """Take the mark away, durably; it is fine if there is none. Raises OSError."""
+    try:
+        fs.remove(f"{folder}/{FILE_NAME}")
+    except FileNotFoundError:
+        return
+    fs.sync_directory(folder)

@@ -1,0 +1,83 @@
+"""Builds the sparse indexes of a segment again, beside the event loop, when they do not fit."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from barnabas.base.errors import KafkaError
+from barnabas.broker.storage.index import OffsetIndex, TimeIndex
+from barnabas.broker.storage.open_files import ColdRead, LogFile
+from barnabas.kafka.records.batch import HEADER_SIZE, parse_header
+
+#: bytes between two entries: what `index.interval.bytes` says unless a topic changes it
+_INTERVAL = 4096
+_READ_BYTES = 64 * 1024
+
+
+class IndexBuild:
+    """Both sparse indexes of a segment, as its batches have them. Owned by the segment, but for `run`.
+
+    They have no entries of what is appended after the build was begun: the segment makes those.
+    """
+
+    def __init__(
+        self, log: LogFile, base_offset: int, size: int, offset_entries: int, time_entries: int
+    ) -> None:
+        """`size` is the segment's; the two last are how many entries its indexes have by now."""
+        self.log = log
+        self.size = size
+        self.offset_entries = offset_entries
+        self.time_entries = time_entries
+        self._base_offset = base_offset
+        #: whether what was built is in use, or cannot be built
+        self.is_over = False
+        #: the content of both files, once it was built
+        self.built: tuple[bytes, bytes] | None = None
+
+    def run(self) -> None:
+        """Reads all headers of the segment. In any thread, while its file is pinned. Raises OSError."""
+        if self.built is None:
+            with suppress(KafkaError):
+                self.built = self._build()
+            self.is_over = self.built is None
+
+    def _build(self) -> tuple[bytes, bytes] | None:
+        """None when the segment is damaged, too: reading its records will tell."""
+        offsets, times = bytearray(), bytearray()
+        position, indexed_at = 0, -_INTERVAL
+        latest = indexed = (-1, 0)
+        expected = self._base_offset
+        block, block_at = b"", 0
+        while position < self.size:
+            if position + HEADER_SIZE > block_at + len(block):
+                block, block_at = self.log.read_now(_READ_BYTES, position), position
+            header = parse_header(block, position - block_at)
+            relative = header.last_offset - self._base_offset
+            is_whole = HEADER_SIZE <= header.size <= self.size - position
+            if not is_whole or not expected <= header.base_offset <= header.last_offset or relative >= 2**31:
+                return None
+            expected = header.next_offset
+            if header.latest_record_timestamp > latest[0]:
+                latest = header.latest_record_timestamp, relative
+            if position - indexed_at >= _INTERVAL:
+                offsets += OffsetIndex.ENTRY.pack(relative, position)
+                if latest > indexed:
+                    times += TimeIndex.ENTRY.pack(*latest)
+                    indexed = latest
+                indexed_at = position
+            position += header.size
+        if latest > indexed:
+            times += TimeIndex.ENTRY.pack(*latest)
+        return bytes(offsets), bytes(times)
+
+
+class DamagedIndex(ColdRead):
+    """A segment's indexes do not fit it: `warm` builds them again, then look up again."""
+
+    def __init__(self, build: IndexBuild) -> None:
+        super().__init__(build.log, build.size, 0)
+        self._build = build
+
+    def warm(self) -> None:
+        """As `ColdRead.warm`."""
+        self._build.run()

@@ -1,0 +1,384 @@
+"""A partition's log: appends and reads.
+
+Owned by one thread, the event loop's, and synchronous: what may take long is handed out as a task
+(`barnabas.broker.storage.upkeep`).
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain, takewhile
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_PRODUCER_ID, Buffer, Chunk, Offset
+from barnabas.broker.storage import timestamps
+from barnabas.broker.storage.index import TimeIndex
+from barnabas.broker.storage.producer_recovery import note_producer
+from barnabas.broker.storage.producers import Origin, Producer
+from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
+from barnabas.broker.storage.timestamps import OffsetAtTimestamp
+from barnabas.broker.storage.transaction_index import AbortedTransaction
+from barnabas.broker.storage.upkeep import LogUpkeep
+from barnabas.broker.storage.validation import ValidBatch, validate_batch
+from barnabas.kafka.records.batch import MAGIC, BatchHeader, batches, check_crc, placed
+
+logger = logging.getLogger(__name__)
+
+#: the larger of the two indexes' entries: its file is full first
+TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
+
+
+#: no leader epoch is later
+NEWEST_EPOCH = 2**31 - 1
+
+
+class AppendInfo(NamedTuple):
+    """What became of an append; `log_append_time_ms` is -1 where records keep the producer's time."""
+
+    base_offset: Offset
+    last_offset: Offset
+    log_append_time_ms: int
+    log_start_offset: Offset
+    max_timestamp: int
+    duplicate: bool
+
+
+#: makes an `AppendInfo` of its fields, at half the cost of calling it: it is made for every append
+_info = tuple.__new__
+
+
+class FetchedRecords(NamedTuple):
+    """Batches as they lie in the log, the last one perhaps cut off."""
+
+    chunks: list[Chunk]
+    size: int
+
+
+NOTHING = FetchedRecords([], 0)
+
+
+class PartitionLog(LogUpkeep):
+    """One partition's log. Opened by `LogDirectory`."""
+
+    __slots__ = ()
+
+    @property
+    def latest_epoch(self) -> int:
+        """The last leader epoch that wrote, -1 when there is none."""
+        return self.epochs.latest
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where a reader of committed records stops: at the first open transaction or the high watermark."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return max(min(unstable, self.high_watermark), self.log_start_offset)
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        valid: ValidBatch | None = None,
+    ) -> AppendInfo:
+        """Appends the one batch in `records` at the log's end.
+
+        `valid` is what `validate_batch` has already made of it.
+
+        Raises:
+            LongValidation: a client's batch would hold the event loop, and nothing has changed.
+            KafkaError: as `validate_batch` and `Producers.check` say, and nothing has changed;
+                KAFKA_STORAGE_ERROR, the log directory is offline.
+        """
+        self._check_usable()
+        config = self.config
+        header, data, log_append_time = valid or validate_batch(
+            records, config, origin, self._env.clock.now_ms()
+        )
+        max_timestamp = header.max_timestamp
+        if header.producer_id != NO_PRODUCER_ID:
+            repeated = self.producers.check(header, origin)
+            if repeated is not None:
+                return AppendInfo(
+                    repeated.base_offset,
+                    repeated.last_offset,
+                    -1 if log_append_time < 0 else repeated.timestamp,
+                    self.log_start_offset,
+                    repeated.timestamp,
+                    True,
+                )
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        size = len(data)
+        try:
+            segment = self._segment_for(size, last_offset, max_timestamp)
+            segment.append(
+                placed(header, data, base_offset, leader_epoch),
+                size,
+                base_offset,
+                last_offset,
+                max_timestamp,
+                config.index_interval_bytes,
+            )
+        except OSError as error:
+            if header.producer_id != NO_PRODUCER_ID:
+                self.producers.refuse(header)
+            raise self._failed(error) from error
+        self.log_end_offset = last_offset + 1
+        self._appended(header, data, base_offset, leader_epoch)
+        return _info(
+            AppendInfo,
+            (base_offset, last_offset, log_append_time, self.log_start_offset, max_timestamp, False),
+        )
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int = NEWEST_EPOCH) -> AppendInfo | None:
+        """Appends batches as the leader has them, offsets and epochs included; None when there is none.
+
+        A batch cut off at the end is left out, and so are those from the first one on that was written in a
+        later epoch than `leader_epoch`, the one that was fetched from (KAFKA-18723).
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a CRC is wrong, or offsets or epochs do not ascend from the log's
+                end; KAFKA_STORAGE_ERROR, the log directory is offline.
+        """
+        self._check_usable()
+        found = list(takewhile(lambda item: item[1].leader_epoch <= leader_epoch, batches(records)))
+        if not found:
+            return None
+        self._check_follows(found, records)
+        size = found[-1][0] + found[-1][1].size
+        first, last = found[0][1], found[-1][1]
+        latest = max(header.max_timestamp for _, header in found)
+        view = memoryview(records)
+        interval = self.config.index_interval_bytes
+        try:
+            segment = self._segment_for(size, last.last_offset, latest)
+            segment.write([view[:size]])
+            for position, header in found:
+                segment.index_batch(segment.size + position, header, interval)
+            segment.size += size
+        except OSError as error:
+            raise self._failed(error) from error
+        self.log_end_offset = last.next_offset
+        for position, header in found:
+            self._appended(header, view[position:], header.base_offset, header.leader_epoch)
+        return AppendInfo(
+            first.base_offset, last.last_offset, -1, self.log_start_offset, latest, duplicate=False
+        )
+
+    def _check_follows(self, found: list[tuple[int, BatchHeader]], records: Buffer) -> None:
+        expected = self.log_end_offset
+        epoch = self.epochs.latest
+        for position, header in found:
+            check_crc(header, records, position)
+            # the CRC does not cover where a batch says that it lies, nor its epoch and its magic byte
+            if header.magic != MAGIC or header.base_offset < expected or header.last_offset_delta < 0:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{self.topic_partition}: a batch at {header.base_offset} cannot follow {expected - 1}",
+                )
+            if 0 <= header.leader_epoch < epoch:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{self.topic_partition}: a batch of epoch {header.leader_epoch} cannot follow one of "
+                    f"{epoch}",
+                )
+            expected = header.next_offset
+            epoch = max(epoch, header.leader_epoch)
+
+    def _appended(self, header: BatchHeader, data: Buffer, base_offset: Offset, leader_epoch: int) -> None:
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        if header.max_timestamp < 0:  # records that tell no time age by their file
+            self.files.segments.active.modified_ms = self._env.clock.now_ms()
+        producers = self.producers
+        producers.end_offset = self.log_end_offset
+        if header.producer_id != NO_PRODUCER_ID:
+            aborted = note_producer(producers, header, data, base_offset)
+            if aborted is not None:
+                self.files.segments.active.aborted.append(aborted)
+
+    def _segment_for(self, size: int, last_offset: Offset, max_timestamp: int) -> LogSegment:
+        """The active segment, a new one if the batch does not fit into the old one."""
+        segment = self.files.segments.active
+        if not segment.size:
+            self.files.begin()
+            return segment
+        config = self.config
+        if (
+            segment.size + size > config.segment_bytes
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            or self._is_aged(segment, max_timestamp)
+            or segment.times.size + TIME_ENTRY_SIZE > config.segment_index_bytes
+        ):
+            return self.roll()
+        return segment
+
+    def _is_aged(self, segment: LogSegment, max_timestamp: int) -> bool:
+        first = segment.first_timestamp
+        if first >= 0 and max_timestamp >= 0:
+            age = max_timestamp - first
+        else:
+            age = self._env.clock.now_ms() - segment.created_ms
+        config = self.config
+        limit = config.segment_ms
+        if config.is_compacted:
+            limit = min(limit, config.max_compaction_lag_ms)
+        return age > limit - segment.roll_jitter_ms
+
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        max_offset: Offset,
+        min_one: bool = True,
+        may_wait: bool = True,
+    ) -> FetchedRecords:
+        """The batches from the one that holds `offset`, all below `max_offset`, from one segment.
+
+        At most `max_bytes`, but with `min_one` at least the first batch, however large. `max_offset` is the
+        high watermark, the last stable offset or the log's end.
+
+        Raises:
+            ColdRead: it would wait for the disk, and it is not the case that it `may_wait`.
+            KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies before the log's start or beyond its end;
+                KAFKA_STORAGE_ERROR, the disk failed.
+        """
+        if self.closed:
+            raise self._gone()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} holds offsets {self.log_start_offset} to "
+                f"{self.log_end_offset - 1}, not {offset}",
+            )
+        if offset >= max_offset or (max_bytes <= 0 and not min_one):
+            return NOTHING
+        try:
+            if may_wait or self.files.segments.active.was_just_written(offset):
+                return self._read(offset, max_bytes, max_offset, min_one)
+            with self._env.files.without_waiting():
+                return self._read(offset, max_bytes, max_offset, min_one)
+        except OSError as error:
+            raise self._failed(error) from error
+        except KafkaError as error:
+            self._report_damage(offset, error)
+            raise
+
+    def _report_damage(self, offset: Offset, error: KafkaError) -> None:
+        """Says so once: clients ask again and again."""
+        if not self.files.is_reported_damaged:
+            self.files.is_reported_damaged = True
+            logger.error(
+                "%s: offset %d cannot be read: %s; stop the broker and run `barnabas log check`",
+                self.topic_partition,
+                offset,
+                error.message,
+            )
+
+    def _read(self, offset: Offset, max_bytes: int, max_offset: Offset, min_one: bool) -> FetchedRecords:
+        segments = self.files.segments
+        segment = segments.active
+        place = len(segments) - 1
+        if offset < segment.base_offset:
+            place = segments.place_of(offset)
+            segment = segments[place]
+        while True:
+            position = segment.position_of(offset)
+            end_offset = (
+                self.log_end_offset if segment is segments.active else segments[place + 1].base_offset
+            )
+            end = segment.size if max_offset >= end_offset else segment.position_of(max_offset)
+            if position < end:
+                data = segment.read(position, max_bytes, end, min_one)
+                return FetchedRecords([data], len(data)) if len(data) else NOTHING
+            if max_offset <= end_offset or segment is segments.active:
+                return NOTHING
+            place += 1  # compaction left nothing from `offset` to this segment's end
+            segment = segments[place]
+
+    def aborted_transactions(
+        self, offset: Offset, size: int, may_wait: bool = True
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that the `size` bytes read from `offset` may hold records of.
+
+        Ascending by first offset, as clients need them to skip those records.
+
+        Raises:
+            ColdRead: as `read`.
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
+        """
+        segments = self.files.segments.from_offset(offset)
+        if not any(len(segment.aborted) for segment in segments):
+            return []
+        try:
+            if may_wait:
+                return self._aborted(segments, offset, size)
+            with self._env.files.without_waiting():
+                return self._aborted(segments, offset, size)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _aborted(self, segments: list[LogSegment], offset: Offset, size: int) -> list[AbortedTransaction]:
+        while (position := segments[0].position_of(offset)) == segments[0].size and len(segments) > 1:
+            del segments[0]  # compaction left nothing from `offset` on, so it was read from the next
+        end = segments[0].offset_bound(position + size)
+        if end is None:
+            end = segments[1].base_offset if len(segments) > 1 else self.log_end_offset
+        found = []
+        for aborted in chain.from_iterable(segment.aborted.from_offset(offset) for segment in segments):
+            if aborted.first_offset < end:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end:
+                break  # what is aborted after it has begun after it, too
+        return sorted(found, key=lambda aborted: aborted.first_offset)
+
+    def offset_for_timestamp(
+        self, timestamp: int, start: Offset = 0, may_wait: bool = True
+    ) -> OffsetAtTimestamp | None:
+        """Where ListOffsets' `timestamp` points, None when no record is that late.
+
+        A real timestamp gives the first record at or after it; MAX_TIMESTAMP (-3) the first record that
+        has the largest; EARLIEST (-2) and EARLIEST_LOCAL (-4) the log's start; LATEST (-1) its end
+        (the caller knows the high watermark and the last stable offset); LATEST_TIERED (-5) none. Records
+        before `start` do not count.
+
+        Raises:
+            ColdRead: as `read`.
+            LongSearch: it takes too long for one turn of the event loop.
+            KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded; KAFKA_STORAGE_ERROR, the disk failed.
+        """
+        start = max(start, self.log_start_offset)
+        if timestamp >= 0 or timestamp == timestamps.MAX_TIMESTAMP:
+            try:
+                if may_wait:
+                    return self._at_timestamp(timestamp, start)
+                with self._env.files.without_waiting():
+                    return self._at_timestamp(timestamp, start)
+            except OSError as error:
+                raise self._failed(error) from error
+        if timestamp in (timestamps.EARLIEST, timestamps.EARLIEST_LOCAL):
+            return OffsetAtTimestamp(-1, start, self.epochs.epoch_at(start))
+        if timestamp == timestamps.LATEST:
+            return OffsetAtTimestamp(-1, self.log_end_offset, self.epochs.latest)
+        return None
+
+    def _at_timestamp(self, timestamp: int, start: Offset) -> OffsetAtTimestamp | None:
+        if timestamp >= 0:
+            return timestamps.first_at_or_after(self.files.segments, timestamp, start)
+        return timestamps.with_max_timestamp(self.files.segments, start)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, Offset]:
+        """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when unknown (KIP-279)."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    def active_producers(self) -> list[Producer]:
+        """Every producer the log remembers, as DescribeProducers shows them (KIP-664)."""
+        return list(self.producers)
+
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers silent for longer than `producer.id.expiration.ms`."""
+        self.producers.expire(now_ms, expiration_ms)

@@ -1,0 +1,543 @@
+"""The files of one log: segments, producer snapshots, and what of them is not yet safe on disk.
+
+Knows names, sizes and fsyncs; what the records mean is the business of `PartitionLog`. Every method may
+raise OSError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import MappingProxyType
+from typing import Any, cast
+
+from barnabas.base.environment.filesystem import write_file
+from barnabas.base.types import Offset, TopicId
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
+from barnabas.broker.storage.environment import LogEnvironment
+from barnabas.broker.storage.harm import TornError
+from barnabas.broker.storage.open_files import LogFile
+from barnabas.broker.storage.producer_snapshot import encode_snapshot
+from barnabas.broker.storage.producers import Producer
+from barnabas.broker.storage.segment import Cut, LogSegment, file_name
+from barnabas.broker.storage.segments import Segments
+from barnabas.broker.storage.swap import Swap
+from barnabas.broker.storage.tasks import Flush, Removal, Replacement
+from barnabas.broker.storage.transaction_index import CHECKSUMS, encode_checksums
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+#: what most logs have, shared and never changed: there are thousands of logs
+_NOTHING: dict[Offset, LogSegment] = cast(Any, MappingProxyType({}))
+
+
+class LogFiles:
+    """The files in one partition's folder. Owned by its log."""
+
+    __slots__ = (
+        "_aside",
+        "_is_flushing",
+        "_is_new",
+        "_names_changed",
+        "_tail",
+        "_topic_id",
+        "_unflushed",
+        "_unsynced",
+        "are_checksums_due",
+        "env",
+        "has_checksums",
+        "has_rolled",
+        "is_blank",
+        "is_cut",
+        "is_reported_damaged",
+        "path",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "swap",
+    )
+
+    def __init__(
+        self,
+        env: LogEnvironment,
+        path: str,
+        topic_id: TopicId,
+        segments: Segments,
+        *,
+        snapshots: Iterable[Offset] = (),
+        recovery_point: Offset = 0,
+        is_blank: bool = False,
+        is_safe: bool = False,
+    ) -> None:
+        """`is_safe`: the names in the folder, and its own, are on disk for sure."""
+        self.env = env
+        self.path = path
+        self.segments = segments
+        #: the offsets at which producer snapshots were taken
+        self.snapshots: Sequence[Offset] = tuple(snapshots)
+        #: everything before this offset is known to be on disk
+        self.recovery_point = recovery_point
+        #: sealed and not known to be on disk with their indexes
+        self._unflushed: dict[Offset, LogSegment] = _NOTHING
+        #: whether the file with the checksums of transaction indexes exists, and whether it is behind
+        self.has_checksums = self.are_checksums_due = False
+        #: whether a segment was sealed since a flush was last prepared
+        self.has_rolled = False
+        #: small files written since the last fsync
+        self._unsynced: Sequence[LogFile] = ()
+        #: whether names came or went since the folder was last fsynced
+        self._names_changed = not is_safe
+        #: whether the folder's own name may not be safe on disk
+        self._is_new = not is_safe
+        self._topic_id = topic_id
+        #: whether the folder has no file yet
+        self.is_blank = is_blank
+        #: whether a read has met damage and the log says so
+        self.is_reported_damaged = False
+        self._is_flushing = False
+        #: whether the log's tail was cut off and the disk has yet to be told
+        self.is_cut = False
+        self._tail = 0
+        #: renamed to ``.deleted`` by an operation that then failed: the next removal deletes them, too
+        self._aside: Sequence[LogFile] = ()
+        #: the cleaned segment that is being put in place
+        self.swap: Swap | None = None
+
+    @property
+    def tail(self) -> int:
+        """A number that each truncation changes: work begun under another one is about records now gone."""
+        return self._tail
+
+    def note_new(self, *files: LogFile) -> None:
+        """Files were made in the folder; the next flush covers them."""
+        self._unsynced = (*self._unsynced, *files)
+        self._names_changed = True
+
+    def note_indexes(self, segment: LogSegment) -> None:
+        """Has the next flush cover the indexes that were changed and are not the tail's."""
+        for index in (segment.offsets, segment.times, segment.aborted):
+            if index.changed:
+                self.note_new(index.file)
+                index.changed = False
+
+    def begin(self) -> None:
+        """Makes ready for the log's first write: the folder says from then on whose it is.
+
+        Until then a partition costs an empty folder, which need not even survive: a start makes it again.
+        """
+        if self.is_blank:
+            self.write_topic_id()
+            self.is_blank = False
+
+    def write_topic_id(self) -> None:
+        path = f"{self.path}/{PARTITION_METADATA}"
+        write_file(self.env.fs, path, encode_partition_metadata(self._topic_id))
+        self.note_topic_id()
+
+    def note_topic_id(self) -> None:
+        """Has the next flush cover the file that names the topic."""
+        self.note_new(LogFile(self.env.files, self.path, PARTITION_METADATA))
+
+    def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
+        """Seals the active segment and begins a new one at `offset`, the log's end.
+
+        On OSError the active segment stays the active one.
+        """
+        old = self.segments.active
+        old.seal()
+        self.take_snapshot(offset, producers)
+        segment = new_segment(self.env, self.path, offset, config)
+        self._note_unflushed(old)
+        self.has_rolled = True
+        self._note_checksums(old)
+        self.segments.add(segment)
+        self._names_changed = True
+        return segment
+
+    def seal_again(self, place: int) -> None:
+        """Completes the rebuilt indexes of the sealed segments from `place` on."""
+        for segment in self.segments.from_place(place):
+            if segment is not self.segments.active:
+                segment.seal()
+                self._note_unflushed(segment)
+                self._note_checksums(segment)
+
+    def _note_unflushed(self, segment: LogSegment) -> None:
+        if self._unflushed is _NOTHING:
+            self._unflushed = {}
+        self._unflushed[segment.base_offset] = segment
+
+    def _forget_unflushed(self, base_offset: Offset) -> None:
+        if self._unflushed:
+            self._unflushed.pop(base_offset, None)
+
+    def take_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
+        """Writes down the producers as of `offset`, unless that was done."""
+        if offset not in self.snapshots:
+            path = self.snapshot_path(offset)
+            write_file(self.env.fs, path, encode_snapshot(producers))
+            self.snapshots = (*self.snapshots, offset)
+            self.note_new(LogFile(self.env.files, path))
+
+    def snapshot_path(self, offset: Offset) -> str:
+        return self.path_of_snapshot(self.path, offset)
+
+    @staticmethod
+    def path_of_snapshot(folder: str, offset: Offset) -> str:
+        """Of the producers as of `offset`, in the folder of a log."""
+        return f"{folder}/{file_name(offset, SNAPSHOT)}"
+
+    def drop_snapshot(self, offset: Offset) -> None:
+        """Removes a snapshot that is no use."""
+        for file in self._forget_snapshots(lambda taken: taken == offset):
+            file.remove()
+
+    def drop_segments_from(self, place: int) -> None:
+        """Removes the segments from `place` on, at least one stays; from the last, so that no hole opens."""
+        while len(self.segments) > place:
+            self._remove_active()
+
+    def drop_snapshots_after(self, offset: Offset) -> None:
+        for file in self._forget_snapshots(lambda taken: taken > offset):
+            file.remove()
+
+    @property
+    def has_new_names(self) -> bool:
+        """Whether segments may have names that are not safe on disk: the folder is to be fsynced."""
+        return self._names_changed
+
+    def take_out_first(self, count: int, synced: LogSegment | None = None) -> Removal:
+        """Takes out the oldest segments and the snapshots before what is left.
+
+        Their files get the suffix ``.deleted``, so that a restart knows them for what they are. On OSError
+        some of the segments may be gone, the oldest first.
+
+        Args:
+            count: how many; not all.
+            synced: which was the active segment when the folder was last fsynced. When it is not now, or
+                unknown, the folder is fsynced here.
+        """
+        # the segments that stay must not be lost where these are not
+        if self._names_changed and synced is not self.segments.active:
+            self.env.fs.sync_directory(self.path)
+        for segment in list(self.segments)[:count]:
+            self._set_aside(segment.log)  # the .log, which decides, first
+            self._names_changed = True
+            self.segments.take_first(1)
+            self._forget_unflushed(segment.base_offset)
+            self._note_checksums(segment)
+            self._set_aside(*segment.all_files()[1:])
+        self._set_aside(*self._forget_snapshots(lambda offset: offset < self.segments[0].base_offset))
+        return self._removal()
+
+    def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+        """Has a cleaned segment count: once the folder is fsynced, a restart puts it in place, if not we.
+
+        On OSError the swap is to be settled.
+        """
+        assert self.swap is None, f"{self.path}: another segment is being put in place"
+        for file in cleaned.all_files():
+            file.move_to(self.env.files)
+        self.swap = Swap(cleaned, replaced)
+        self.swap.begin()
+
+    def finish_swap(self) -> Removal | None:
+        """Puts the cleaned segment in place; the old files are to be removed. None: it was cancelled.
+
+        On OSError it is to be called again; until then the old segments are read, whatever their names are.
+        """
+        swap = self.swap
+        if swap is None or swap.is_cancelled:
+            return None
+        place = self.segments.place_of_run(swap.replaced)
+        assert place is not None
+        swap.is_decided = True
+        self._set_aside(*(file for segment in swap.replaced for file in segment.all_files()))
+        swap.finish()
+        self.swap = None
+        self.segments.replace(place, len(swap.replaced), swap.cleaned)
+        for segment in swap.replaced:
+            self._forget_unflushed(segment.base_offset)
+        self._note_checksums(swap.cleaned, *swap.replaced)
+        merged = {segment.base_offset for segment in swap.replaced[1:]}
+        self._aside = (*self._aside, *self._forget_snapshots(merged.__contains__))
+        return self._removal()
+
+    def cancel_swap(self) -> None:
+        """Drops a cleaned segment that is not in place yet: the log's tail is about to change.
+
+        One that is half in place is put there whole. On OSError it is to be called again.
+        """
+        if self.swap is not None:
+            removal = self.settle_swap()
+            if removal is not None:
+                self._aside = (*self._aside, *removal.files)
+            self.env.fs.sync_directory(self.path)
+            self.forget_cancelled_swap()
+
+    def settle_swap(self) -> Removal | None:
+        """Completes a swap that is half done and cancels any other; what was replaced is to be removed.
+
+        Then the folder is to be fsynced, and `forget_cancelled_swap` to be called.
+        """
+        if self.swap is None:
+            return None
+        if self.swap.is_decided:
+            return self.finish_swap()
+        self.swap.cancel()
+        return None
+
+    def forget_cancelled_swap(self) -> None:
+        """The disk knows that a swap was cancelled: the next one may begin."""
+        if self.swap is not None and self.swap.is_cancelled:
+            self.swap = None
+
+    def start_of_batch(self, offset: Offset) -> Offset:
+        """The base offset of the batch that holds `offset`; `offset` itself when none does."""
+        segment = self.segments[self.segments.place_of(offset)]
+        position = segment.position_of(offset)
+        return (
+            min(offset, next(segment.headers(position))[1].base_offset) if position < segment.size else offset
+        )
+
+    def lower_recovery_point(self, offset: Offset) -> bool:
+        """Lower the recovery point to `offset`, before a truncation to there; whether it was higher."""
+        if offset >= self.recovery_point:
+            return False
+        self.recovery_point = offset
+        self._tail += 1  # a flush that is under way must not raise it again
+        return True
+
+    def truncate(self, cut: Cut, *, sync: bool = True) -> None:
+        """Cuts off the batches from where a `Truncation` says.
+
+        From the last segment to the first, so that a crash on the way leaves no hole. Without `sync`, the
+        next flush tells the disk, and removes the files of whole segments, which may be large.
+        """
+        self.cancel_swap()
+        self._tail += 1
+        self.are_checksums_due = self.has_checksums
+        while self.segments.active.base_offset > cut.end:
+            segment = self.segments.take_last()
+            self._forget_unflushed(segment.base_offset)
+            self._set_aside(*segment.all_files())  # the .log, which decides, first
+        self._forget_unflushed(self.segments.active.base_offset)
+        self.segments.active.truncate(cut)
+        if sync:  # otherwise a crash could bring back truncated batches after the next ones
+            self.segments.active.cut_surplus()
+            self.segments.active.log.sync()
+        self.note_indexes(self.segments.active)
+        self.recovery_point = min(self.recovery_point, cut.end)
+        self.drop_snapshots_after(cut.end)
+        self._note_cut(sync)
+        if sync:
+            self._removal().run()
+
+    def _note_cut(self, is_synced: bool) -> None:
+        if is_synced:
+            self.env.fs.sync_directory(self.path)
+        else:
+            self.is_cut = self._names_changed = True
+
+    def start_over(self, offset: Offset, config: TopicConfig, *, sync: bool = True) -> None:
+        """Removes everything; the log goes on, empty, at `offset`. `sync` as for `truncate`."""
+        self.begin()
+        self.cancel_swap()
+        self._tail += 1
+        self.are_checksums_due = self.has_checksums
+        while len(self.segments) > 1:
+            self._set_aside(*self.segments.take_last().all_files())
+        self._set_aside(*self.segments.active.all_files())
+        for file in self._forget_snapshots(lambda taken: True):
+            file.remove()
+        self._unflushed = _NOTHING
+        self.segments = Segments([new_segment(self.env, self.path, offset, config)])
+        # Not before the folder is fsynced: a crash may bring back the old files. Below the recovery point
+        # nobody would check them, nor the hole between them and `offset`.
+        self.recovery_point = offset if sync else min(self.recovery_point, offset)
+        self._note_cut(sync)
+        if sync:
+            self._removal().run()
+
+    def prepare_flush(self, log_end_offset: Offset, replacements: list[Replacement]) -> Flush | None:
+        """What makes everything up to the log's end durable; None when everything is."""
+        assert not self._is_flushing, f"{self.path} is being flushed already"
+        if self.is_blank or not (
+            self._unflushed
+            or self._unsynced
+            or self.is_cut
+            or self._names_changed
+            or replacements
+            or log_end_offset > self.recovery_point
+        ):
+            return None
+        self.segments.active.cut_surplus()
+        sealed = list(self._unflushed.values())
+        files = [file for segment in sealed for file in segment.kept_files()]
+        active = self.segments.active
+        if active.size:
+            files.append(active.log)
+        small_files = [*self._unsynced] if active.size else [*self._unsynced, active.log]
+        small_files = _pin(files, small_files)
+        files += small_files
+        directories = [self.path] if self._names_changed else []
+        if self._is_new:
+            directories.append(self.env.path)
+        flush = Flush(
+            self.env.fs,
+            log_end_offset,
+            self._tail,
+            files,
+            small_files,
+            replacements,
+            directories,
+            [segment.base_offset for segment in sealed],
+            self._removal() if self._aside else None,
+        )
+        self._unsynced = ()
+        self._names_changed = self._is_new = self.has_rolled = self.is_cut = False
+        self._is_flushing = True
+        return flush
+
+    def complete_flush(self, flush: Flush) -> None:
+        """Takes note of a flush that has run, well or not; raises its error, and all of it is due again."""
+        self._is_flushing = False
+        for file in flush.files:
+            file.unpin()
+        for file in flush.small_files:
+            file.close()
+        if flush.error is not None:
+            self._unsynced = (*self._unsynced, *flush.small_files)
+            if flush.removal is not None:
+                self._aside = (*self._aside, *flush.removal.files)
+            self.is_cut = True  # perhaps
+            self._names_changed |= self.path in flush.directories
+            self._is_new |= self.env.path in flush.directories
+            self.has_rolled |= bool(flush.sealed)
+            raise flush.error
+        if flush.tail == self._tail:
+            self.recovery_point = max(self.recovery_point, flush.offset)
+            for base_offset in flush.sealed:
+                self._forget_unflushed(base_offset)
+
+    def seal_active(self) -> None:
+        """Completes the active segment's indexes, so that a start after a clean stop finds all it needs."""
+        active = self.segments.active
+        if active.size:
+            active.seal()
+        self._note_checksums(active)
+        self.note_indexes(active)
+
+    def checksums(self) -> Replacement:
+        """The checksums of the transaction indexes, to be written down.
+
+        Raises:
+            OSError: an index could not be read.
+        """
+        found = {
+            segment.base_offset: segment.aborted.checksum()
+            for segment in self.segments
+            if segment.aborted.stored_bytes
+        }
+        return Replacement(self.env.fs, f"{self.path}/{CHECKSUMS}", encode_checksums(found))
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a flush is under way."""
+        return self._is_flushing
+
+    def renamed(self, path: str) -> None:
+        """The folder has another path; the next flush tells the disk."""
+        for file in (*self._all(), *self._aside):
+            file.folder_renamed(self.path, path)
+        self.path = path
+        self._names_changed = self._is_new = True
+
+    def succeed(self, earlier: LogFiles) -> None:
+        """Be the log's files after others: whoever has begun something on those finds the tail changed."""
+        self._tail = max(self._tail, earlier.tail) + 1
+
+    def move_to(self, env: LogEnvironment) -> None:
+        """Closes every file, to be opened again, when needed, among the files of `env`."""
+        self.close()
+        self.env = env
+        for file in self._all():
+            file.move_to(env.files)
+
+    def close(self) -> None:
+        """Closes every file."""
+        for file in self._all():
+            file.close()
+
+    def _all(self) -> list[LogFile]:
+        return [file for segment in self.segments for file in segment.all_files()] + [*self._unsynced]
+
+    def _note_checksums(self, *changed: LogSegment) -> None:
+        """Has the next flush write down the checksums when these segments have transaction indexes."""
+        if any(len(segment.aborted) for segment in changed):
+            self.are_checksums_due = True
+
+    def _remove_active(self) -> None:
+        segment = self.segments.take_last()
+        self._forget_unflushed(segment.base_offset)
+        segment.remove()
+
+    def _set_aside(self, *files: LogFile) -> None:
+        """Gives files the suffix ``.deleted``, those apart that have it from an earlier attempt."""
+        for file in files:
+            if not file.path.endswith(DELETED):
+                file.close()
+                file.rename(file.path + DELETED)
+                self._aside = (*self._aside, file)
+
+    def _removal(self) -> Removal:
+        files, self._aside = self._aside, ()
+        return Removal(files)
+
+    def _forget_snapshots(self, which: Callable[[Offset], bool]) -> list[LogFile]:
+        gone = [offset for offset in self.snapshots if which(offset)]
+        self.snapshots = tuple(offset for offset in self.snapshots if offset not in gone)
+        return [LogFile(self.env.files, self.snapshot_path(offset)) for offset in sorted(gone, reverse=True)]
+
+
+def _pin(files: list[LogFile], others: list[LogFile]) -> list[LogFile]:
+    """Pins all of `files`, or raises and pins none, and of `others` those that exist: they are returned."""
+    pinned: list[LogFile] = []
+    try:
+        for file in [*files, *others]:
+            try:
+                file.pin()
+            except FileNotFoundError:
+                if len(pinned) < len(files):
+                    raise
+            else:
+                pinned.append(file)
+    except BaseException:
+        for file in pinned:
+            file.unpin()
+        raise
+    return pinned[len(files) :]
+
+
+def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
+    """A segment whose file is made by the first write."""
+    jitter = env.random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms else 0
+    return LogSegment(env.files, directory, offset, now_ms=env.clock.now_ms(), roll_jitter_ms=jitter)
+
+
+def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
+    """An empty segment whose file exists: its name tells where the log goes on."""
+    segment = empty_segment(env, directory, offset, config)
+    try:
+        segment.log.truncate(0)
+    except OSError:
+        try:
+            segment.log.remove()
+        except OSError as error:  # at a restart the log would end where this file begins
+            raise TornError(f"{segment.log.path} cannot be taken away again", error) from error
+        raise
+    return segment

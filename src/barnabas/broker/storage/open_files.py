@@ -1,0 +1,257 @@
+"""Bounds how many of the logs' files are open at once.
+
+A `LogFile` opens itself when it is used; when more than `capacity` are open, those not used lately are
+closed (the CLOCK rule: each gets a second chance). So a thousand idle partitions cost no file descriptors.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from barnabas.base.environment.filesystem import File, FileSystem
+from barnabas.base.types import Buffer
+
+#: what is brought into memory at least: who reads an index reads its log next, and goes on there
+_READ_AHEAD = 256 * 1024
+_WARMED_AT_ONCE = 256 * 1024
+
+
+class OpenFiles:
+    """The open files of one broker. Used by the event loop's thread alone, but for what says otherwise."""
+
+    def __init__(self, fs: FileSystem, capacity: int = 1024) -> None:
+        self.fs = fs
+        #: how many files may be open, those apart that are pinned
+        self.capacity = capacity
+        #: whether a read may wait for the disk: else it raises `ColdRead`
+        self.may_wait = True
+        #: those that may be closed at any time
+        self._idle: dict[LogFile, None] = {}
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """While entered, a read that would wait for the disk raises `ColdRead`. Not to be awaited in."""
+        self.may_wait = False
+        try:
+            yield
+        finally:
+            self.may_wait = True
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def add(self, file: LogFile) -> None:
+        """Takes note of an open file, and closes others while too many are open."""
+        idle = self._idle
+        idle[file] = None
+        chances = 2 * len(idle)
+        while len(idle) > self.capacity and chances:
+            chances -= 1
+            oldest = next(iter(idle))
+            del idle[oldest]
+            if oldest is file or oldest.used_lately:
+                oldest.used_lately = False
+                idle[oldest] = None
+            else:
+                oldest.let_go()
+
+    def let_go_idle(self) -> bool:
+        """Closes every file that may be closed; whether there was one. For when the process has too many."""
+        idle, self._idle = self._idle, {}
+        for file in idle:
+            file.let_go()
+        return bool(idle)
+
+    def discard(self, file: LogFile) -> None:
+        """The file is closed, or must not be."""
+        self._idle.pop(file, None)
+
+
+class LogFile:
+    """One file of a log, open or not. A pinned file stays open: a thread is at work on it.
+
+    There are thousands: they share the strings that make up their paths.
+
+    Args:
+        path: of the file, or of its folder when there is a `name`.
+    """
+
+    __slots__ = ("_closing", "_files", "_folder", "_handle", "_name", "pins", "used_lately")
+
+    def __init__(self, files: OpenFiles, path: str, name: str = "") -> None:
+        self._folder = path
+        self._name = name
+        self.used_lately = False
+        self.pins = 0
+        self._files = files
+        self._handle: File | None = None
+        self._closing = False
+
+    @property
+    def path(self) -> str:
+        return f"{self._folder}/{self._name}" if self._name else self._folder
+
+    def read_at(self, size: int, position: int) -> bytes:
+        self.used_lately = True
+        handle = self._handle or self._open()
+        if not self._files.may_wait and not handle.is_cached(size, position):
+            raise ColdRead(self, size, position)
+        return handle.read_at(size, position)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a read may wait for the disk: else it raises `ColdRead`."""
+        return self._files.may_wait
+
+    def read_now(self, size: int, position: int) -> bytes:
+        """Reads whether it waits for the disk or not. From any thread, when the file is pinned."""
+        self.used_lately = True
+        return (self._handle or self._open()).read_at(size, position)
+
+    def check_cached(self, size: int, position: int) -> None:
+        """Raises ColdRead as `read_at` would."""
+        if not self._files.may_wait and not (self._handle or self._open()).is_cached(size, position):
+            raise ColdRead(self, size, position)
+
+    def send_to(self, descriptor: int, size: int, position: int) -> int:
+        self.used_lately = True
+        return (self._handle or self._open()).send_to(descriptor, size, position)
+
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+        """Makes the file when its first bytes are written; one that has gone since is FileNotFoundError."""
+        self.used_lately = True
+        (self._handle or self._open(create=not position)).write_at(chunks, position)
+
+    def truncate(self, size: int) -> None:
+        """Creates the file when there is none."""
+        (self._handle or self._open(create=True)).truncate(size)
+
+    @property
+    def is_open(self) -> bool:
+        return self._handle is not None
+
+    def pin(self) -> None:
+        """Opens the file and keeps it open until `unpin`, so that `sync` may run in another thread."""
+        if self._handle is None:
+            self._open()
+        self._files.discard(self)
+        self.pins += 1
+
+    def unpin(self) -> None:
+        self.pins -= 1
+        if self.pins:
+            return
+        if self._closing:
+            self.let_go()
+        else:
+            self._files.add(self)
+
+    def sync(self) -> None:
+        """From any thread, when the file is pinned."""
+        (self._handle or self._open()).sync()
+
+    def rename(self, path: str, *, must_exist: bool = False) -> None:
+        """Renames the file, open or not; one that was never written has no name to change."""
+        try:
+            self._files.fs.rename(self.path, path)
+        except FileNotFoundError:
+            if must_exist:
+                raise
+        self._folder, self._name = path, ""
+
+    def folder_renamed(self, before: str, after: str) -> None:
+        """The folder in which the file lies has another path; the file may be open."""
+        if self._folder == before:
+            self._folder = after
+        elif self._folder.startswith(f"{before}/"):
+            self._folder = after + self._folder[len(before) :]
+
+    def remove(self) -> None:
+        """Closes and deletes the file; one that is missing is fine."""
+        self.close()
+        with suppress(FileNotFoundError):
+            self._files.fs.remove(self.path)
+
+    def close(self) -> None:
+        """Closes the file, or has it closed when it is unpinned."""
+        self._files.discard(self)
+        if self.pins:
+            self._closing = True
+        else:
+            self.let_go()
+
+    def move_to(self, files: OpenFiles) -> None:
+        """Has a closed file counted among others from now on."""
+        self._files = files
+
+    def let_go(self) -> None:
+        """Closes the handle; the next use opens it again."""
+        handle, self._handle = self._handle, None
+        self._closing = False
+        if handle is not None:
+            handle.close()
+
+    def _open(self, *, create: bool = False) -> File:
+        files = self._files
+        try:
+            handle = files.fs.open(self.path, create=create)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not files.let_go_idle():
+                raise
+            handle = files.fs.open(self.path, create=create)
+        self._handle = handle
+        self._files.add(self)
+        return handle
+
+
+class ColdRead(Exception):
+    """A read would wait for the disk: have `logs.cold_reads` bring it into memory, then read again."""
+
+    def __init__(self, file: LogFile, size: int, position: int) -> None:
+        super().__init__(f"{file.path}: {size} bytes from {position} on are not in memory")
+        self.file = file
+        self.size = size
+        self.position = position
+
+    @property
+    def place(self) -> tuple[LogFile, int, int]:
+        """What it reads, to tell whether the same is cold again."""
+        return self.file, self.size, self.position
+
+    def warm(self) -> None:
+        """Reads it into memory. From any thread, when the file is pinned. Raises OSError."""
+        position, end = self.position, self.position + max(self.size, _READ_AHEAD)
+        while position < end:
+            data = self.file.read_now(min(_WARMED_AT_ONCE, end - position), position)
+            if not data:
+                return
+            position += len(data)
+
+
+class FileSlice:
+    """A part of a log's file that is read when it is sent; until then the file stays open, deleted or not."""
+
+    __slots__ = ("_file", "_position", "_size")
+
+    def __init__(self, file: LogFile, position: int, size: int) -> None:
+        file.pin()
+        self._file = file
+        self._position = position
+        self._size = size
+
+    def __del__(self) -> None:
+        self._file.unpin()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return self._file.read_at(self._size, self._position)
+
+    def read(self, start: int, size: int) -> bytes:
+        return self._file.read_at(min(size, self._size - start), self._position + start)
+
+    def send_to(self, descriptor: int, start: int) -> int:
+        return self._file.send_to(descriptor, self._size - start, self._position + start)

@@ -1,0 +1,369 @@
+"""What a log remembers of each idempotent producer (KIP-98): its epoch and its last five batches.
+
+Five, because a producer may have five requests under way on a connection: any of them may be sent again
+after its answer was lost, and is then answered with the offset it has already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_PRODUCER_EPOCH, UNKNOWN_OFFSET, Offset, ProducerId, ProducerIdentity
+from barnabas.broker.storage.transaction_index import AbortedTransaction
+from barnabas.kafka.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT, BatchHeader
+from barnabas.kafka.records.control import EndTransaction
+
+WINDOW = 5
+NO_COORDINATOR_EPOCH = -1
+
+
+class Origin(Enum):
+    """Who appends: what must be checked depends on it."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class ProducerBatch(NamedTuple):
+    """One batch as it is remembered."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def base_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) % SEQUENCE_LIMIT
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class Producer:
+    """One producer. `batches` holds those of its current epoch, oldest first."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_marker",
+        "last_timestamp",
+        "producer_id",
+        "transaction_start",
+    )
+
+    def __init__(self, producer_id: ProducerId, epoch: int = NO_PRODUCER_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[ProducerBatch] = []
+        self.last_timestamp = -1
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        #: where its last marker is, -1 when none was appended since the log was opened
+        self.last_marker = UNKNOWN_OFFSET
+        #: the first offset of the transaction under way, -1 when there is none
+        self.transaction_start = UNKNOWN_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
+
+    def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
+        """The remembered batch that `header` sends again."""
+        if header.producer_epoch == self.epoch:
+            last_sequence = header.last_sequence
+            for batch in self.batches:
+                if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
+                    return batch
+        return None
+
+
+@dataclass(slots=True)
+class _Refused:
+    """A batch that was not written."""
+
+    epoch: int
+    sequence: int
+    #: what it was answered
+    code: ErrorCode
+    #: how many batches after it are answered as it was: a producer has at most so many in flight
+    followers: int = WINDOW
+
+
+#: producers with a refused batch that a log remembers; the oldest are forgotten
+_MOST_REFUSED = 1000
+#: what most logs have, shared and never changed: there are thousands of logs
+_NOTHING: dict[ProducerId, Any] = cast(Any, MappingProxyType({}))
+_NONE_ENDED: list[tuple[Offset, Offset]] = cast(Any, ())
+
+
+class Producers:
+    """Every producer that a log remembers, as of `end_offset`. Owned by the log."""
+
+    __slots__ = ("_ended_transactions", "_open_transactions", "_producers", "_refused", "end_offset")
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        self._producers: dict[ProducerId, Producer] = _NOTHING
+        #: the batches that must come next
+        self._refused: dict[ProducerId, _Refused] = _NOTHING
+        #: first offsets, ascending as they were appended
+        self._open_transactions: dict[ProducerId, int] = _NOTHING
+        #: the first and last offsets of those whose marker is not below the high watermark yet
+        self._ended_transactions = _NONE_ENDED
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._producers.values())
+
+    def get(self, producer_id: ProducerId) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest open transaction began: a reader of committed records stops there.
+
+        One counts as open until its marker is committed: a leader that is lost may take the marker with it.
+        """
+        first_open = next(iter(self._open_transactions.values()), None)
+        if not self._ended_transactions:
+            return first_open
+        first_ended = min(first for first, _ in self._ended_transactions)
+        return first_ended if first_open is None else min(first_open, first_ended)
+
+    def committed(self, high_watermark: Offset) -> None:
+        """Every replica has what lies below `high_watermark`, markers too."""
+        if self._ended_transactions:
+            self._ended_transactions = [t for t in self._ended_transactions if t[1] >= high_watermark]
+
+    def is_in_transaction(self, producer: ProducerIdentity) -> bool:
+        """Whether the producer has written to a transaction that is open here."""
+        known = self._producers.get(producer.producer_id)
+        return (
+            known is not None and known.epoch == producer.epoch and known.transaction_start != UNKNOWN_OFFSET
+        )
+
+    def last_marker(self, producer_id: ProducerId) -> Offset:
+        """Where the producer's last marker is, -1 when there is none since the log was opened."""
+        known = self._producers.get(producer_id)
+        return UNKNOWN_OFFSET if known is None else known.last_marker
+
+    def check_marker(
+        self, producer: ProducerIdentity, coordinator_epoch: int, *, must_raise_epoch: bool
+    ) -> None:
+        """Whether a marker may end the producer's transaction, if there is one.
+
+        With transactions v2 a marker has a higher epoch than what it ends. One of the same epoch has been
+        written before: it is let pass where nothing is open, but it must not end the transaction after.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH; TRANSACTION_COORDINATOR_FENCED, a later coordinator has
+                written a marker.
+        """
+        known = self._producers.get(producer.producer_id)
+        if known is None:
+            return
+        if coordinator_epoch < known.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} has been followed by {known.coordinator_epoch}",
+            )
+        is_open = known.transaction_start != UNKNOWN_OFFSET
+        if producer.epoch < known.epoch or (must_raise_epoch and is_open and producer.epoch == known.epoch):
+            raise _stale(producer, known)
+
+    def check(self, header: BatchHeader, origin: Origin) -> ProducerBatch | None:
+        """Whether the batch may be appended: None if it may, the batch that it repeats if it was already.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, a newer epoch of the producer has written;
+                OUT_OF_ORDER_SEQUENCE_NUMBER, batches are missing or older than those remembered;
+                INVALID_TXN_STATE, it is not part of the transaction that is open.
+        """
+        producer = self._producers.get(header.producer_id)
+        if origin is Origin.REPLICATION:
+            return None
+        if producer is None:
+            if self._refused:
+                self._check_after_refusal(header)
+            return None  # what is not known (any more) may begin with any sequence
+        if origin is Origin.CLIENT:
+            repeated = producer.duplicate(header)
+            if repeated is not None:
+                if self._refused:  # it was written before it was refused
+                    self._refused.pop(header.producer_id, None)
+                return repeated
+        if header.producer_epoch < producer.epoch:
+            raise _stale(ProducerIdentity(header.producer_id, header.producer_epoch), producer)
+        if origin is Origin.CLIENT and not header.is_control:
+            if self._refused:
+                self._check_after_refusal(header)
+            _check_sequence(producer, header)
+            if producer.transaction_start != UNKNOWN_OFFSET and not header.is_transactional:
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"producer {header.producer_id} has a transaction open and wrote outside it",
+                )
+        return None
+
+    def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        """A batch was valid and not written: no later one of the producer may take its place.
+
+        Else a producer that the log does not know would begin with the next batch that it has in flight, and
+        librdkafka takes the first one for delivered when the second one is.
+        """
+        if header.is_control:
+            return
+        known = self._producers.get(header.producer_id)
+        if (
+            known is not None
+            and known.epoch == header.producer_epoch
+            and header.base_sequence != (known.last_sequence + 1) % SEQUENCE_LIMIT
+        ):
+            return  # mostly it has been written, and this request comes late: nobody need send it again
+        earlier = self._refused.get(header.producer_id)
+        if (
+            earlier is not None
+            and earlier.epoch == header.producer_epoch
+            and earlier.sequence != header.base_sequence
+        ):
+            return  # the one refused first comes next
+        if self._refused is _NOTHING:
+            self._refused = {}
+        if len(self._refused) >= _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
+
+    def _check_after_refusal(self, header: BatchHeader) -> None:
+        """Raises KafkaError for a batch that follows one which was refused.
+
+        As many as the producer may have had in flight are answered with the same error, so that it sends all
+        of them again in their order. At OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins a new epoch, and sends
+        again there what it has had no answer for yet, from any partition: that would not be seen to repeat.
+        """
+        refused = self._refused.get(header.producer_id)
+        if refused is None or refused.epoch != header.producer_epoch:
+            return
+        ahead = (header.base_sequence - refused.sequence) % SEQUENCE_LIMIT
+        if not 0 < ahead < SEQUENCE_LIMIT // 2:
+            return  # the one that was refused, or one before it, which another broker may have had first
+        code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if refused.followers:
+            refused.followers -= 1
+            code = refused.code
+        raise KafkaError(
+            code,
+            f"producer {header.producer_id} epoch {refused.epoch} sent sequence {header.base_sequence}, "
+            f"{refused.sequence} comes next: it was refused before",
+        )
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """A batch of records with a producer id was appended at `base_offset`."""
+        producer = self._of_epoch(header.producer_id, header.producer_epoch)
+        if self._refused:
+            self._refused.pop(header.producer_id, None)
+        last_offset = base_offset + header.last_offset_delta
+        batches = producer.batches
+        batches.append(
+            ProducerBatch(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
+        )
+        if len(batches) > WINDOW:
+            del batches[0]
+        producer.last_timestamp = header.max_timestamp
+        if header.is_transactional and producer.transaction_start == UNKNOWN_OFFSET:
+            producer.transaction_start = base_offset
+            if self._open_transactions is _NOTHING:
+                self._open_transactions = {}
+            self._open_transactions[producer.producer_id] = base_offset
+
+    def end_transaction(
+        self, header: BatchHeader, marker: EndTransaction, offset: Offset
+    ) -> AbortedTransaction | None:
+        """A marker that ends the producer's transaction was appended at `offset`.
+
+        Returns what readers of committed records have to be told, if the marker has aborted anything.
+        """
+        producer = self._of_epoch(header.producer_id, header.producer_epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_marker = offset
+        producer.last_timestamp = header.max_timestamp
+        producer.transaction_start = UNKNOWN_OFFSET
+        opened = self._open_transactions
+        start = opened.pop(producer.producer_id, None) if opened else None
+        if start is None:
+            return None
+        if self._ended_transactions is _NONE_ENDED:
+            self._ended_transactions = []
+        self._ended_transactions.append((start, offset))
+        if marker.commit:
+            return None
+        stable = next(iter(self._open_transactions.values()), offset + 1)
+        return AbortedTransaction(producer.producer_id, start, offset, stable)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers that have been silent for `expiration_ms` and have no open transaction."""
+        silent = [
+            producer.producer_id
+            for producer in self
+            if now_ms - producer.last_timestamp >= expiration_ms
+            and producer.transaction_start == UNKNOWN_OFFSET
+        ]
+        for producer_id in silent:
+            del self._producers[producer_id]
+
+    def restore(self, producers: list[Producer], end_offset: int) -> None:
+        """Replaces everything by what a snapshot of `end_offset` held."""
+        self.end_offset = end_offset
+        self._producers = {producer.producer_id: producer for producer in producers} or _NOTHING
+        self._ended_transactions = _NONE_ENDED
+        in_transaction = [p for p in producers if p.transaction_start != UNKNOWN_OFFSET]
+        in_transaction.sort(key=lambda producer: producer.transaction_start)
+        self._open_transactions = {p.producer_id: p.transaction_start for p in in_transaction} or _NOTHING
+
+    def _of_epoch(self, producer_id: ProducerId, epoch: int) -> Producer:
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            if self._producers is _NOTHING:
+                self._producers = {}
+            producer = self._producers[producer_id] = Producer(producer_id, epoch)
+        elif producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        return producer
+
+
+def _stale(producer: ProducerIdentity, known: Producer) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer.producer_id} has epoch {producer.epoch}, {known.epoch} has written since",
+    )
+
+
+def _check_sequence(producer: Producer, header: BatchHeader) -> None:
+    sequence = header.base_sequence
+    if header.producer_epoch != producer.epoch:
+        if sequence == 0 or producer.epoch == NO_PRODUCER_EPOCH:
+            return
+        expected = 0
+    else:
+        expected = (producer.last_sequence + 1) % SEQUENCE_LIMIT
+        if sequence == expected:
+            return
+    raise KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {producer.producer_id} epoch {header.producer_epoch} sent sequence {sequence}, "
+        f"{expected} comes next",
+    )

@@ -1,0 +1,56 @@
+"""Finds whole batches in a file of which parts are damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import Offset
+from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET
+from barnabas.kafka.records.batch import HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, check_crc, parse_header
+
+if TYPE_CHECKING:
+    import mmap
+
+_MAGIC = bytes([MAGIC])
+
+
+def whole_batches(
+    data: bytes | mmap.mmap, base_offset: Offset, expected: Offset | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Each whole batch of a segment's bytes with its position, whatever lies between them.
+
+    Args:
+        data: from where a batch should begin.
+        base_offset: the segment's.
+        expected: no batch counts that begins before it; by default the segment's base offset.
+    """
+    position = 0
+    floor = base_offset if expected is None else expected
+    while position + HEADER_SIZE <= len(data):
+        header = _batch_at(data, position, floor, base_offset + MAX_RELATIVE_OFFSET)
+        if header is not None:
+            yield position, header
+            floor = header.next_offset
+            position += header.size
+            continue
+        magic = data.find(_MAGIC, position + MAGIC_AT + 1)
+        if magic < 0:
+            return
+        position = magic - MAGIC_AT
+
+
+def _batch_at(data: bytes | mmap.mmap, position: int, floor: Offset, limit: Offset) -> BatchHeader | None:
+    header = parse_header(data[position : position + HEADER_SIZE])
+    if (
+        header.magic != MAGIC
+        or not floor <= header.base_offset <= header.last_offset <= limit
+        or not HEADER_SIZE <= header.size <= len(data) - position
+    ):
+        return None
+    try:
+        check_crc(header, data[position : position + header.size])
+    except KafkaError:
+        return None
+    return header

@@ -1,0 +1,706 @@
+"""A log segment: batches one after the other in a `.log` file, with its indexes beside it.
+
+The file's name is the segment's base offset in 20 digits. Only the last segment of a log, the active one,
+is ever appended to; the others are sealed.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Buffer, Chunk
+from barnabas.broker.storage.harm import TornError
+from barnabas.broker.storage.index import OffsetIndex, TimeIndex
+from barnabas.broker.storage.index_build import DamagedIndex, IndexBuild
+from barnabas.broker.storage.open_files import FileSlice, LogFile, OpenFiles
+from barnabas.broker.storage.transaction_index import AbortedTransaction, Checksum, TransactionIndex
+from barnabas.kafka.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_crc,
+    parse_header,
+)
+
+logger = logging.getLogger(__name__)
+
+#: base offset, batch length, magic and last offset delta: all a search needs of a header
+_SPAN = struct.Struct(">qi4xb6xi")
+#: how many of the latest batches' positions are remembered: where consumers at the tail will read on
+_RECENT = 64
+#: what is remembered of no batch, and of the first one alone: shared by the many segments that have no more
+_NONE_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
+_FIRST_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
+_SCAN_BYTES = 8192
+#: how many damaged entries of an index are skipped before the segment is read from its start
+_INDEX_TRIES = 8
+#: how far after its index entry a batch may lie, in bytes and as a multiple of the average distance between
+#: two entries. When it lies farther, the index is damaged: an entry of zeros points to the segment's start
+_FAR_BYTES = 1024 * 1024
+_FAR_TIMES = 16
+#: how many batches a read checks to find the last one that fits whole
+_LARGE_BATCHES = 16
+#: from here on the bytes of a read stay in the file until they are sent
+SLICE_BYTES = 64 * 1024
+#: so much of a file is given back to the disk in one turn of the event loop: a millisecond, or a few
+_CUT_AT_ONCE = 4 * 1024 * 1024
+#: an offset must fit the indexes relative to its segment's base
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class TimestampedOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+class Cut(NamedTuple):
+    """Where a segment is to be cut off, and what is known of the part that stays."""
+
+    #: bytes that stay
+    size: int
+    #: the offset that is the next one
+    end: int
+    offset_entries: int
+    time_entries: int
+    latest: TimestampedOffset
+    first_timestamp: int
+    #: of the transaction index's entries that stay; None when the index is damaged
+    aborted: Checksum | None
+    #: the damaged index's entries as they must be
+    aborted_anew: Sequence[AbortedTransaction] = ()
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """``00000000000000000000.log`` and its like."""
+    return f"{base_offset:020d}{suffix}"
+
+
+@lru_cache(maxsize=64)
+def _file_names(base_offset: int, suffix: str) -> tuple[str, ...]:
+    """Of the four files of a segment; most segments that are open begin at 0 and share them."""
+    return tuple(
+        file_name(base_offset, kind + suffix) for kind in (".log", ".index", ".timeindex", ".txnindex")
+    )
+
+
+class LogSegment:
+    """One segment, open for use. Owned by its log."""
+
+    __slots__ = (
+        "_build",
+        "_latest",
+        "_recent",
+        "_since_indexed",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "log",
+        "modified_ms",
+        "offsets",
+        "roll_jitter_ms",
+        "size",
+        "surplus_end",
+        "times",
+    )
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        *,
+        now_ms: int,
+        size: int = 0,
+        modified_ms: int = 0,
+        offset_entries: int = 0,
+        time_entries: int = 0,
+        aborted_bytes: int = 0,
+        roll_jitter_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        """`suffix` is what the files' names end with while they are not the log's yet."""
+        log, offsets, times, aborted = _file_names(base_offset, suffix)
+        self.base_offset = base_offset
+        self.log = LogFile(files, directory, log)
+        self.offsets = OffsetIndex(LogFile(files, directory, offsets), offset_entries)
+        self.times = TimeIndex(LogFile(files, directory, times), time_entries)
+        self.aborted = TransactionIndex(LogFile(files, directory, aborted), aborted_bytes)
+        self.size = size
+        #: where the file ends while it is longer than the segment: `cut_some` shortens it; else 0
+        self.surplus_end = 0
+        self.created_ms = now_ms
+        self.modified_ms = modified_ms or now_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        #: the first batch's largest timestamp, -1 when there is none: what rolling by time starts from.
+        #: `find_first_timestamp` finds it in a segment that was there before
+        self.first_timestamp = NO_TIMESTAMP
+        self._latest: TimestampedOffset | None = None if time_entries else TimestampedOffset(-1, base_offset)
+        self._since_indexed = 0
+        self._recent = _NONE_KNOWN
+        #: of the indexes, since a look-up found that they do not fit the segment
+        self._build: IndexBuild | None = None
+
+    @property
+    def latest(self) -> TimestampedOffset:
+        """The largest timestamp in the segment and the last offset of the (first) batch that has it."""
+        if self._latest is None:
+            last = self.times.last()
+            assert last is not None
+            self._latest = TimestampedOffset(last[0], self.base_offset + last[1])
+        return self._latest
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What the segment's age is measured from: its largest timestamp, else when its file changed."""
+        timestamp = self.latest.timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    def restore_latest(self, latest: TimestampedOffset) -> None:
+        """Takes `latest` as it was written down, instead of from the time index's last entry."""
+        self._latest = latest
+
+    def append(
+        self,
+        chunks: Sequence[Buffer],
+        size: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval: int,
+    ) -> None:
+        """Writes one batch, whose bytes are `chunks`, at the end.
+
+        Raises:
+            OSError: nothing was appended.
+        """
+        position = self.size
+        self.write(chunks)
+        try:
+            self.indexed(position, size, base_offset, last_offset, max_timestamp, index_interval)
+        except BaseException:
+            self._cut_to_size()
+            raise
+        self.size = position + size
+
+    def write(self, chunks: Sequence[Buffer]) -> None:
+        """Writes bytes at the end that are not part of the segment yet: `indexed` and `size` follow."""
+        if self.surplus_end:
+            self.cut_surplus()
+        try:
+            self.log.write_at(chunks, self.size)
+        except OSError:
+            if self.log.is_open:  # else nothing was written
+                self._cut_to_size()
+            raise
+
+    def indexed(
+        self,
+        position: int,
+        size: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval: int,
+    ) -> None:
+        """Takes note of the batch at `position`, in the indexes when it is time for an entry.
+
+        Raises:
+            OSError: an index could not be read; nothing has changed.
+        """
+        latest = self._latest
+        if latest is None:
+            latest = self.latest
+        if max_timestamp > latest.timestamp:
+            latest = TimestampedOffset(max_timestamp, last_offset)
+        if self._since_indexed > index_interval:
+            self.times.append(latest.timestamp, latest.offset - self.base_offset)  # this alone may raise
+            self.offsets.append(last_offset - self.base_offset, position)
+            self._since_indexed = 0
+        self._latest = latest
+        self._since_indexed += size
+        recent = self._recent
+        if position == 0:
+            self.first_timestamp = max_timestamp
+            self._recent = _FIRST_KNOWN
+            return
+        if recent is _NONE_KNOWN or recent is _FIRST_KNOWN:
+            recent = self._recent = {self.base_offset: 0} if recent is _FIRST_KNOWN else {}
+        recent[base_offset] = position
+        if len(recent) > _RECENT:
+            del recent[next(iter(recent))]
+
+    def index_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
+        """`indexed` for a batch that has its offsets already, and perhaps no records any more."""
+        self.indexed(
+            position,
+            header.size,
+            header.base_offset,
+            header.last_offset,
+            header.latest_record_timestamp,
+            index_interval,
+        )
+
+    def was_just_written(self, offset: int) -> bool:
+        """Whether one of the latest batches begins at `offset`: the page cache has it and all later ones."""
+        return offset in self._recent or (self._recent is _FIRST_KNOWN and offset == self.base_offset)
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch that holds `offset` begins, or the first one after it; else the segment's size."""
+        position = self._recent.get(offset)
+        if position is not None:
+            return position
+        if offset == self.base_offset and self._recent is _FIRST_KNOWN:
+            return 0
+        block_at, block = self._indexed_block(offset)
+        start = position = block_at
+        expected = self.base_offset
+        while position < self.size:
+            if position + _SPAN.size > block_at + len(block):
+                if position - start > _FAR_BYTES and self._is_far(position - start):
+                    if self._report_damaged(self.offsets):
+                        return self.position_of(offset)
+                    start = position  # there is nothing better
+                block_at = position
+                block = self.log.read_at(min(_SCAN_BYTES, self.size - position), position)
+                if len(block) < _SPAN.size:
+                    raise self._cut_off(position)
+            base_offset, length, magic, last_delta = _SPAN.unpack_from(block, position - block_at)
+            # the CRC does not cover where a batch says that it lies: no reader would find out
+            if (
+                magic != MAGIC
+                or base_offset < expected
+                or not 0 <= last_delta <= MAX_RELATIVE_OFFSET - (base_offset - self.base_offset)
+            ):
+                raise self._cut_off(position)
+            if base_offset + last_delta >= offset:
+                return position
+            if length < HEADER_SIZE - LOG_OVERHEAD:
+                raise self._cut_off(position)
+            expected = base_offset + last_delta + 1
+            position += LOG_OVERHEAD + length
+        return self.size
+
+    def _is_far(self, scanned: int) -> bool:
+        """Whether more was `scanned` than an index that fits the segment can leave to scan."""
+        return scanned > _FAR_TIMES * (self.size // (len(self.offsets) + 1))
+
+    def _indexed_block(self, offset: int) -> tuple[int, bytes]:
+        """Where to look for `offset` from, as the index has it, and the bytes there.
+
+        An entry counts when the batch there does not begin behind what the entry says. Else the one before is
+        taken, and so on for a few, since damage is rarely alone; then the segment is read from its start.
+        """
+        relative = offset - self.base_offset
+        tries = _INDEX_TRIES
+        while tries and (entry := self.offsets.floor(relative)) is not None:
+            position = entry[1]
+            block = self.log.read_at(min(_SCAN_BYTES, max(self.size - position, 0)), position)
+            if len(block) >= _SPAN.size and self._begins_batch(entry, block):
+                return position, block
+            tries -= 1
+            if self._report_damaged(self.offsets):
+                relative, tries = offset - self.base_offset, _INDEX_TRIES
+            else:
+                relative = entry[0] - 1
+        return 0, b""
+
+    def start_for_time(self, timestamp: int) -> int:
+        """An offset of the segment before which no record is as late as `timestamp`, from the time index.
+
+        An entry counts when it tells the truth of the batch that it points to; else the one before is taken.
+
+        Raises:
+            ColdRead: the index is to be built again.
+            OSError: the disk failed.
+        """
+        target = timestamp - 1
+        tries = _INDEX_TRIES
+        while tries and (entry := self.times.floor(target)) is not None:
+            if self._is_true(entry):
+                return self.base_offset + entry[1]
+            tries -= 1
+            if self._report_damaged(self.times):
+                target, tries = timestamp - 1, _INDEX_TRIES
+            else:
+                target = entry[0] - 1
+        return self.base_offset
+
+    def _is_true(self, entry: tuple[int, int]) -> bool:
+        """Whether the batch that an entry of the time index points to has the entry's timestamp."""
+        timestamp, relative = entry
+        position = self.position_of(self.base_offset + relative)
+        if relative < 0 or position >= self.size:
+            return False
+        _, header = next(self.headers(position))
+        # Kafka has had versions that wrote down a record's offset, not its batch's last
+        is_there = header.base_offset <= self.base_offset + relative <= header.last_offset
+        return is_there and header.latest_record_timestamp == timestamp
+
+    def _report_damaged(self, index: OffsetIndex | TimeIndex) -> bool:
+        """Says once that an index does not fit; whether both were built again and look-ups begin anew.
+
+        Raises:
+            DamagedIndex: they are to be built, where a read may not wait.
+        """
+        build = self._build
+        if build is None:
+            logger.warning(
+                "%s is damaged: entries that do not fit its segment are ignored; the next client that reads "
+                "there has it built again",
+                index.file.path,
+            )
+            entries = len(self.offsets), len(self.times)
+            build = self._build = IndexBuild(self.log, self.base_offset, self.size, *entries)
+        elif build.is_over:
+            return False
+        if build.built is not None:
+            build.is_over = True
+            self.offsets.replace(build.offset_entries, build.built[0])
+            self.times.replace(build.time_entries, build.built[1])
+            logger.warning("%s: its indexes were built again", self.log.path)
+            return True
+        if not self.log.may_wait:
+            raise DamagedIndex(build)
+        return False
+
+    def has_true_indexes(self, *, are_complete: bool) -> bool:
+        """Whether the last entries of both indexes tell the truth of the segment.
+
+        Args:
+            are_complete: that no entry is missing at their ends is known. Else every batch behind the time
+                index's last entry is looked at.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        last = self.times.last()
+        offset = self.offsets.last()
+        try:
+            if offset is not None and self._first_offset_at(offset) is None:
+                return False
+            if last is not None and not self._is_true(last):
+                return False
+            if not are_complete:
+                latest, relative = last or (NO_TIMESTAMP, 0)
+                for _, header in self.headers(self.position_of(self.base_offset + relative)):
+                    if header.latest_record_timestamp > latest:
+                        return False
+        except KafkaError:
+            return False
+        return True
+
+    def _first_offset_at(self, entry: tuple[int, int]) -> int | None:
+        """The base offset of the batch that an entry of the offset index points to; None when none is."""
+        data = self.log.read_at(_SPAN.size, entry[1]) if entry[1] < self.size else b""
+        if len(data) < _SPAN.size or not self._begins_batch(entry, data):
+            return None
+        base_offset, *_ = _SPAN.unpack(data)
+        assert isinstance(base_offset, int)
+        return base_offset
+
+    def _begins_batch(self, entry: tuple[int, int], data: bytes) -> bool:
+        """Whether a batch can begin with `data`, at the position and up to the offset that the entry says.
+
+        What lies inside a batch may look like the beginning of one: hence the magic and the last offset.
+        """
+        base_offset, length, magic, last_delta = _SPAN.unpack_from(data)
+        return bool(
+            magic == MAGIC
+            and last_delta >= 0
+            and 0 <= base_offset - self.base_offset <= entry[0] - last_delta
+            and HEADER_SIZE - LOG_OVERHEAD <= length <= self.size - entry[1]
+        )
+
+    def read(self, position: int, max_bytes: int, end: int, min_one: bool) -> Chunk:
+        """The batches from `position`, where one begins, to `end` at most.
+
+        As many bytes as `max_bytes` allows, the last batch perhaps cut off; the first batch whole if it is
+        larger than that and `min_one`, or nothing if not.
+        """
+        there = end - position
+        self.log.check_cached(min(there, max_bytes), position)
+        size = there
+        if there > max_bytes:
+            size = self._worth_sending(position, max_bytes, there, min_one)
+            if size > max_bytes:
+                self.log.check_cached(size, position)
+        return (
+            self.log.read_now(size, position) if size < SLICE_BYTES else FileSlice(self.log, position, size)
+        )
+
+    def _worth_sending(self, position: int, max_bytes: int, there: int, min_one: bool) -> int:
+        """How many bytes, of `there`, which are more than `max_bytes`, to read from `position` on.
+
+        Clients drop a batch that is cut off. Sending part of a large one is a waste; so is searching for the
+        last of many small ones. Hence only a few are checked.
+        """
+        size = 0
+        for _ in range(_LARGE_BATCHES):
+            length = LOG_OVERHEAD + int.from_bytes(self.log.read_now(4, position + size + 8))
+            if not HEADER_SIZE <= length <= there - size:  # damaged: what is before it is whole
+                if size:
+                    return size
+                raise self._cut_off(position)
+            if size + length > max_bytes:
+                return size or (length if min_one else 0)
+            size += length
+        return max_bytes
+
+    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Each batch from `position` on as (position, header), without its records.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a header cannot be one, or none of this segment in this place.
+        """
+        expected = self.base_offset
+        block_at = 0
+        block = b""
+        while position < self.size:
+            if position + HEADER_SIZE > block_at + len(block):
+                block_at = position
+                block = self.log.read_at(min(_SCAN_BYTES, self.size - position), position)
+                if len(block) < HEADER_SIZE:
+                    raise self._cut_off(position)
+            header = parse_header(block, position - block_at)
+            if header.magic != MAGIC or not HEADER_SIZE <= header.size <= self.size - position:
+                raise self._cut_off(position)
+            if header.base_offset < expected or not 0 <= header.last_offset_delta <= MAX_RELATIVE_OFFSET:
+                raise self._cut_off(position)
+            expected = header.next_offset
+            yield position, header
+            position += header.size
+
+    def batches(self, position: int, block_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Each whole batch from `position` on; the file is read in blocks of `block_bytes`, if they suffice.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a batch is damaged or out of place.
+            OSError: the disk failed.
+        """
+        block = b""
+        at = 0
+        expected = self.base_offset
+        while position < self.size:
+            if at + HEADER_SIZE > len(block):
+                block, at = self.log.read_at(block_bytes, position), 0
+            header = parse_header(block, at)
+            if header.size < HEADER_SIZE or position + header.size > self.size:
+                raise self._cut_off(position)
+            if not expected <= header.base_offset <= header.last_offset:
+                raise self._cut_off(position)
+            if at + header.size > len(block):
+                block, at = self.log.read_at(max(block_bytes, header.size), position), 0
+            check_crc(header, block, at)
+            yield header, memoryview(block)[at : at + header.size]
+            expected = header.next_offset
+            at += header.size
+            position += header.size
+
+    def next_offset(self) -> int:
+        """The offset after the segment's last batch."""
+        last = self.offsets.last()
+        offset = self.base_offset
+        for _, header in self.headers(last[1] if last else 0):
+            offset = header.next_offset
+        return offset
+
+    def checked_end(self) -> int:
+        """The offset after the last batch; the batches behind the last index entry are checked.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, one of them is damaged, or bytes are left behind them.
+        """
+        last = self.offsets.last()
+        position = last[1] if last else 0
+        end = self.base_offset
+        limit = self.base_offset + MAX_RELATIVE_OFFSET
+        while position < self.size:
+            data = self.log.read_at(HEADER_SIZE, position)
+            header = parse_header(data)
+            if not HEADER_SIZE <= header.size <= self.size - position:
+                raise self._cut_off(position)
+            if not end <= header.base_offset <= header.last_offset <= limit:
+                raise self._cut_off(position)
+            check_crc(header, self.log.read_at(header.size, position))
+            end = header.next_offset
+            position += header.size
+        return end
+
+    def find_first_timestamp(self) -> None:
+        """Reads from a segment that was there before what its first batch tells of its age."""
+        self.first_timestamp = next(self.headers(0))[1].latest_record_timestamp if self.size else NO_TIMESTAMP
+
+    def seal(self) -> None:
+        """Completes the indexes: the segment's largest timestamp is then the time index's last."""
+        self.cut_surplus()
+        if self.latest.timestamp >= 0:
+            self.times.append(self.latest.timestamp, self.latest.offset - self.base_offset)
+        self.offsets.store()
+        self.times.store()
+        self.aborted.store()
+
+    def copy(self, files: OpenFiles) -> LogSegment:
+        """The same segment as it is now, to be read, and no more, through other open files."""
+        copy = LogSegment(
+            files,
+            self.log.path.rpartition("/")[0],
+            self.base_offset,
+            now_ms=self.created_ms,
+            size=self.size,
+            modified_ms=self.modified_ms,
+        )
+        copy.log = LogFile(files, self.log.path)
+        copy.offsets = self.offsets.copy(LogFile(files, self.offsets.file.path))
+        copy.times = self.times.copy(LogFile(files, self.times.file.path))
+        copy.aborted = self.aborted.copy(LogFile(files, self.aborted.file.path))
+        return copy
+
+    def cut_off(self, offset: int) -> Cut:
+        """What is left without the batch that holds `offset` and all later ones, found out on a `copy`.
+
+        Its files stay as they are. Damage counts only in what is left.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a batch before `offset` is damaged.
+            OSError: the disk failed.
+        """
+        self.size, end = self._find_cut(offset)
+        self.offsets.restrict(self.offsets.count_before(end - self.base_offset))
+        self.times.restrict(self.times.count_before(end - self.base_offset))
+        self._find_latest()
+        self.find_first_timestamp()
+        return Cut(
+            self.size,
+            end,
+            len(self.offsets),
+            len(self.times),
+            self.latest,
+            self.first_timestamp,
+            self.aborted.checksum_before(end),
+        )
+
+    def _find_cut(self, offset: int) -> tuple[int, int]:
+        """Where the batch begins that holds `offset`, or the first one after it: position and offset."""
+        end = self._indexed_block(offset)[0]
+        expected = self.base_offset
+        try:
+            for position, header in self.headers(end):
+                if header.last_offset >= offset:
+                    return position, min(offset, header.base_offset)
+                expected = header.next_offset
+                end = position + header.size
+        except KafkaError:
+            if expected != offset:
+                raise
+            # what is damaged goes
+        return end, offset
+
+    def truncate(self, cut: Cut) -> None:
+        """Drops what lies behind the cut; the file keeps what is much until `cut_some` or a write."""
+        self.offsets.keep(cut.offset_entries)
+        self.times.keep(cut.time_entries)
+        if cut.aborted is None:
+            self.aborted.replace(cut.aborted_anew)
+        else:
+            self.aborted.truncate(cut.end, cut.aborted)
+        self.surplus_end = max(self.size, self.surplus_end)
+        self.size = cut.size
+        if self.surplus_end - self.size <= _CUT_AT_ONCE:
+            self.cut_surplus()
+        self._build = None
+        self._recent = _NONE_KNOWN
+        self._since_indexed = 0
+        self._latest = cut.latest
+        self.first_timestamp = cut.first_timestamp
+
+    def cut_some(self) -> bool:
+        """Shortens the file by a part of what a truncation has left in it; whether there is more.
+
+        Raises:
+            OSError: the disk failed; the part is still due.
+        """
+        end = self.surplus_end - _CUT_AT_ONCE
+        if end <= self.size:
+            self.cut_surplus()
+            return False
+        self.log.truncate(end)
+        self.surplus_end = end
+        return True
+
+    def cut_surplus(self) -> None:
+        """Shortens the file by all that a truncation has left in it. Raises OSError."""
+        if self.surplus_end:
+            self.log.truncate(self.size)
+            self.surplus_end = 0
+
+    def remove(self) -> None:
+        """Deletes the segment's files."""
+        for file in self.all_files():
+            file.remove()
+
+    def close(self) -> None:
+        for file in self.all_files():
+            file.close()
+
+    def all_files(self) -> tuple[LogFile, LogFile, LogFile, LogFile]:
+        return self.log, self.offsets.file, self.times.file, self.aborted.file
+
+    def kept_files(self) -> tuple[LogFile, ...]:
+        """Those that are there when the segment is sealed."""
+        return self.all_files() if len(self.aborted) else self.all_files()[:-1]
+
+    def offset_bound(self, position: int) -> int | None:
+        """An offset that all batches beginning before `position` lie below, None when no index tells."""
+        entry = self.offsets.first_from_position(position)
+        if entry is None:
+            return None
+        bound = self._first_offset_at(entry)  # the entry's own offset may be damaged
+        if bound is None:
+            self._report_damaged(self.offsets)
+        return bound
+
+    def clear_indexes(self) -> None:
+        """Forgets the indexes of offsets and times, before they are built again by `indexed`."""
+        self.offsets.reset()
+        self.times.reset()
+        self._build = None
+        self._latest = TimestampedOffset(-1, self.base_offset)
+        self.first_timestamp = NO_TIMESTAMP
+        self._since_indexed = 0
+        self._recent = _NONE_KNOWN
+
+    def _find_latest(self) -> None:
+        """The largest timestamp after the index's last entry may have gone: look at what is left."""
+        position = 0
+        best = TimestampedOffset(NO_TIMESTAMP, self.base_offset)
+        entry, last = self.offsets.last(), self.times.last()
+        is_sound = entry is not None and self._first_offset_at(entry) is not None
+        if entry is not None and is_sound and (last is None or self._is_true(last)):
+            position = entry[1]
+            if last is not None:
+                best = TimestampedOffset(last[0], self.base_offset + last[1])
+        for _, header in self.headers(position):
+            if header.latest_record_timestamp > best.timestamp:
+                best = TimestampedOffset(header.max_timestamp, header.last_offset)
+        self._latest = best
+
+    def _cut_to_size(self) -> None:
+        """Undoes a write that failed: what it has left must not be taken for records."""
+        try:
+            self.log.truncate(self.size)
+        except OSError as error:
+            raise TornError(f"{self.log.path} cannot be cut off behind its last batch", error) from error
+
+    def _cut_off(self, position: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{self.log.path} holds no whole batch at byte {position}"
+        )

@@ -1,0 +1,71 @@
+"""A log's segments in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from barnabas.broker.storage.segment import LogSegment
+
+_BASE_OFFSET = attrgetter("base_offset")
+
+
+class Segments:
+    """Segments ascending by base offset, at least one; the last is the active one."""
+
+    __slots__ = ("_segments", "active")
+
+    def __init__(self, segments: list[LogSegment]) -> None:
+        self._segments = segments
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
+
+    def __getitem__(self, place: int) -> LogSegment:
+        return self._segments[place]
+
+    def add(self, segment: LogSegment) -> None:
+        """A new active segment."""
+        self._segments.append(segment)
+        self.active = segment
+
+    def place_of(self, offset: int) -> int:
+        """The place of the segment whose range holds `offset`; the first one's when it lies before all."""
+        return max(bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1, 0)
+
+    def from_offset(self, offset: int) -> list[LogSegment]:
+        """The segment whose range holds `offset`, and all after it."""
+        return self._segments[self.place_of(offset) :]
+
+    def from_place(self, place: int) -> list[LogSegment]:
+        return self._segments[place:]
+
+    def place_of_run(self, segments: Sequence[LogSegment]) -> int | None:
+        """The place from which on `segments` follow each other here, before the active one; None if not."""
+        place = self.place_of(segments[0].base_offset)
+        end = place + len(segments)
+        is_run = end < len(self) and all(
+            there is segment for there, segment in zip(self._segments[place:end], segments, strict=True)
+        )
+        return place if is_run else None
+
+    def replace(self, place: int, count: int, segment: LogSegment) -> None:
+        """Puts a sealed segment in the place of `count` others that follow each other."""
+        self._segments[place : place + count] = [segment]
+
+    def take_first(self, count: int) -> list[LogSegment]:
+        """Takes out the oldest `count` segments."""
+        taken = self._segments[:count]
+        del self._segments[:count]
+        return taken
+
+    def take_last(self) -> LogSegment:
+        """Takes out the active segment; the one before it becomes the active one."""
+        taken = self._segments.pop()
+        self.active = self._segments[-1]
+        return taken

@@ -1,0 +1,117 @@
+"""Puts a cleaned segment in the place of those it was made of, so that a crash at any point loses nothing.
+
+As Apache Kafka does it, by names: the new files are written as `.cleaned` and fsynced. Renamed to `.swap`
+they count: a start that finds them puts them in place. Once those names are safe on disk, the old files
+become `.deleted` and the new ones lose their suffix. A `.swap` beside a `.cleaned` of the same or a lower
+offset does not count: the crash came while they were being renamed. Renames in one folder are taken to reach
+the disk in their order.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+
+from barnabas.base.environment.filesystem import Entry
+from barnabas.base.types import Offset
+from barnabas.broker.storage.environment import LogEnvironment
+from barnabas.broker.storage.open_files import LogFile
+from barnabas.broker.storage.segment import LogSegment
+
+logger = logging.getLogger(__name__)
+
+CLEANED = ".cleaned"
+SWAP = ".swap"
+_SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]+)\.(?P<kind>log|index|timeindex|txnindex)(?P<suffix>\..+)?")
+
+
+class Swap:
+    """A cleaned segment on its way into a log. Owned by the log's files."""
+
+    __slots__ = ("cleaned", "is_cancelled", "is_decided", "replaced")
+
+    def __init__(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+        self.cleaned = cleaned
+        self.replaced = replaced
+        #: the old files are being set aside: from here on the swap can only be completed
+        self.is_decided = False
+        #: the new files are removed; the folder is to be fsynced before anything of the log changes
+        self.is_cancelled = False
+
+    def begin(self) -> None:
+        """From when the new names are safe on disk, a restart completes the swap."""
+        for file in reversed(self.cleaned.all_files()):  # the .log, which decides, last
+            _change_suffix(file, CLEANED, SWAP, must_exist=file is self.cleaned.log)
+
+    def finish(self) -> None:
+        """Gives the files their place; those of the old segments are out of the way.
+
+        May be called again when it has failed.
+        """
+        for file in self.cleaned.all_files():  # the .log first: it decides what a restart deletes
+            _change_suffix(file, SWAP, "", must_exist=file is self.cleaned.log)
+
+    def cancel(self) -> None:
+        """Removes the new files; the old ones stay what they are. May be called again when it has failed."""
+        assert not self.is_decided
+        for file in reversed(self.cleaned.all_files()):  # the .log last: by it, a restart knows what to undo
+            file.remove()
+        self.is_cancelled = True
+
+
+def _change_suffix(file: LogFile, old: str, new: str, *, must_exist: bool) -> None:
+    file.rename(file.path.removesuffix(old) + new, must_exist=must_exist)
+
+
+def complete_swaps(env: LogEnvironment, path: str, entries: Sequence[Entry]) -> bool:
+    """Completes or undoes what a crash interrupted in the folder `path`; whether its names have changed.
+
+    Also what Apache Kafka has left. Safe to be interrupted itself.
+
+    Raises:
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE, a segment that was about to be put in place is damaged.
+    """
+    if not any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
+        return False  # the usual case, for each of many logs
+    found = [_Found(entry, match) for entry in entries if (match := _SEGMENT_FILE.fullmatch(entry.name))]
+    unfinished = [file for file in found if file.suffix == CLEANED]
+    swaps = [file for file in found if file.suffix == SWAP]
+    if not unfinished and not swaps:
+        return False
+    floor = min((file.offset for file in unfinished), default=None)
+    undone = [file for file in swaps if floor is not None and file.offset >= floor]
+    # the .cleaned ones last, as long as they are there the others do not count
+    for file in (*undone, *unfinished):
+        env.fs.remove(f"{path}/{file.name}")
+    env.fs.sync_directory(path)
+    swaps = [file for file in swaps if file not in undone]
+    for file in [file for file in swaps if file.kind == "log"]:
+        segment = LogSegment(
+            env.files, path, file.offset, now_ms=env.clock.now_ms(), size=file.size, suffix=SWAP
+        )
+        end = segment.next_offset()
+        segment.close()
+        logger.info("%s/%s: completing an interrupted cleaning", path, file.name)
+        for old in found:
+            if not old.suffix and (file.offset == old.offset or file.offset <= old.offset < end):
+                env.fs.remove(f"{path}/{old.name}")
+    env.fs.sync_directory(path)
+    for file in sorted(swaps, key=lambda file: file.kind != "log"):
+        env.fs.rename(f"{path}/{file.name}", f"{path}/{file.name.removesuffix(SWAP)}")
+    env.fs.sync_directory(path)
+    return True
+
+
+class _Found:
+    """A segment's file by its name."""
+
+    __slots__ = ("kind", "name", "offset", "size", "suffix")
+
+    def __init__(self, entry: Entry, match: re.Match[str]) -> None:
+        self.name = entry.name
+        self.size = entry.size
+        self.offset: Offset = int(match["offset"])
+        self.kind = match["kind"]
+        self.suffix = match["suffix"] or ""

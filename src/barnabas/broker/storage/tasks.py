@@ -1,0 +1,101 @@
+"""Work on the disk that blocks: prepared by a log's owner, run in any thread.
+
+Every task touches only what nobody changes meanwhile: pinned files, content made beforehand, files that no
+longer belong to a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from barnabas.base.environment.filesystem import FileSystem, replace_file
+from barnabas.base.types import Offset
+from barnabas.broker.storage.open_files import LogFile
+
+
+@dataclass(slots=True)
+class Replacement:
+    """A small file to be replaced atomically and for good."""
+
+    fs: FileSystem
+    path: str
+    content: bytes
+
+    def run(self) -> None:
+        """Raises OSError."""
+        replace_file(self.fs, self.path, self.content)
+
+
+@dataclass(slots=True)
+class Flush:
+    """What makes a log durable up to `offset`: hand it back to `PartitionLog.complete_flush` when it ran."""
+
+    fs: FileSystem
+    offset: Offset
+    #: `LogFiles.tail` when this was prepared: a truncation changes it
+    tail: int
+    #: pinned files, `small_files` among them
+    files: Sequence[LogFile]
+    #: files to close afterwards
+    small_files: Sequence[LogFile]
+    replacements: Sequence[Replacement]
+    directories: Sequence[str]
+    #: base offsets of the sealed segments covered
+    sealed: Sequence[Offset]
+    #: files that were set aside
+    removal: Removal | None = None
+    error: Exception | None = None
+    #: whether it is an fsync that failed: what it should have made durable may be lost
+    is_lost: bool = False
+
+    def run(self) -> None:
+        """Never raises: the outcome is in `error`, and whoever completes the flush is told."""
+        try:
+            for replacement in self.replacements:
+                replacement.run()
+            self.is_lost = True
+            for file in self.files:
+                file.sync()
+            for directory in self.directories:
+                self.fs.sync_directory(directory)
+            self.is_lost = False
+            if self.removal is not None:
+                with suppress(OSError):  # by their names the next start knows them for what they are
+                    self.removal.run()
+        except Exception as error:
+            self.error = error
+
+
+@dataclass(slots=True)
+class Removal:
+    """Files that no log uses any more."""
+
+    files: Sequence[LogFile]
+
+    def run(self) -> None:
+        """Raises OSError for the last file that could not be removed; all others are."""
+        failure = None
+        for file in self.files:
+            try:
+                file.remove()
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+
+@dataclass(slots=True)
+class TreeRemoval:
+    """A deleted partition's folder."""
+
+    fs: FileSystem
+    path: str
+
+    def run(self) -> None:
+        """Raises OSError."""
+        try:
+            self.fs.remove_tree(self.path)
+        except FileNotFoundError:
+            return

@@ -1,0 +1,215 @@
+"""The `.txnindex` file: the aborted transactions whose marker lies in the segment, in Apache Kafka's format.
+
+Entries of 34 bytes, big-endian, in the order of the markers: version (int16, 0), producer id (int64), first
+offset of the transaction (int64), last offset, the marker's (int64), and where the partition was stable once
+the marker was there (int64). The file exists when there is an entry. A crash may cut it short: it is built
+again with the segment's other indexes.
+
+The format has no checksum, and a reader of committed records relies on every entry. So
+`barnabas-txnindex-checksums` in the same folder (`barnabas.broker.storage.checked_lines`) has a line
+"base-offset size CRC-32C" for each `.txnindex` that a flush has covered. Kafka ignores the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from barnabas.base.types import Offset, ProducerId
+from barnabas.broker.storage import checked_lines
+from barnabas.broker.storage.open_files import LogFile
+from barnabas.kafka.records.crc import crc32c, crc32c_continued
+
+ENTRY = struct.Struct(">hqqqq")
+CHECKSUMS = "barnabas-txnindex-checksums"
+_VERSION = 0
+#: entries read at once
+_BLOCK = 256
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction; `last_offset` is its marker's."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    #: where the next open transaction began when this one had ended, or the offset after the marker
+    last_stable_offset: Offset
+
+
+class Checksum(NamedTuple):
+    """What was written down of a `.txnindex` file: its size in bytes and the CRC-32C of its content."""
+
+    size: int
+    crc: int
+
+
+NO_ENTRIES = Checksum(0, crc32c(b""))
+
+
+def encode_checksums(checksums: Mapping[Offset, Checksum]) -> bytes:
+    """The content of `barnabas-txnindex-checksums`, by the segments' base offsets."""
+    return checked_lines.encode(
+        f"{base_offset} {size} {crc:08x}" for base_offset, (size, crc) in checksums.items()
+    )
+
+
+def decode_checksums(content: bytes) -> dict[Offset, Checksum]:
+    """The inverse of `encode_checksums`.
+
+    Raises:
+        ValueError: the content is damaged.
+    """
+    lines, damage = checked_lines.decode(content)
+    if damage is not None:
+        raise ValueError(damage)
+    checksums = {}
+    for line in lines:
+        base_offset, size, crc = line.split()
+        checksums[int(base_offset)] = Checksum(int(size), int(crc, 16))
+    return checksums
+
+
+def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The content of a `.txnindex` file."""
+    return b"".join(ENTRY.pack(_VERSION, *aborted) for aborted in entries)
+
+
+class TransactionIndex:
+    """One segment's aborted transactions, ascending by their last offsets. Owned by the segment."""
+
+    __slots__ = ("_crc", "_stored", "changed", "file", "waiting")
+
+    def __init__(self, file: LogFile, size: int = 0) -> None:
+        """`size` is how many bytes the file holds."""
+        self.file = file
+        #: whether the file was changed; set back by whoever sees to its fsync
+        self.changed = False
+        #: entries that could not be stored yet, after all that are
+        self.waiting: Sequence[AbortedTransaction] = ()
+        self._stored = size // ENTRY.size
+        #: CRC-32C of what is stored; None when it was not read yet
+        self._crc: int | None = None if size else NO_ENTRIES.crc
+
+    def __len__(self) -> int:
+        return self._stored + len(self.waiting)
+
+    @property
+    def stored_bytes(self) -> int:
+        """How much of the file holds entries."""
+        return self._stored * ENTRY.size
+
+    def checksum(self) -> Checksum:
+        """Of the entries that are stored.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        if self._crc is None:
+            self._crc = crc32c(self.content())
+        return Checksum(self.stored_bytes, self._crc)
+
+    def content(self) -> bytes:
+        """The entries as they are stored.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        return self.file.read_at(self.stored_bytes, 0) if self._stored else b""
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Adds the transaction that the segment's latest marker has aborted.
+
+        The marker is in the log already: what cannot be stored now waits for the next entry, or the sealing.
+        """
+        self.waiting = [*self.waiting, aborted]
+        with suppress(OSError):
+            self.store()
+
+    def store(self) -> None:
+        """Writes what waits in memory to the file.
+
+        Raises:
+            OSError: it waits on.
+        """
+        if self.waiting:
+            entries = encode_entries(self.waiting)
+            before = self.checksum().crc
+            self.file.write_at([entries], self.stored_bytes)
+            self._crc = crc32c_continued(entries, before)
+            self._stored += len(self.waiting)
+            self.waiting = ()
+            self.changed = True
+
+    def from_offset(self, offset: Offset) -> Iterator[AbortedTransaction]:
+        """Those that end at or after `offset`.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        number = self._place_of(offset)
+        while number < self._stored:
+            block = self.file.read_at(min(_BLOCK, self._stored - number) * ENTRY.size, number * ENTRY.size)
+            for _, *fields in ENTRY.iter_unpack(block):
+                yield AbortedTransaction._make(fields)
+            number += _BLOCK
+        yield from (aborted for aborted in self.waiting if aborted.last_offset >= offset)
+
+    def copy(self, file: LogFile) -> TransactionIndex:
+        """The same index as it is now, to be read through another open file."""
+        copy = TransactionIndex(file)
+        copy.waiting = self.waiting
+        copy._stored, copy._crc = self._stored, self._crc
+        return copy
+
+    def checksum_before(self, offset: Offset) -> Checksum | None:
+        """Of the stored entries that end before `offset`; None when what is stored is damaged.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        content = self.content()
+        if len(content) != self.stored_bytes or self._crc not in (None, crc32c(content)):
+            return None
+        size = self._place_of(offset) * ENTRY.size
+        return Checksum(size, crc32c(content[:size]))
+
+    def truncate(self, offset: Offset, left: Checksum) -> None:
+        """Forgets those that end at or after `offset`: their markers are cut off.
+
+        Args:
+            left: the `checksum_before` that offset.
+        """
+        self.waiting = [aborted for aborted in self.waiting if aborted.last_offset < offset]
+        self._keep(left)
+
+    def replace(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """Holds these instead. Raises OSError: they wait in memory."""
+        self.reset()
+        self.waiting = aborted
+        self.store()
+
+    def reset(self) -> None:
+        """Forgets everything."""
+        self.waiting = ()
+        self._keep(NO_ENTRIES)
+
+    def _place_of(self, offset: Offset) -> int:
+        return bisect_left(
+            range(self._stored), offset, key=lambda number: ENTRY.unpack(self._read(number))[3]
+        )
+
+    def _read(self, number: int) -> bytes:
+        return self.file.read_at(ENTRY.size, number * ENTRY.size)
+
+    def _keep(self, left: Checksum) -> None:
+        if not left.size:
+            self.file.remove()
+            self.changed = False
+        elif left.size < self.stored_bytes:
+            self.file.truncate(left.size)
+            self.changed = True
+        self._stored, self._crc = left.size // ENTRY.size, left.crc

@@ -1,0 +1,232 @@
+"""What a leader checks of a batch before it takes it, and what the topic's settings make of it.
+
+The records are not decoded, but for a compacted topic (each must have a key), when the topic asks for
+another compression, and to say which of them has a timestamp that is refused.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_PRODUCER_ID, Buffer
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.storage.producers import Origin
+from barnabas.kafka.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    crc_of,
+    parse_header,
+    with_timestamp_type,
+    wrong_crc,
+)
+from barnabas.kafka.records.builder import batch_payload, recompressed
+from barnabas.kafka.records.compression import Compression
+from barnabas.kafka.records.record import decode_records, records_without_key
+
+#: what of a batch is decoded at once, that is on the event loop: more takes milliseconds
+AT_ONCE_RECORDS = 500
+AT_ONCE_BYTES = 64 * 1024
+#: what of a batch is decoded at all; far above any honest batch
+MOST_RECORDS = 500_000
+MOST_BYTES = 24 * 1024 * 1024
+#: the same as a multiple of ``max.message.bytes``, where that is more
+MOST_TIMES = 10
+#: how many records of a batch an error names
+MAX_RECORD_ERRORS = 100
+
+
+class LongValidation(Exception):
+    """To validate the batch takes too long for the event loop: call `validate_batch` in a thread.
+
+    Nothing has changed.
+    """
+
+
+class RecordError(NamedTuple):
+    """What is wrong with one record of a batch (KIP-467)."""
+
+    batch_index: int
+    message: str
+
+
+class InvalidRecords(KafkaError):
+    """INVALID_RECORD or INVALID_TIMESTAMP, with the records that are to blame."""
+
+    def __init__(
+        self, message: str, record_errors: list[RecordError], code: ErrorCode = ErrorCode.INVALID_RECORD
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+#: a batch's header, the batch, and its log append time, -1 where records keep the producer's time
+ValidBatch = tuple[BatchHeader, Buffer, int]
+
+
+def validate_batch(
+    records: Buffer, config: TopicConfig, origin: Origin, now_ms: int, *, at_once: bool = True
+) -> ValidBatch:
+    """The one batch in `records`, checked and changed as the topic asks.
+
+    With `at_once` a client's batch never takes more than some milliseconds. Without, it may run in a thread,
+    since it uses nothing but its arguments.
+
+    Raises:
+        LongValidation: it would not be done `at_once`.
+        KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+            INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    size = len(records)
+    if size < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
+        raise _not_a_batch(records)
+    header = parse_header(records)
+    if header.length + LOG_OVERHEAD != size:
+        raise _not_one_batch(header, size)
+    if size > config.max_message_bytes:
+        raise _too_large(size, config)
+    crc = crc_of(records)
+    if crc != header.crc:
+        raise wrong_crc(header, crc)
+    _check_header(header, origin)
+    attributes = header.attributes
+    is_control = attributes & CONTROL_FLAG
+    if config.is_compacted and not is_control and origin is Origin.CLIENT:
+        _check_keys(header, records, config, at_once)
+    log_append_time = -1
+    if config.message_timestamp_type == "LogAppendTime":
+        log_append_time = now_ms
+        records = with_timestamp_type(header, records, now_ms)
+        header = parse_header(records)
+    else:
+        if attributes & LOG_APPEND_TIME_FLAG:  # the topic's type holds, not what the producer set
+            records = with_timestamp_type(header, records, None)
+            header = parse_header(records)
+        _check_timestamps(header, records, config, now_ms, at_once and origin is Origin.CLIENT)
+    if config.compression_type != "producer" and not is_control:
+        codec = Compression.named(config.compression_type)
+        if codec != header.compression:
+            payload = _payload(header, records, config, at_once and origin is Origin.CLIENT)
+            records = recompressed(header, payload, codec)
+            header = parse_header(records)
+            size = len(records)
+            if size > config.max_message_bytes:
+                raise _too_large(size, config)
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch has {size} bytes, a segment at most segment.bytes={config.segment_bytes}",
+        )
+    return header, records, log_append_time
+
+
+def _check_header(header: BatchHeader, origin: Origin) -> None:
+    # All at once: to look up a field of a named tuple takes longer than to unpack it.
+    base_offset, _, _, _, _, attributes, last_delta, _, _, producer_id, epoch, sequence, count = header
+    if count <= 0 or last_delta + 1 != count:
+        raise _invalid(f"the batch says it has {count} records and spans {last_delta + 1} offsets")
+    if attributes & COMPRESSION_MASK > Compression.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no compression has the number {header.compression}"
+        )
+    if origin is not Origin.CLIENT:
+        return
+    if attributes & CONTROL_FLAG:
+        raise _invalid("clients may not write control records")
+    if base_offset != 0:
+        raise _invalid(f"a batch to append has base offset 0, this one {base_offset}")
+    if producer_id == NO_PRODUCER_ID:
+        if attributes & TRANSACTIONAL_FLAG:
+            raise _invalid("a transactional batch has no producer id")
+    elif sequence < 0 or epoch < 0:
+        raise _invalid(f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}")
+
+
+def _check_keys(header: BatchHeader, records: Buffer, config: TopicConfig, at_once: bool) -> None:
+    payload = _payload(header, records, config, at_once)
+    errors = [
+        RecordError(index, "a compacted topic takes no record without a key")
+        for index in records_without_key(payload, header.record_count, MAX_RECORD_ERRORS)
+    ]
+    if errors:
+        raise InvalidRecords("a compacted topic takes no record without a key", errors)
+
+
+def _check_timestamps(
+    header: BatchHeader, records: Buffer, config: TopicConfig, now_ms: int, at_once: bool
+) -> None:
+    latest = header.max_timestamp
+    earliest = header.base_timestamp
+    if latest == NO_TIMESTAMP:
+        return
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    newest = now_ms + config.message_timestamp_after_max_ms
+    if latest > newest or earliest < oldest:
+        payload = _payload(header, records, config, at_once)
+        timestamps = (
+            (index, record.timestamp)
+            for index, record in enumerate(decode_records(payload, header.record_count, 0, earliest))
+        )
+        refused = ((index, time) for index, time in timestamps if not oldest <= time <= newest)
+        raise InvalidRecords(
+            f"the records' timestamps {earliest} to {latest} are not within {oldest} and {newest}, which "
+            "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
+            [
+                RecordError(index, f"the record's timestamp is {time}")
+                for index, time in islice(refused, MAX_RECORD_ERRORS)
+            ],
+            ErrorCode.INVALID_TIMESTAMP,
+        )
+
+
+def _payload(header: BatchHeader, records: Buffer, config: TopicConfig, at_once: bool) -> bytes:
+    """The records of a batch, decompressed; raises as `validate_batch`."""
+    if not at_once:
+        if header.record_count > MOST_RECORDS:
+            raise _invalid(
+                f"the batch has {header.record_count} records: this topic's settings require that they are "
+                f"decoded, and at most {MOST_RECORDS} of a batch are"
+            )
+        return batch_payload(header, records, max(MOST_BYTES, MOST_TIMES * config.max_message_bytes))
+    if header.record_count > AT_ONCE_RECORDS or len(records) > AT_ONCE_BYTES:
+        raise LongValidation
+    try:
+        return batch_payload(header, records, AT_ONCE_BYTES)
+    except KafkaError as error:  # too long, or damaged: we are not told which
+        raise LongValidation from error
+
+
+def _not_a_batch(records: Buffer) -> KafkaError:
+    if not len(records):
+        return _invalid("there is no batch to append")
+    if len(records) < HEADER_SIZE:
+        return _invalid(f"{len(records)} bytes are less than a batch header")
+    return _invalid(f"only batches of magic {MAGIC} are taken, this one has {records[MAGIC_AT]}")
+
+
+def _not_one_batch(header: BatchHeader, size: int) -> KafkaError:
+    if header.size < HEADER_SIZE:
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {header.size} bytes")
+    if header.size < size:
+        return _invalid("one batch per partition may be appended, more came")
+    return _invalid(f"the batch says it has {header.size} bytes, {size} came")
+
+
+def _too_large(size: int, config: TopicConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"the batch has {size} bytes, max.message.bytes={config.max_message_bytes} allows fewer",
+    )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)

@@ -1,0 +1,1 @@
+"""Apache Kafka's protocol, record formats and permissions, without I/O."""

@@ -1,0 +1,114 @@
+"""Encode and decode messages: the only way in and out of the compiled codecs.
+
+A codec is compiled at the first use of a (message, version), in about a millisecond. Fields that a version
+lacks are left out when encoding and hold their defaults after decoding.
+"""
+
+import struct
+from typing import TypeVar
+
+from barnabas.base.errors import ProtocolError
+from barnabas.base.types import Buffer, Chunk
+from barnabas.kafka.protocol.decoder import (
+    CountingDecoder,
+    Decoder,
+    compile_counting_decoder,
+    compile_decoder,
+)
+from barnabas.kafka.protocol.encoder import Encoder, compile_encoder
+from barnabas.kafka.protocol.schema import Message
+
+M = TypeVar("M", bound=Message)
+
+_decoders: dict[tuple[type[Message], int], Decoder] = {}
+_counting_decoders: dict[tuple[type[Message], int], CountingDecoder] = {}
+_encoders: dict[tuple[type[Message], int], Encoder] = {}
+
+
+def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
+    """The message that fills `buffer` from `position` to its end.
+
+    Records are memoryviews of `buffer`; everything else is copied out. Raises ProtocolError for anything else
+    than exactly one well-formed message, and for a version that the message does not have.
+    """
+    if isinstance(buffer, memoryview):
+        buffer = bytes(buffer)
+    try:
+        message: M = decoder(cls, version)(buffer, position)
+    except (struct.error, IndexError):
+        raise cut_short(cls, version, buffer) from None
+    return message
+
+
+def decoder(cls: type[Message], version: int) -> Decoder:
+    """What decodes the message: ``decoder(cls, version)(buffer, position)``.
+
+    It raises `struct.error` or IndexError where the buffer ends too soon, else as `decode`.
+    """
+    return _decoders.get((cls, version)) or _decoder(cls, version)
+
+
+def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
+    """What decodes a message that may be large: ``counting_decoder(cls, version)(buffer, position, most)``.
+
+    It raises as `decoder`, and TooManyElements where the message has more than `most` elements.
+    """
+    known = _counting_decoders.get((cls, version))
+    if known is None:
+        _check_version(cls, version)
+        known = _counting_decoders[cls, version] = compile_counting_decoder(cls, version)
+    return known
+
+
+def encoder(cls: type[Message], version: int) -> Encoder:
+    """What encodes the message: ``encoder(cls, version)(message, out)``, as `encode_chunks` does.
+
+    It raises `struct.error` where a value does not fit, ProtocolError where null is not allowed.
+    """
+    return _encoders.get((cls, version)) or _encoder(cls, version)
+
+
+def unfit(cls: type[Message], version: int, cause: struct.error) -> ProtocolError:
+    """The error for a value that does not fit the wire type of its field."""
+    return ProtocolError(f"{cls.__name__} v{version} cannot be encoded: {cause}")
+
+
+def cut_short(cls: type[Message], version: int, buffer: Buffer) -> ProtocolError:
+    """The error for a buffer that ends before its message does."""
+    return ProtocolError(f"{cls.__name__} v{version} is cut short at {len(buffer)} bytes")
+
+
+def encode_chunks(message: Message, version: int, out: bytearray | None = None) -> list[Chunk]:
+    """The message as buffers to send one after another, appended to `out` (a header, say) when it is given.
+
+    Large record batches are chunks as they are, without a copy. Raises ProtocolError when a value does not
+    fit the wire type of its field.
+    """
+    cls = type(message)
+    try:
+        return encoder(cls, version)(message, bytearray() if out is None else out)
+    except struct.error as error:
+        raise unfit(cls, version, error) from error
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The message as one buffer."""
+    return b"".join(map(bytes, encode_chunks(message, version)))
+
+
+def _decoder(cls: type[Message], version: int) -> Decoder:
+    _check_version(cls, version)
+    decoder = _decoders[cls, version] = compile_decoder(cls, version)
+    return decoder
+
+
+def _encoder(cls: type[Message], version: int) -> Encoder:
+    _check_version(cls, version)
+    encoder = _encoders[cls, version] = compile_encoder(cls, version)
+    return encoder
+
+
+def _check_version(cls: type[Message], version: int) -> None:
+    lowest, highest = cls.versions
+    if not lowest <= version <= highest:
+        raise ProtocolError(f"{cls.__name__} has versions {lowest} to {highest}, not {version}")

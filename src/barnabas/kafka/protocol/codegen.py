@@ -1,0 +1,64 @@
+"""What the two compilers share: collecting the lines of a function, and making it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from barnabas.kafka.protocol.schema import Message
+
+
+class FunctionBuilder:
+    """The source of one function over one version of a message, and the names that it refers to.
+
+    A run is the fixed-size fields in a row that one `struct` layout can take: (struct code, expression) each.
+    """
+
+    def __init__(self, message: type[Message], version: int, names: dict[str, Any]) -> None:
+        self.message = message
+        self.version = version
+        self.flexible = version >= message.flexible_from
+        self.namespace = names
+        self.run: list[tuple[str, str]] = []
+        self._lines: list[str] = []
+        self._depth = 1
+        self._count = 0
+
+    def emit(self, *lines: str) -> None:
+        self._lines += [" " * self._depth + line for line in lines]
+
+    @contextmanager
+    def block(self, opening: str = "") -> Iterator[None]:
+        """Indent what is emitted within, after the line that opens the block."""
+        if opening:
+            self.emit(opening)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def name(self, prefix: str) -> str:
+        """A name that nothing else has."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def constant(self, prefix: str, value: Any) -> str:
+        """A name for a value that source text cannot hold."""
+        for name, known in self.namespace.items():
+            if known is value:
+                return name
+        name = self.name(prefix)
+        self.namespace[name] = value
+        return name
+
+    def layout(self, verb: str, codes: str, function: Callable[..., Any]) -> str:
+        """The name of a `struct` function for `codes`, such as ``unpack_iqB``."""
+        name = f"{verb}_{codes.replace('?', 'o')}"
+        self.namespace[name] = function
+        return name
+
+    def function(self, verb: str, parameters: str, head: list[str], tail: list[str]) -> Any:
+        """Compile what was emitted, between `head` and `tail`."""
+        name = f"{verb}_{self.message.__name__}_v{self.version}"
+        lines = [*(f" {line}" for line in head), *self._lines, *(f" {line}" for line in tail)]
+        source = "\n".join([f"def {name}({parameters}):", *lines])
+        exec(compile(source, f"<{name}>", "exec"), self.namespace)
+        return self.namespace[name]

@@ -1,0 +1,276 @@
+"""Compiles a message's declaration and one version into a function that decodes it.
+
+What makes the function fast, in order of gain: one `struct` read for each run of fixed-size fields together
+with the length byte that follows it; slots stored inline on a bare `object.__new__`; nested structs inlined
+into loops. It does not check that slices end inside the buffer: every later read, and the last comparison of
+position with length, fails when one did not.
+"""
+
+from collections.abc import Callable
+from struct import Struct as Layout
+from typing import Any
+
+from barnabas.base.errors import ProtocolError
+from barnabas.kafka.protocol import wire
+from barnabas.kafka.protocol.codegen import FunctionBuilder
+from barnabas.kafka.protocol.schema import Field, Message, Primitive, Struct
+
+Decoder = Callable[[wire.Readable, int], Any]
+#: takes, besides, how many elements the message may have; returns the message and how many it has
+CountingDecoder = Callable[[wire.Readable, int, int], tuple[Any, int]]
+
+_INT_READERS = {code: wire.int_readers(code) for code in "iq"}
+_NAMES = {
+    **{function.__name__: function for function in (
+        wire.read_uvarint, wire.read_string, wire.read_bytes, wire.read_array_length, wire.check_array_length,
+        wire.read_ints, wire.read_tag_count, wire.skip_tags, wire.unexpected_null, wire.skip_counted_tags,
+        wire.too_many_elements,
+    )},
+    **{f"read_{code}": readers for code, readers in _INT_READERS.items()},
+    "ProtocolError": ProtocolError,
+    "new": object.__new__,
+}  # fmt: skip
+
+
+def compile_decoder(message: type[Message], version: int) -> Decoder:
+    """``decode(buffer, position)``, which reads to the buffer's end and returns an instance of `message`."""
+    decoder: Decoder = _compile(_Compiler(message, version, dict(_NAMES)))
+    return decoder
+
+
+def compile_counting_decoder(message: type[Message], version: int) -> CountingDecoder:
+    """``decode(buffer, position, most)``: as `compile_decoder`, for what may be large.
+
+    It returns the message and the number of its elements (see `wire.MAX_ELEMENTS`). It raises TooManyElements
+    as soon as there are more than `most`.
+    """
+    decoder: CountingDecoder = _compile(_CountingCompiler(message, version, dict(_NAMES)))
+    return decoder
+
+
+def _compile(compiler: "_Compiler") -> Any:
+    message, version = compiler.message, compiler.version
+    compiler.struct(message, "message")
+    compiler.flush()
+    head = ["view = memoryview(buffer)"] if compiler.has_records else []
+    beyond = f"not pos <= len(buffer) <= pos + {message.slack}" if message.slack else "pos != len(buffer)"
+    error = f"ProtocolError(f'{message.__name__} v{version} ended at byte {{pos}} of {{len(buffer)}}')"
+    tail = [f"if {beyond}: raise {error}", f"return {compiler.result}"]
+    return compiler.function("decode", compiler.parameters, head, tail)
+
+
+class _Compiler(FunctionBuilder):
+    parameters = "buffer, pos"
+    result = "message"
+    has_records = False
+
+    def count(self, n: str) -> None:
+        """Count the elements of an array, or tagged fields, whose number is held by `n`."""
+
+    def skip_tags(self) -> str:
+        """The statement that passes over tagged fields none of which is known."""
+        return "pos = skip_tags(buffer, pos)"
+
+    def read(self, code: str, target: str) -> None:
+        """Leave a fixed-size value to the next flush."""
+        self.run.append((code, target))
+
+    def flush(self, keep: int = 0) -> None:
+        """Read the run of fixed-size values at once; `pos` stays before the last `keep` bytes of it."""
+        if not self.run:
+            return
+        codes = "".join(code for code, _ in self.run)
+        targets = ", ".join(target for _, target in self.run)
+        layout = Layout(f">{codes}")
+        unpack = self.layout("unpack", codes, layout.unpack_from)
+        self.emit(f"{targets}, = {unpack}(buffer, pos)", f"pos += {layout.size - keep}")
+        self.run = []
+
+    def peek(self) -> str:
+        """The name of the next byte, read together with the run before it; `pos` stays at that byte."""
+        n = self.name("n")
+        if self.run:
+            self.read("B", n)
+            self.flush(keep=1)
+        else:
+            self.emit(f"{n} = buffer[pos]")
+        return n
+
+    def struct(self, cls: type[Struct], target: str) -> None:
+        """Decode `cls` into a new instance named `target`; its last run may still be pending."""
+        self.emit(f"{target} = new({self.constant(cls.__name__, cls)})")
+        tagged = [f for f in cls.__fields__ if f.tag is not None and f.in_version(self.version)]
+        for field in cls.__fields__:
+            if field in tagged or not field.in_version(self.version):
+                self.emit(f"{target}.{field.name} = {self.default(field)}")
+            else:
+                self.field(field, f"{target}.{field.name}")
+        if self.flexible:
+            self.tagged_section(cls, target, tagged)
+
+    def default(self, field: Field) -> str:
+        if field.default == [] and field.is_array:
+            return "[]"
+        if field.default is None or isinstance(field.default, (bool, int, str)):
+            return repr(field.default)
+        return self.constant("default", field.default)
+
+    def field(self, field: Field, target: str) -> None:
+        nullable = field.nullable_in(self.version)
+        required = None if nullable else f"{self.message.__name__}.{field.name}"
+        if field.is_array:
+            self.array(field, target, required)
+        elif not isinstance(field.type, Primitive):
+            self.nested(field.type, target, nullable, is_tagged=field.tag is not None)
+        elif field.type.code:
+            self.read(field.type.code, target)
+        elif self.flexible and field.type.name != "records":
+            self.compact(field.type.name, target, required)
+        else:
+            self.sized(field.type.name, target, required)
+
+    def compact(self, kind: str, target: str, required: str | None) -> None:
+        """A compact string or bytes: the short ones inline."""
+        n = self.peek()
+        data = "buffer[pos + 1:stop]"
+        value = f"{data}.decode('utf-8', 'replace')" if kind == "string" else f"bytes({data})"
+        self.emit(
+            f"if 0 < {n} < 128:",
+            f" stop = pos + {n}",
+            f" {target} = {value}",
+            " pos = stop",
+            *([] if required else [f"elif not {n}: {target} = None; pos += 1"]),
+            f"else: {target}, pos = read_{kind}(buffer, pos, {required!r})",
+        )
+
+    def sized(self, kind: str, target: str, required: str | None) -> None:
+        """Records, or a string or bytes of before flexible versions."""
+        self.has_records |= kind == "records"
+        n = self.name("n")
+        if self.flexible:
+            high = self.peek()
+            self.emit(
+                f"{n} = buffer[pos + 1]",
+                f"if {high} > 127 and {n} < 128: {n} = ({high} & 127 | {n} << 7) - 1; pos += 2",
+                f"else: {n}, pos = read_uvarint(buffer, pos); {n} -= 1",
+            )
+        else:
+            self.read("h" if kind == "string" else "i", n)
+            self.flush()
+        value = {
+            "string": "buffer[pos:stop].decode('utf-8', 'replace')",
+            "bytes": "bytes(buffer[pos:stop])",
+            "records": "view[pos:stop]",
+        }[kind]
+        self.emit(
+            f"if {n} >= 0:",
+            f" stop = pos + {n}",
+            f" {target} = {value}",
+            " pos = stop",
+            f"else: {f'unexpected_null({required!r})' if required else f'{target} = None'}",
+        )
+
+    def array(self, field: Field, target: str, required: str | None) -> None:
+        n = self.array_length(required)
+        if required:
+            self.elements(field, target, n)
+        else:
+            self.emit(f"if {n} < 0: {target} = None")
+            with self.block("else:"):
+                self.elements(field, target, n)
+
+    def array_length(self, required: str | None) -> str:
+        """The name of an array's length, negative for null; a long one is checked against the bytes left.
+
+        A short one need not be: its elements soon find the end of the buffer.
+        """
+        if self.flexible:
+            n = self.peek()
+            self.emit(
+                f"if 0 < {n} < 128: {n} -= 1; pos += 1",
+                f"else: {n}, pos = read_array_length(buffer, pos, {required!r})",
+            )
+        else:
+            n = self.name("n")
+            self.read("i", n)
+            self.flush()
+            self.emit(f"if not 0 <= {n} < 128: check_array_length({n}, len(buffer) - pos, {required!r})")
+        return n
+
+    def elements(self, field: Field, target: str, n: str) -> None:
+        """As many elements as `n` says."""
+        kind = field.type
+        self.count(n)
+        if isinstance(kind, Primitive) and kind.code in _INT_READERS:
+            self.emit(
+                f"if {n} <= {wire.SHORT_ARRAY}: {target} = [*read_{kind.code}[{n}](buffer, pos)]",
+                f"else: {target} = read_ints({kind.code!r}, buffer, pos, {n})",
+                f"pos += {Layout('>' + kind.code).size} * {n}",
+            )
+            return
+        items, item = self.name("items"), self.name("item")
+        self.emit(f"{target} = {items} = []")
+        with self.block(f"for _ in range({n}):"):
+            if isinstance(kind, Primitive):
+                self.field(field.element(), item)
+            else:
+                self.struct(kind, item)
+            self.flush()
+            self.emit(f"{items}.append({item})")
+
+    def nested(self, cls: type[Struct], target: str, nullable: bool, *, is_tagged: bool) -> None:
+        """A struct; see the encoder for what null is."""
+        item = self.name("item")
+        if not nullable:
+            self.struct(cls, item)
+            self.emit(f"{target} = {item}")
+            return
+        marker = self.name("n")
+        self.read("b", marker)
+        self.flush()
+        self.emit(f"if {marker} {'<=' if is_tagged else '<'} 0: {target} = None")
+        with self.block("else:"):
+            self.struct(cls, item)
+            self.flush()
+            self.emit(f"{target} = {item}")
+
+    def tagged_section(self, cls: type[Struct], target: str, known: list[Field]) -> None:
+        if not known and not self.run:
+            self.emit(f"if buffer[pos]: {self.skip_tags()}", "else: pos += 1")
+            return
+        count = self.peek()
+        if not known:
+            self.emit(f"if {count}: {self.skip_tags()}", "else: pos += 1")
+            return
+        tag, stop = self.name("tag"), self.name("stop")
+        wrong_size = f"ProtocolError(f'tag {{{tag}}} of {cls.__name__} has a wrong size')"
+        self.emit(f"if not {count}: pos += 1")
+        with self.block("else:"):
+            self.emit(f"{count}, pos = read_tag_count(buffer, pos)")
+            self.count(count)
+            with self.block(f"for _ in range({count}):"):
+                self.emit(
+                    f"{tag}, pos = read_uvarint(buffer, pos)",
+                    f"{stop}, pos = read_uvarint(buffer, pos)",
+                    f"{stop} += pos",
+                )
+                for index, field in enumerate(known):
+                    with self.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
+                        self.field(field, f"{target}.{field.name}")
+                        self.flush()
+                self.emit(f"else: pos = {stop}", f"if pos != {stop}: raise {wrong_size}")
+
+
+class _CountingCompiler(_Compiler):
+    parameters = "buffer, pos, most"
+    result = "message, most - left"
+
+    def __init__(self, message: type[Message], version: int, names: dict[str, Any]) -> None:
+        super().__init__(message, version, names)
+        self.emit("left = most")
+
+    def count(self, n: str) -> None:
+        self.emit(f"left -= {n}", "if left < 0: too_many_elements()")
+
+    def skip_tags(self) -> str:
+        return "pos, left = skip_counted_tags(buffer, pos, left)"

@@ -1,0 +1,207 @@
+"""Compiles a message's declaration and one version into a function that encodes it.
+
+Bytes are appended to one bytearray, a run of fixed-size fields and the length byte that follows it at a time.
+Record batches are not copied: they become chunks of their own (see `wire.put_records`).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from struct import Struct as Layout
+from typing import Any
+
+from barnabas.base.types import Chunk
+from barnabas.kafka.protocol import wire
+from barnabas.kafka.protocol.codegen import FunctionBuilder
+from barnabas.kafka.protocol.schema import Field, Message, Primitive, Struct
+
+Encoder = Callable[[Any, bytearray], list[Chunk]]
+
+_NAMES = {
+    function.__name__: function
+    for function in (wire.uvarint, wire.string_length, wire.ints, wire.put_records, wire.unexpected_null)
+}
+
+
+def compile_encoder(message: type[Message], version: int) -> Encoder:
+    """``encode(message, out)``, which appends to `out` and returns the chunks to send, `out` the first."""
+    compiler = _Compiler(message, version, dict(_NAMES))
+    compiler.struct(message, "message")
+    compiler.flush()
+    head, tail = ["chunks = []"], ["chunks.append(out)", "return chunks"]
+    encoder: Encoder = compiler.function("encode", "message, out", head, tail)
+    return encoder
+
+
+class _Compiler(FunctionBuilder):
+    out = "out"  # the bytearray that the code being emitted writes to
+
+    def write(self, code: str, value: str = "") -> None:
+        """Leave a fixed-size value to the next flush; code ``x`` is a zero byte and has no value."""
+        self.run.append((code, value))
+
+    def packed(self) -> str:
+        """The run of fixed-size values as an expression of bytes; empties the run."""
+        codes = "".join(code for code, _ in self.run)
+        values = ", ".join(value for code, value in self.run if code != "x")
+        self.run = []
+        if not values:
+            return repr(bytes(len(codes)))
+        return f"{self.layout('pack', codes, Layout(f'>{codes}').pack)}({values})"
+
+    def flush(self) -> None:
+        if self.run:
+            self.emit(f"{self.out} += {self.packed()}")
+
+    def struct(self, cls: type[Struct], source: str) -> None:
+        """Encode the instance named `source`; its last run may still be pending."""
+        fields = [f for f in cls.__fields__ if f.in_version(self.version)]
+        for field in fields:
+            if field.tag is None:
+                self.field(field, f"{source}.{field.name}")
+        if self.flexible:
+            self.tagged_section([f for f in fields if f.tag is not None], source)
+
+    def field(self, field: Field, source: str) -> None:
+        nullable = field.nullable_in(self.version)
+        required = None if nullable else f"{self.message.__name__}.{field.name}"
+        if field.is_array:
+            self.array(field, source, required)
+        elif not isinstance(field.type, Primitive):
+            self.nested(field.type, source, nullable, is_tagged=field.tag is not None)
+        elif field.type.code:
+            self.write(field.type.code, source)
+        elif field.type.name == "records":
+            self.records(source, required)
+        else:
+            self.sized(field.type.name, source, required)
+
+    def length(self, n: str, string: bool) -> None:
+        """Write the length held by `n` (plus one already when flexible) with the run before it."""
+        if not self.flexible:
+            self.write("h" if string else "i", n)
+            self.flush()
+            return
+        long = f"{'string_length' if string else 'uvarint'}({n})"
+        if not self.run:
+            self.emit(f"if {n} < 128: {self.out}.append({n})", f"else: {self.out} += {long}")
+            return
+        before = list(self.run)
+        self.write("B", n)
+        self.emit(f"if {n} < 128: {self.out} += {self.packed()}")
+        self.run = before
+        self.emit(f"else: {self.out} += {self.packed()} + {long}")
+
+    @contextmanager
+    def unless_null(self, value: str, null_code: str, required: str | None) -> Iterator[None]:
+        """A block for when `value` is not null; null is written as 0, or as -1 before flexible versions."""
+        before = list(self.run)
+        with self.block(f"if {value} is None:"):
+            if required:
+                self.emit(f"unexpected_null({required!r})")
+            else:
+                self.write("x" if self.flexible else null_code, "-1")
+                self.flush()
+        self.run = before
+        with self.block("else:"):
+            yield
+
+    def sized(self, kind: str, source: str, required: str | None) -> None:
+        """A string or bytes."""
+        string = kind == "string"
+        n, data = self.name("n"), self.name("data")
+        self.emit(f"{data} = {source}")
+        with self.unless_null(data, "h" if string else "i", required):
+            if string:
+                self.emit(f"{data} = {data}.encode()")
+            self.emit(f"{n} = len({data}){' + 1' if self.flexible else ''}")
+            self.length(n, string)
+            self.emit(f"{self.out} += {data}")
+
+    def records(self, source: str, required: str | None) -> None:
+        data = self.name("data")
+        self.emit(f"{data} = {source}")
+        self.flush()
+        with self.unless_null(data, "i", required):
+            self.emit(f"out = put_records({data}, {self.flexible}, chunks, out)")
+
+    def array(self, field: Field, source: str, required: str | None) -> None:
+        n, items = self.name("n"), self.name("items")
+        self.emit(f"{items} = {source}")
+        with self.unless_null(items, "i", required):
+            self.emit(f"{n} = len({items}){' + 1' if self.flexible else ''}")
+            self.elements(field, n, items)
+
+    def elements(self, field: Field, n: str, items: str) -> None:
+        """The length held by `n`, and the elements."""
+        kind = field.type
+        if isinstance(kind, Primitive) and kind.code in ("i", "q"):
+            self.ints(kind.code, n, items)
+            return
+        self.length(n, string=False)
+        item = self.name("item")
+        with self.block(f"for {item} in {items}:"):
+            if isinstance(kind, Primitive):
+                self.field(field.element(), item)
+            else:
+                self.struct(kind, item)
+            self.flush()
+
+    def ints(self, code: str, n: str, items: str) -> None:
+        """An array of integers: a short one goes into one layout with its length and the run before it."""
+        codes = "".join(code for code, _ in self.run)
+        values = "".join(f"{value}, " for code, value in self.run if code != "x")
+        writers = self.constant("writers", wire.IntWriters(codes, code, self.flexible))
+        self.emit(f"if {n} <= {wire.SHORT_ARRAY}: {self.out} += {writers}[{n}]({values}{n}, *{items})")
+        with self.block("else:"):
+            self.length(n, string=False)
+            self.emit(f"{self.out} += ints({code!r}, {items})")
+
+    def nested(self, cls: type[Struct], source: str, nullable: bool, *, is_tagged: bool) -> None:
+        """A struct; one that may be null begins with a byte: 1, or for null -1, in a tagged field 0."""
+        item = self.name("item")
+        self.emit(f"{item} = {source}")
+        if not nullable:
+            self.struct(cls, item)
+            return
+        self.flush()
+        null = "b'\\x00'" if is_tagged else "b'\\xff'"
+        self.emit(f"if {item} is None: {self.out} += {null}")
+        with self.block("else:"):
+            self.write("b", "1")
+            self.struct(cls, item)
+            self.flush()
+
+    def tagged_section(self, fields: list[Field], source: str) -> None:
+        """The tagged fields that differ from their defaults, in the order of their tags."""
+        if not fields:
+            self.write("x")
+            return
+        self.flush()
+        count, section = self.name("n"), self.name("section")
+        changed = {field.tag: self.changed(field, f"{source}.{field.name}") for field in fields}
+        with self.block(f"if {' or '.join(changed.values())}:"):
+            self.emit(f"{count} = 0", f"{section} = bytearray()")
+            for field in sorted(fields, key=lambda f: f.tag or 0):
+                with self.block(f"if {changed[field.tag]}:"):
+                    content = self.tagged(field, f"{source}.{field.name}")
+                    self.emit(
+                        f"{count} += 1",
+                        f"{section} += uvarint({field.tag}) + uvarint(len({content})) + {content}",
+                    )
+            self.emit(f"{self.out} += uvarint({count}) + {section}")
+        self.emit(f"else: {self.out}.append(0)")
+
+    def changed(self, field: Field, value: str) -> str:
+        """Whether a tagged field differs; identity first, since most messages hold the very default."""
+        default = self.constant("default", field.default)
+        return f"({value} is not {default} and {value} != {default})"
+
+    def tagged(self, field: Field, source: str) -> str:
+        """Encode one field by itself; the name of the bytearray that holds it."""
+        outer, self.out = self.out, self.name("tagged")
+        content = self.out
+        self.emit(f"{content} = bytearray()")
+        self.field(field, source)
+        self.flush()
+        self.out = outer
+        return content

@@ -1,0 +1,259 @@
+"""Frames and headers: from a stream of bytes to requests, from responses to bytes, and the client's way back.
+
+A frame is an int32 size and so many bytes. Those are a header and a message. Request headers are version 2
+when the request's version is flexible, else 1; response headers 1 and 0 likewise, except that ApiVersions
+always has 0.
+"""
+
+from struct import Struct, error
+from typing import NamedTuple, TypeVar
+
+from barnabas.base.errors import ProtocolError, TooManyElements
+from barnabas.base.types import Chunk
+from barnabas.kafka.protocol import codec
+from barnabas.kafka.protocol.decoder import Decoder
+from barnabas.kafka.protocol.encoder import Encoder
+from barnabas.kafka.protocol.large_frame import LARGE, LargeFrame
+from barnabas.kafka.protocol.registry import ApiKey, request_class, response_class
+from barnabas.kafka.protocol.schema import Request, Response
+from barnabas.kafka.protocol.wire import MAX_ELEMENTS, Readable, skip_tags
+
+R = TypeVar("R", bound=Response)
+
+_SIZE = Struct(">i")
+_REQUEST_HEADER = Struct(">hhih")
+_RESPONSE_HEADER = Struct(">ii")
+
+
+class RequestHeader(NamedTuple):
+    """What precedes every request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class FrameDecoder:
+    """Cuts a stream into frames, whatever the pieces it arrives in.
+
+    It holds one incomplete frame at most: what was received of it, or four times that of a large one.
+    Owned by one connection.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        self.max_size = max_size  # in bytes, without the size itself: socket.request.max.bytes
+        self._partial = bytearray()
+        self._missing = 0  # bytes until `_partial` is whole; 0 while its size is not known
+        #: an incomplete large frame; whoever takes it away receives the rest of it in its stead
+        self.large: LargeFrame | None = None
+
+    def feed(self, data: bytes) -> list[Readable]:
+        """The frames that `data` completes, without their sizes.
+
+        Raises ProtocolError on a size that is negative or above `max_size`: the stream cannot be read on.
+        """
+        start, end = 0, len(data)
+        idle = not self._missing and not self._partial and self.large is None
+        if idle and end >= 4 and _SIZE.unpack_from(data)[0] == end - 4 <= self.max_size:
+            return [data[4:]]  # one whole frame, as nearly always
+        frames: list[Readable] = []
+        while start < end:
+            if self.large is not None:
+                taken = data[start : start + self.large.missing]
+                start += len(taken)
+                whole = self.large.append(taken)
+                if whole is not None:
+                    self.large = None
+                    frames.append(whole)
+            elif self._missing:
+                taken = data[start : start + self._missing]
+                self._partial += taken
+                self._missing -= len(taken)
+                start += len(taken)
+                if not self._missing:
+                    frames.append(self._partial)
+                    self._partial = bytearray()
+            elif not self._partial and end - start >= 4:
+                size = self._size(data, start)
+                start += 4
+                if end - start >= size:
+                    frames.append(data[start : start + size])
+                    start += size
+                elif size - (end - start) > LARGE:
+                    self.large = LargeFrame(size, memoryview(data)[start:])
+                    start = end
+                else:
+                    self._missing = size
+            else:
+                taken = data[start : start + 4 - len(self._partial)]
+                self._partial += taken
+                start += len(taken)
+                if len(self._partial) == 4:
+                    size = self._size(self._partial, 0)
+                    self._partial = bytearray()
+                    if size > LARGE:
+                        self.large = LargeFrame(size, b"")
+                    elif size:
+                        self._missing = size
+                    else:
+                        frames.append(b"")
+        return frames
+
+    @property
+    def pending(self) -> int:
+        """How many bytes of an incomplete frame are held."""
+        return len(self._partial) + (self.large.filled if self.large is not None else 0)
+
+    def clear(self) -> None:
+        """Drop what has come of an incomplete frame."""
+        self._partial = bytearray()
+        self._missing = 0
+        self.large = None
+
+    def _size(self, data: Readable, position: int) -> int:
+        size: int = _SIZE.unpack_from(data, position)[0]
+        if not 0 <= size <= self.max_size:
+            start = bytes(data[position : position + 4])
+            raise ProtocolError(
+                _other_protocol(start) or f"a frame of {size} bytes; 0 to {self.max_size} are allowed"
+            )
+        return size
+
+
+_HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ")
+_TLS_HANDSHAKE = b"\x16\x03"
+
+
+def _other_protocol(start: bytes) -> str | None:
+    """What a client speaks, by its first four bytes, when it is something well known."""
+    if start in _HTTP:
+        return "it sent an HTTP request, and this port speaks the Kafka protocol"
+    if start.startswith(_TLS_HANDSHAKE):
+        return "it began a TLS handshake, and this listener is PLAINTEXT: set security.protocol=PLAINTEXT"
+    return None
+
+
+SMALL_FRAME = 2048
+"""Up to this size, in bytes, a request has few elements, however small each is: they are not counted."""
+
+
+def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
+    """The header and the message of a request frame; raises as `parse_counted`."""
+    header, message, _ = parse_counted(frame, MAX_ELEMENTS)
+    return header, message
+
+
+def parse_counted(frame: Readable, most: int) -> tuple[RequestHeader, Request, int]:
+    """The header and the message of a request frame, and the number of the message's elements.
+
+    That of a small frame is not counted: 0. Raises ProtocolError for anything that is not exactly one request
+    of a known API and version, TooManyElements for one with more than `most` elements.
+    """
+    try:
+        api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        decode, is_flexible = _readers.get((api_key, version)) or _reader(api_key, version)
+        position = _REQUEST_HEADER.size
+        client_id = None
+        if length >= 0:
+            client_id = frame[position : position + length].decode("utf-8", "replace")
+            position += length
+        if is_flexible:
+            position = skip_tags(frame, position) if frame[position] else position + 1
+    except (error, IndexError):
+        raise ProtocolError(f"a request of {len(frame)} bytes has no whole header") from None
+    try:
+        if len(frame) <= SMALL_FRAME:
+            return RequestHeader(api_key, version, correlation_id, client_id), decode(frame, position), 0
+        decode_counted = codec.counting_decoder(request_class(api_key), version)
+        message, count = decode_counted(frame, position, most)
+    except TooManyElements:
+        name = ApiKey(api_key).title
+        raise TooManyElements(f"{name} v{version} has more than {most} elements in its arrays") from None
+    except (error, IndexError):
+        raise codec.cut_short(request_class(api_key), version, frame) from None
+    return RequestHeader(api_key, version, correlation_id, client_id), message, count
+
+
+_readers: dict[tuple[int, int], tuple[Decoder, bool]] = {}
+
+
+def _reader(api_key: int, version: int) -> tuple[Decoder, bool]:
+    """What decodes a request, and whether its header ends with tagged fields."""
+    cls = request_class(api_key)
+    if not cls.versions[0] <= version <= cls.versions[1]:
+        raise ProtocolError(f"{ApiKey(api_key).title} has no version {version}")
+    reader = _readers[api_key, version] = codec.decoder(cls, version), version >= cls.flexible_from
+    return reader
+
+
+def encode_response(header: RequestHeader, response: Response) -> list[Chunk]:
+    """The frame that answers a request, as chunks to send one after another."""
+    _, version, correlation_id, _ = header
+    cls = type(response)
+    encode, header_size = _writers.get((cls, version)) or _writer(cls, version)
+    out = bytearray(header_size)
+    try:
+        chunks = encode(response, out)
+    except error as cause:
+        raise codec.unfit(cls, version, cause) from cause
+    size = len(out) if len(chunks) == 1 else sum(map(len, chunks))
+    _RESPONSE_HEADER.pack_into(out, 0, size - 4, correlation_id)
+    return chunks
+
+
+_writers: dict[tuple[type[Response], int], tuple[Encoder, int]] = {}
+
+
+def _writer(cls: type[Response], version: int) -> tuple[Encoder, int]:
+    """What encodes a response, and the size of its header with the frame's size before it."""
+    # The section of tagged fields is empty: one zero byte.
+    writer = _writers[cls, version] = codec.encoder(cls, version), 8 + _has_tags(cls, version)
+    return writer
+
+
+def _has_tags(cls: type[Response], version: int) -> bool:
+    """Whether tagged fields end the header of a response; that of ApiVersions must be readable to all."""
+    return version >= cls.flexible_from and cls.api_key != ApiKey.API_VERSIONS
+
+
+def encode_request(header: RequestHeader, request: Request) -> list[Chunk]:
+    """The frame of a request, as chunks to send one after another."""
+    client_id = b"" if header.client_id is None else header.client_id.encode()
+    length = -1 if header.client_id is None else len(client_id)
+    out = bytearray(4)
+    out += (
+        _REQUEST_HEADER.pack(request.api_key, header.api_version, header.correlation_id, length) + client_id
+    )
+    if header.api_version >= request.flexible_from:
+        out.append(0)  # no tagged fields
+    chunks = codec.encode_chunks(request, header.api_version, out)
+    _SIZE.pack_into(out, 0, sum(map(len, chunks)) - 4)
+    return chunks
+
+
+def response_correlation_id(frame: Readable) -> int:
+    """Which request a response frame answers."""
+    try:
+        correlation_id: int = _SIZE.unpack_from(frame)[0]
+    except error:
+        raise ProtocolError(f"a response of {len(frame)} bytes has no whole header") from None
+    return correlation_id
+
+
+def parse_response(header: RequestHeader, frame: Readable) -> Response:
+    """The message of a response frame, given the header of the request that it answers.
+
+    Raises ProtocolError for anything else than exactly one response to that request.
+    """
+    correlation_id = response_correlation_id(frame)
+    if correlation_id != header.correlation_id:
+        raise ProtocolError(f"a response to request {correlation_id} instead of {header.correlation_id}")
+    cls = response_class(header.api_key)
+    position = _SIZE.size
+    try:
+        if _has_tags(cls, header.api_version):
+            position = skip_tags(frame, position)
+    except IndexError:
+        raise ProtocolError(f"a response of {len(frame)} bytes has no whole header") from None
+    return codec.decode(cls, header.api_version, frame, position)

@@ -1,0 +1,61 @@
+"""A frame that is too large to be copied from buffer to buffer: its bytes are received where they stay."""
+
+from barnabas.base.types import Buffer
+
+#: A frame of which more bytes are missing is worth it: the event loop reads about twice as many at a time.
+LARGE = 128 * 1024
+#: So many times the memory of what was received is taken: what a frame's size announces may never come.
+_AHEAD = 4
+
+
+class LargeFrame:
+    """An incomplete frame.
+
+    Args:
+        size: how many bytes it will have.
+        beginning: those that have come, fewer than `size`.
+        trusted: take the memory for all of it at once, so that nothing is copied as it grows.
+    """
+
+    __slots__ = ("_bytes", "_size", "filled")
+
+    def __init__(self, size: int, beginning: Buffer, *, trusted: bool = False) -> None:
+        self._size = size
+        #: how many bytes have come
+        self.filled = len(beginning)
+        self._bytes = bytearray(size if trusted else min(size, _AHEAD * max(self.filled, LARGE)))
+        memoryview(self._bytes)[: self.filled] = beginning  # a bytearray would copy it first
+
+    @property
+    def missing(self) -> int:
+        """How many bytes have not come yet."""
+        return self._size - self.filled
+
+    def writable(self) -> memoryview:
+        """Where the next bytes are to be received; `received` is called before this is called again."""
+        return memoryview(self._bytes)[self.filled :]
+
+    def received(self, count: int) -> bytearray | None:
+        """The frame, if `count` more bytes complete it."""
+        self.filled += count
+        if self.filled == self._size:
+            return self._bytes
+        if self.filled == len(self._bytes):
+            # It cannot be resized: the event loop still has a view of it.
+            grown = bytearray(min(self._size, _AHEAD * self.filled))
+            grown[: self.filled] = self._bytes
+            self._bytes = grown
+        return None
+
+    def append(self, data: Buffer) -> bytearray | None:
+        """Copy more of the frame's bytes, at most `missing`; the frame if that completes it."""
+        rest = memoryview(data)
+        while rest:
+            into = self.writable()
+            count = min(len(into), len(rest))
+            into[:count] = rest[:count]
+            rest = rest[count:]
+            whole = self.received(count)
+            if whole is not None:
+                return whole
+        return None

@@ -1,0 +1,63 @@
+"""AddPartitionsToTxn (key 24): partitions that a transaction is about to write to (KIP-98).
+
+Up to v3 a producer asks, for its one transaction; since v4 brokers ask, for several, and may only want to
+know whether the partitions are in (KIP-890). v2 may answer PRODUCER_FENCED (KIP-588), v5
+TRANSACTION_ABORTABLE.
+"""
+
+from barnabas.kafka.protocol.schema import (
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Request,
+    Response,
+    String,
+    Struct,
+    since,
+    until,
+)
+
+
+class AddPartitionsToTxnTopic(Struct):
+    name: String = ""
+    partitions: list[Int32] = []
+
+
+class AddPartitionsToTxnTransaction(Struct):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    # Only ask whether the partitions are in the transaction: nothing is added.
+    verify_only: Bool = False
+    topics: list[AddPartitionsToTxnTopic] = []
+
+
+class AddPartitionsToTxnRequest(Request, key=24, versions=(0, 5), flexible=3):
+    transactions: list[AddPartitionsToTxnTransaction] = since(4, default=[])
+    v3_and_below_transactional_id: String = until(3, default="")
+    v3_and_below_producer_id: Int64 = until(3, default=0)
+    v3_and_below_producer_epoch: Int16 = until(3, default=0)
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = until(3, default=[])
+
+
+class AddPartitionsToTxnPartitionResult(Struct):
+    partition_index: Int32 = 0
+    partition_error_code: Int16 = 0
+
+
+class AddPartitionsToTxnTopicResult(Struct):
+    name: String = ""
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
+
+
+class AddPartitionsToTxnResult(Struct):
+    transactional_id: String = ""
+    topic_results: list[AddPartitionsToTxnTopicResult] = []
+
+
+class AddPartitionsToTxnResponse(Response, to=AddPartitionsToTxnRequest):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = since(4, default=0)
+    results_by_transaction: list[AddPartitionsToTxnResult] = since(4, default=[])
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = until(3, default=[])

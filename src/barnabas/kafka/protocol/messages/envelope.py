@@ -1,0 +1,18 @@
+"""Envelope (key 58): a broker hands a client's request on to the controller (KIP-590)."""
+
+from barnabas.kafka.protocol.schema import Bytes, Int16, Request, Response
+
+
+class EnvelopeRequest(Request, key=58, versions=(0, 0), flexible=0):
+    # The header and the message of the client's request, as a frame has them.
+    request_data: Bytes = b""
+    # Null: nobody has authenticated.
+    request_principal: Bytes | None = b""
+    # Where the client is: 4 or 16 bytes.
+    client_host_address: Bytes = b""
+
+
+class EnvelopeResponse(Response, to=EnvelopeRequest):
+    # The header and the message of the response; null when the envelope was refused.
+    response_data: Bytes | None = None
+    error_code: Int16 = 0

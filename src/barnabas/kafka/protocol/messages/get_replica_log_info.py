@@ -1,0 +1,49 @@
+"""GetReplicaLogInfo (key 93): how far a broker's replicas reach, before an unclean election (KIP-966)."""
+
+from barnabas.kafka.protocol.schema import (
+    ZERO_UUID,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+)
+
+
+class TopicPartitions(Struct):
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[Int32] = []
+
+
+class GetReplicaLogInfoRequest(Request, key=93, versions=(0, 0), flexible=0):
+    # Of the broker that is asked.
+    broker_id: Int32 = 0
+    topic_partitions: list[TopicPartitions] = []
+
+
+class PartitionLogInfo(Struct):
+    partition: Int32 = 0
+    # Of the last record, -1 when there is none.
+    last_written_leader_epoch: Int32 = 0
+    current_leader_epoch: Int32 = 0
+    log_end_offset: Int64 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class TopicPartitionLogInfo(Struct):
+    topic_id: Uuid = ZERO_UUID
+    partition_log_info: list[PartitionLogInfo] = []
+
+
+class GetReplicaLogInfoResponse(Response, to=GetReplicaLogInfoRequest):
+    throttle_time_ms: Int32 = 0
+    # Of the broker that answers.
+    broker_epoch: Int64 = 0
+    # Whether partitions were left out, to be asked for again.
+    has_more_data: Bool = False
+    topic_partition_log_info_list: list[TopicPartitionLogInfo] = []

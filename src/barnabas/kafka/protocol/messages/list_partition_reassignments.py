@@ -1,0 +1,34 @@
+"""ListPartitionReassignments (key 46): the moves of partitions that are under way (KIP-455)."""
+
+from barnabas.kafka.protocol.schema import Int16, Int32, Request, Response, String, Struct
+
+
+class ListPartitionReassignmentsTopics(Struct):
+    name: String = ""
+    partition_indexes: list[Int32] = []
+
+
+class ListPartitionReassignmentsRequest(Request, key=46, versions=(0, 0), flexible=0):
+    timeout_ms: Int32 = 60000
+    # Null: all that there are.
+    topics: list[ListPartitionReassignmentsTopics] | None = None
+
+
+class OngoingPartitionReassignment(Struct):
+    partition_index: Int32 = 0
+    # All of them, with those that are added and removed.
+    replicas: list[Int32] = []
+    adding_replicas: list[Int32] = []
+    removing_replicas: list[Int32] = []
+
+
+class OngoingTopicReassignment(Struct):
+    name: String = ""
+    partitions: list[OngoingPartitionReassignment] = []
+
+
+class ListPartitionReassignmentsResponse(Response, to=ListPartitionReassignmentsRequest):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    topics: list[OngoingTopicReassignment] = []

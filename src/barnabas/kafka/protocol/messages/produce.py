@@ -1,0 +1,84 @@
+"""Produce (key 0): append record batches to partitions.
+
+Only batches of magic 2 are left since v3 (KIP-896). v7 may carry zstd (KIP-110); v8 answers with the
+records at fault (KIP-467); v10 with the new leader, so that the client need not refresh (KIP-951); v12 adds
+partitions to the transaction implicitly (KIP-890); v13 names topics by id (KIP-516).
+"""
+
+from barnabas.kafka.protocol.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+    since,
+    tagged,
+    until,
+)
+
+
+class PartitionProduceData(Struct):
+    index: Int32 = 0
+    records: Records | None = None
+
+
+class TopicProduceData(Struct):
+    name: String = until(12, default="")
+    topic_id: Uuid = since(13, default=ZERO_UUID)
+    partition_data: list[PartitionProduceData] = []
+
+
+class ProduceRequest(Request, key=0, versions=(3, 13), flexible=9):
+    transactional_id: String | None = None
+    # 0: no answer. 1: the leader has it. -1: all in-sync replicas have it.
+    acks: Int16 = 0
+    timeout_ms: Int32 = 0
+    topic_data: list[TopicProduceData] = []
+
+
+class BatchIndexAndErrorMessage(Struct):
+    batch_index: Int32 = 0
+    batch_index_error_message: String | None = None
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class PartitionProduceResponse(Struct):
+    index: Int32 = 0
+    error_code: Int16 = 0
+    base_offset: Int64 = 0
+    # -1 unless the topic's timestamps are those of the append.
+    log_append_time_ms: Int64 = -1
+    log_start_offset: Int64 = since(5, default=-1)
+    # The batches or records at fault, when the broker could tell (KIP-467).
+    record_errors: list[BatchIndexAndErrorMessage] = since(8, default=[])
+    error_message: String | None = since(8, default=None)
+    # Only with NOT_LEADER_OR_FOLLOWER; where it listens is in node_endpoints.
+    current_leader: LeaderIdAndEpoch = tagged(0, since=10, default=LeaderIdAndEpoch())
+
+
+class TopicProduceResponse(Struct):
+    name: String = until(12, default="")
+    topic_id: Uuid = since(13, default=ZERO_UUID)
+    partition_responses: list[PartitionProduceResponse] = []
+
+
+class NodeEndpoint(Struct):
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+class ProduceResponse(Response, to=ProduceRequest):
+    responses: list[TopicProduceResponse] = []
+    throttle_time_ms: Int32 = 0
+    node_endpoints: list[NodeEndpoint] = tagged(0, since=10, default=[])

@@ -1,0 +1,13 @@
+"""SaslHandshake (key 17): choose how to authenticate; v1 says that SaslAuthenticate follows (KIP-152)."""
+
+from barnabas.kafka.protocol.schema import Int16, Request, Response, String
+
+
+class SaslHandshakeRequest(Request, key=17, versions=(0, 1)):
+    mechanism: String = ""
+
+
+class SaslHandshakeResponse(Response, to=SaslHandshakeRequest):
+    error_code: Int16 = 0
+    # What the broker offers.
+    mechanisms: list[String] = []

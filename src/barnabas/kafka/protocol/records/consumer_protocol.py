@@ -1,0 +1,31 @@
+"""What consumers of the classic protocol put into JoinGroup metadata and SyncGroup assignments.
+
+To a broker these are opaque bytes except where it must know a group's topics (OffsetDelete) or a tool shows
+them. Each begins with its version as an int16, which is not part of the declaration. A version above the
+known is read as the highest known: later versions only add fields at the end, which are ignored.
+"""
+
+from barnabas.kafka.protocol.schema import Bytes, Int32, Message, String, Struct, since
+
+ANY = 2**31  # bytes of fields that a later version may have added
+
+
+class TopicPartition(Struct):
+    topic: String = ""
+    partitions: list[Int32] = []
+
+
+class ConsumerProtocolSubscription(Message, versions=(0, 3), slack=ANY):
+    topics: list[String] = []
+    user_data: Bytes | None = None
+    # For cooperative rebalancing (KIP-429).
+    owned_partitions: list[TopicPartition] = since(1, default=[])
+    # Of owned_partitions; an outdated one does not count (KIP-792).
+    generation_id: Int32 = since(2, default=-1)
+    # For rack-aware assignment (KIP-881).
+    rack_id: String | None = since(3, default=None)
+
+
+class ConsumerProtocolAssignment(Message, versions=(0, 3), slack=ANY):
+    assigned_partitions: list[TopicPartition] = []
+    user_data: Bytes | None = None

@@ -1,0 +1,187 @@
+"""The variable-length parts of the wire format, called by the compiled codecs.
+
+Compact lengths, tags and sizes are unsigned varints (KIP-482): seven bits a byte, the lowest first. The
+compiled code handles lengths below 128 inline and calls these functions for the rest.
+"""
+
+from collections.abc import Callable, Sequence
+from struct import Struct, pack, unpack_from
+from typing import Any, NoReturn
+
+from barnabas.base.errors import ProtocolError, TooManyElements
+from barnabas.base.types import Chunk
+
+Readable = bytes | bytearray
+
+# Apache Kafka's own bounds; an array is also bounded by the bytes that are left, since no element is free.
+MAX_STRING_LENGTH = 0x7FFF
+MAX_ARRAY_LENGTH = 1_000_000
+MAX_TAGGED_FIELDS = 10_000
+
+MAX_ELEMENTS = 50_000
+"""How many elements one message may hold: those of all its arrays, however deep, and its tagged fields.
+
+Apache Kafka bounds each array by itself. A request decodes to a hundred times its size, its answer to more.
+"""
+
+_SMALL = 4096
+"""Records shorter than this are copied, which costs less than one chunk more to send."""
+
+SHORT_ARRAY = 32
+"""Up to so many integers are read and written by a prepared layout; replicas of a partition, say."""
+
+
+def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
+    """For each number of integers up to `SHORT_ARRAY`, the function that reads them."""
+    return [Struct(f">{n}{code}").unpack_from for n in range(SHORT_ARRAY + 1)]
+
+
+class IntWriters(dict[int, Callable[..., bytes]]):
+    """By the length as it is written: packs the fields before an array of integers, its length and itself."""
+
+    def __init__(self, before: str, code: str, compact: bool) -> None:
+        self.before, self.code, self.compact = before, code, compact
+
+    def __missing__(self, length: int) -> Callable[..., bytes]:
+        count = length - self.compact  # compact lengths are written plus one
+        pack = Struct(f">{self.before}{'B' if self.compact else 'i'}{count}{self.code}").pack
+        self[length] = pack
+        return pack
+
+
+def read_uvarint(buffer: Readable, pos: int) -> tuple[int, int]:
+    """The unsigned varint at `pos`, and the position after it."""
+    value = buffer[pos]
+    if value < 128:
+        return value, pos + 1
+    byte = buffer[pos + 1]
+    value += (byte << 7) - 128
+    if byte < 128:
+        return value, pos + 2
+    byte = buffer[pos + 2]
+    value += (byte << 14) - (128 << 7)
+    if byte < 128:
+        return value, pos + 3
+    byte = buffer[pos + 3]
+    value += (byte << 21) - (128 << 14)
+    if byte < 128:
+        return value, pos + 4
+    byte = buffer[pos + 4]
+    if byte > 15:
+        raise ProtocolError("a varint exceeds 32 bits")
+    return value + (byte << 28) - (128 << 21), pos + 5
+
+
+def uvarint(value: int) -> bytes:
+    """`value` as an unsigned varint."""
+    if value < 128:
+        return value.to_bytes()
+    if value < 1 << 14:
+        return bytes((value & 127 | 128, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
+    return bytes((value & 127 | 128, value >> 7 & 127 | 128)) + uvarint(value >> 14)
+
+
+def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str | None, int]:
+    """A compact string, and the position after it; `required` names the field when null is not allowed."""
+    length, pos = read_uvarint(buffer, pos)
+    if length == 0 and required:
+        unexpected_null(required)
+    if length - 1 > MAX_STRING_LENGTH:
+        raise ProtocolError(f"a string of {length - 1} bytes exceeds {MAX_STRING_LENGTH}")
+    stop = pos + length - 1
+    return (buffer[pos:stop].decode("utf-8", "replace"), stop) if length else (None, pos)
+
+
+def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes | None, int]:
+    """Compact bytes, and the position after them; `required` names the field when null is not allowed."""
+    length, pos = read_uvarint(buffer, pos)
+    if length == 0 and required:
+        unexpected_null(required)
+    stop = pos + length - 1
+    return (bytes(buffer[pos:stop]), stop) if length else (None, pos)
+
+
+def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple[int, int]:
+    """A compact array's length, -1 for null, and the position after it."""
+    length, pos = read_uvarint(buffer, pos)
+    check_array_length(length - 1, len(buffer) - pos, required)
+    return length - 1, pos
+
+
+def check_array_length(length: int, remaining: int, required: str | None) -> None:
+    """Refuse null where `required` names the field, and what the bytes that remain cannot hold."""
+    if length < 0 and required:
+        unexpected_null(required)
+    if length > remaining or length > MAX_ARRAY_LENGTH:
+        raise ProtocolError(f"an array of {length} elements in the {remaining} bytes that are left")
+
+
+def string_length(length: int) -> bytes:
+    """A compact string's length plus one, when it does not fit in one byte."""
+    if length - 1 > MAX_STRING_LENGTH:
+        raise ProtocolError(f"a string of {length - 1} bytes exceeds {MAX_STRING_LENGTH}")
+    return uvarint(length)
+
+
+def unexpected_null(field: str) -> NoReturn:
+    raise ProtocolError(f"{field} must not be null")
+
+
+def read_ints(code: str, buffer: Readable, pos: int, count: int) -> list[int]:
+    """`count` fixed-size integers of one `struct` code."""
+    return list(unpack_from(f">{count}{code}", buffer, pos))
+
+
+def ints(code: str, values: Sequence[int]) -> bytes:
+    """Fixed-size integers, one after another."""
+    return pack(f">{len(values)}{code}", *values)
+
+
+def read_tag_count(buffer: Readable, pos: int) -> tuple[int, int]:
+    """How many tagged fields follow, and the position of the first."""
+    count, pos = read_uvarint(buffer, pos)
+    if count > MAX_TAGGED_FIELDS:
+        raise ProtocolError(f"{count} tagged fields exceed {MAX_TAGGED_FIELDS}")
+    return count, pos
+
+
+def skip_tags(buffer: Readable, pos: int) -> int:
+    """The position after a section of tagged fields none of which is known."""
+    count, pos = read_tag_count(buffer, pos)
+    for _ in range(count):
+        _, pos = read_uvarint(buffer, pos)
+        size, pos = read_uvarint(buffer, pos)
+        pos += size
+    return pos
+
+
+def skip_counted_tags(buffer: Readable, pos: int, left: int) -> tuple[int, int]:
+    """As `skip_tags`, and how many elements the message may have beyond these tagged fields."""
+    count, _ = read_uvarint(buffer, pos)
+    if count > left:
+        too_many_elements()
+    return skip_tags(buffer, pos), left - count
+
+
+def too_many_elements() -> NoReturn:
+    raise TooManyElements("a message has more elements than it may")
+
+
+def put_records(records: Any, compact: bool, chunks: list[Chunk], out: bytearray) -> bytearray:
+    """Append record batches without copying large ones; the bytearray to go on with."""
+    if isinstance(records, (list, tuple)):
+        parts = records
+        size = sum(map(len, parts))
+    else:
+        parts = (records,)
+        size = len(records)
+    out += uvarint(size + 1) if compact else size.to_bytes(4)
+    if size < _SMALL:
+        for part in parts:
+            out += part
+        return out
+    chunks.append(out)
+    chunks += parts
+    return bytearray()

@@ -1,0 +1,136 @@
+"""Encodes records as whole batches, and decodes the records of whole batches."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
+from barnabas.kafka.records.batch import (
+    CONTROL_FLAG,
+    CRC_COVERS_FROM,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    batches,
+    parse_header,
+)
+from barnabas.kafka.records.compression import DEFAULT_LIMIT, Compression, compress, decompress
+from barnabas.kafka.records.crc import crc32c
+from barnabas.kafka.records.record import Record, decode_records, encode_records, keys_and_values
+
+_CRC = struct.Struct(">I")
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """Encode one batch of `records`, at least one, whose offsets begin at `base_offset`."""
+    attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
+    base_timestamp = records[0].timestamp
+    payload = encode_records(records, range(len(records)), base_timestamp)
+    return assemble_batch(
+        BatchHeader(
+            base_offset=base_offset,
+            length=0,
+            leader_epoch=leader_epoch,
+            magic=MAGIC,
+            crc=0,
+            attributes=attributes,
+            last_offset_delta=len(records) - 1,
+            base_timestamp=base_timestamp,
+            max_timestamp=max(record.timestamp for record in records),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=len(records),
+        ),
+        compress(compression, payload),
+    )
+
+
+def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
+    """Join a header and its (compressed) records into one batch; length and CRC are computed here."""
+    fields = header._replace(length=HEADER_SIZE - LOG_OVERHEAD + len(payload), magic=MAGIC, crc=0)
+    batch = bytearray(HEADER.pack(*fields) + payload)
+    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
+    return bytes(batch)
+
+
+def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
+    """The records of one batch, decompressed but not decoded.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    return decompress(header.compression, memoryview(batch)[HEADER_SIZE : header.size], limit)
+
+
+def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
+    """The records of one batch, lazily; `batch` begins with its header.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    payload = batch_payload(header, batch, limit)
+    return decode_records(
+        payload, header.record_count, header.base_offset, header.base_timestamp, append_time
+    )
+
+
+def batch_keys_and_values(
+    header: BatchHeader, data: bytes, position: int
+) -> list[tuple[bytes | None, bytes | None]]:
+    """Key and value of each record of the batch at `position`, as a list.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if not header.compression:
+        return keys_and_values(data, position + HEADER_SIZE, header.record_count)
+    payload = batch_payload(header, memoryview(data)[position : position + header.size])
+    return keys_and_values(payload, 0, header.record_count)
+
+
+def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
+    """The records of all whole batches of `data`; control records only when asked for.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    view = memoryview(data)
+    for position, header in batches(data):
+        if control or not header.is_control:
+            yield from batch_records(header, view[position : position + header.size])
+
+
+def recompress(batch: Buffer, codec: Compression) -> bytes:
+    """The same batch with its records compressed by `codec`. Records are not decoded.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    header = parse_header(batch)
+    if header.size != len(batch):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are not one batch of {header.size}")
+    return recompressed(header, batch_payload(header, batch), codec)
+
+
+def recompressed(header: BatchHeader, payload: bytes, codec: Compression) -> bytes:
+    """Compress decompressed records by `codec`, and join them with their header into a batch."""
+    attributes = header.attributes & ~0x07 | codec
+    return assemble_batch(header._replace(attributes=attributes), compress(codec, payload))

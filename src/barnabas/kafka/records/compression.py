@@ -1,0 +1,132 @@
+"""The compression codecs of batches, each with a limit on the decompressed size.
+
+The formats are those that Kafka's Java client reads: gzip; snappy in Xerial's framing; lz4 frames of
+independent blocks (KIP-57); zstd (KIP-110).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Buffer
+from barnabas.kafka.records import lz4_frame, xerial
+
+#: default limit of a batch's decompressed size: far above any sane batch
+DEFAULT_LIMIT = 256 * 1024 * 1024
+
+_GZIP_WINDOW = 31
+#: cramjam's message for a buffer that is too small, whether or not the data is valid
+_NO_ROOM = "failed to write whole buffer"
+
+
+class ExpandsTooFarError(KafkaError):
+    """Data that would decompress to more than the limit; clients get CORRUPT_MESSAGE, as for damaged data."""
+
+
+class Compression(IntEnum):
+    """The codecs by their number in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def named(cls, name: str) -> Compression:
+        """The codec of a name in `compression.type`; "uncompressed" is NONE.
+
+        Raises:
+            ValueError: no such codec ("producer" is none).
+        """
+        try:
+            return cls[{"uncompressed": "none"}.get(name, name).upper()]
+        except KeyError:
+            raise ValueError(f"{name!r} is not a compression") from None
+
+
+def compress(codec: Compression, data: bytes) -> bytes:
+    """Compress `data` in the format of batches."""
+    if codec is Compression.NONE:
+        return data
+    if codec is Compression.GZIP:
+        compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
+        return compressor.compress(data) + compressor.flush()
+    if codec is Compression.SNAPPY:
+        return xerial.compress(data)
+    if codec is Compression.LZ4:
+        return lz4_frame.compress(data)
+    return bytes(cramjam.zstd.compress(data, 3))
+
+
+def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
+    """The inverse of `compress`. Never allocates much more than `limit` bytes, whatever the input.
+
+    Raises:
+        ExpandsTooFarError: the data decompresses to more than `limit`.
+        KafkaError: CORRUPT_MESSAGE, the data is damaged; UNSUPPORTED_COMPRESSION_TYPE, no codec has this
+            number.
+    """
+    try:
+        if codec == Compression.NONE:
+            return bytes(data)
+        if codec == Compression.GZIP:
+            return _gunzip(data, limit)
+        if codec == Compression.SNAPPY:
+            return xerial.decompress(data, limit)
+        if codec == Compression.LZ4:
+            return _into_growing_buffer(cramjam.lz4.decompress_into, data, limit)
+        if codec == Compression.ZSTD:
+            return _into_growing_buffer(cramjam.zstd.decompress_into, data, limit)
+    except OverflowError as error:
+        raise ExpandsTooFarError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{Compression(codec).name.lower()} data decompresses to more than {limit} bytes",
+        ) from error
+    except (zlib.error, cramjam.DecompressionError, ValueError) as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{Compression(codec).name.lower()} data is damaged: {error}"
+        ) from error
+    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no compression has the number {codec}")
+
+
+def _gunzip(data: Buffer, limit: int) -> bytes:
+    parts = []
+    room = limit
+    rest = bytes(data)
+    while rest:  # gzip data may have several members
+        member = zlib.decompressobj(wbits=_GZIP_WINDOW)
+        parts.append(member.decompress(rest, room + 1))
+        room -= len(parts[-1])
+        if room < 0:
+            raise OverflowError("too large")
+        if not member.eof:
+            raise ValueError("cut off")
+        rest = member.unused_data
+    if not parts:
+        raise ValueError("empty")
+    return b"".join(parts)
+
+
+def _into_growing_buffer(
+    decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
+) -> bytes:
+    """Neither format states the decompressed size, so try with larger buffers until it fits."""
+    room = min(limit, max(4 * len(data), 65_536))
+    while True:
+        output = bytearray(room)
+        try:
+            size = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if str(error) != _NO_ROOM:
+                raise
+            if room >= limit:
+                raise OverflowError("too large") from error
+            room = min(limit, room * 8)
+            continue
+        return bytes(memoryview(output)[:size])

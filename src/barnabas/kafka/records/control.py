@@ -1,0 +1,60 @@
+"""Control batches: the markers that end a transaction in a partition (KIP-98).
+
+A marker is a transactional control batch of one record. Its key is version (int16, 0) and type (int16,
+0 abort, 1 commit), its value version (int16, 0) and the transaction coordinator's epoch (int32).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Buffer
+from barnabas.kafka.records.batch import BatchHeader
+from barnabas.kafka.records.builder import batch_records, encode_batch
+from barnabas.kafka.records.record import Record
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+_ABORT = 0
+_COMMIT = 1
+
+
+class EndTransaction(NamedTuple):
+    """The contents of a marker."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def encode_end_transaction(
+    marker: EndTransaction, *, producer_id: int, producer_epoch: int, timestamp: int
+) -> bytes:
+    """The control batch that ends `producer_id`'s transaction."""
+    key = _KEY.pack(0, _COMMIT if marker.commit else _ABORT)
+    record = Record(key, _VALUE.pack(0, marker.coordinator_epoch), timestamp)
+    return encode_batch(
+        [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
+    )
+
+
+def decode_end_transaction(header: BatchHeader, batch: Buffer) -> EndTransaction | None:
+    """The marker in a control batch; None if it has another kind, or compaction has emptied it.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE.
+    """
+    if not header.record_count:
+        return None
+    record = next(batch_records(header, batch), None)
+    if record is None or record.key is None or record.value is None:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a control batch has no control record")
+    try:
+        _, kind = _KEY.unpack_from(record.key)
+        if kind not in (_ABORT, _COMMIT):
+            return None
+        _, coordinator_epoch = _VALUE.unpack_from(record.value)
+    except struct.error as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a control record is too short") from error
+    return EndTransaction(kind == _COMMIT, coordinator_epoch)

@@ -1,0 +1,324 @@
+"""Decodes and encodes single records.
+
+Tools, internal topics, timestamps and compaction use it; produce and fetch do not. A record is
+(https://kafka.apache.org/documentation/#record), every length and delta a zigzag varint:
+
+    length, attributes (1 byte, 0), timestamp delta, offset delta,
+    key length (-1: none), key, value length (-1: none), value,
+    headers count, then for each: key length, key (UTF-8), value length (-1: none), value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.kafka.records.batch import NO_TIMESTAMP
+
+Header = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """One record. `offset` is -1 until the record is in a partition."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = NO_TIMESTAMP
+    headers: tuple[Header, ...] = ()
+    offset: int = -1
+
+
+#: makes a record from its fields; calling `Record` takes three times as long
+_record = tuple.__new__
+
+
+class RecordSpan(NamedTuple):
+    """The position of one record in an uncompressed batch payload, and what compaction needs of it."""
+
+    start: int
+    end: int
+    #: the end of the timestamp delta, the only field that a new base timestamp changes
+    rest: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+_span = tuple.__new__
+
+
+def encode_varint(value: int) -> bytes:
+    """Encode `value` (64 bits, signed) as a zigzag varint."""
+    rest = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+#: -64 to 63 take one byte: most lengths and deltas
+_SHORT = {value: encode_varint(value) for value in range(-64, 64)}
+
+
+def _varint(value: int) -> bytes:
+    return _SHORT.get(value) or encode_varint(value)
+
+
+#: the varint that stands for a null key or value: -1
+_NULL = 0x01
+
+
+def _sized(data: bytes | None) -> bytes:
+    return b"\x01" if data is None else _varint(len(data)) + data
+
+
+def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
+    """Encode one record of an uncompressed batch."""
+    parts = [
+        b"\x00",
+        _varint(timestamp_delta),
+        _varint(offset_delta),
+        _sized(record.key),
+        _sized(record.value),
+        _varint(len(record.headers)),
+    ]
+    for key, value in record.headers:
+        parts.append(_sized(key.encode()))
+        parts.append(_sized(value))
+    body = b"".join(parts)
+    return _varint(len(body)) + body
+
+
+def encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base_timestamp: int) -> bytes:
+    """Encode the records of a batch, uncompressed."""
+    return b"".join(
+        encode_record(record, delta, record.timestamp - base_timestamp)
+        for record, delta in zip(records, offset_deltas, strict=True)
+    )
+
+
+def decode_records(
+    payload: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
+) -> Iterator[Record]:
+    """The records of an uncompressed batch payload, lazily.
+
+    `append_time` replaces every timestamp if the batch has the broker's time.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
+    """
+    position = 0
+    size = len(payload)
+    timestamp = append_time
+    try:
+        for _ in range(count):
+            # Most varints are one byte long: reading those in place makes the loop twice as fast.
+            length = payload[position]
+            if length < 0x80:
+                length, position = (length >> 1) ^ -(length & 1), position + 1
+            else:
+                length, position = _read_varint(payload, position)
+            end = position + length
+            if length < 0 or end > size:
+                raise _corrupt("a record is longer than its batch")
+            delta = payload[position + 1]  # after the attributes
+            if delta < 0x80:
+                delta, position = (delta >> 1) ^ -(delta & 1), position + 2
+            else:
+                delta, position = _read_varint(payload, position + 1)
+            if append_time is None:
+                timestamp = base_timestamp + delta
+            delta = payload[position]
+            if delta < 0x80:
+                delta, position = (delta >> 1) ^ -(delta & 1), position + 1
+            else:
+                delta, position = _read_varint(payload, position)
+            key, position = _read_sized(payload, position)
+            value, position = _read_sized(payload, position)
+            headers: tuple[Header, ...] = ()
+            if payload[position] == 0:
+                position += 1
+            else:
+                headers, position = _read_headers(payload, position)
+            if position != end:
+                raise _corrupt(f"a record says it has {length} bytes and has {length + position - end}")
+            yield _record(Record, (key, value, timestamp, headers, base_offset + delta))
+    except (IndexError, ValueError) as error:
+        raise _corrupt(f"a record cannot be read: {error}") from error
+    if position != size:
+        raise _corrupt(f"{size - position} bytes follow the {count} records of a batch")
+
+
+def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
+    """Key and value of each of the `count` records that begin at `position`.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
+    """
+    found = []
+    try:
+        for _ in range(count):
+            length = data[position]
+            if length < 0x80:
+                end = position + 1 + (length >> 1)
+                position += 2  # the attributes
+            else:
+                length, position = _read_varint(data, position)
+                end = position + length
+                position += 1
+            while data[position] > 0x7F:  # the timestamp's delta
+                position += 1
+            position += 1
+            while data[position] > 0x7F:  # the offset's
+                position += 1
+            key, position = _read_sized(data, position + 1)
+            value, position = _read_sized(data, position)
+            if position >= end:
+                raise _corrupt("a record is shorter than its fields")
+            found.append((key, value))
+            position = end
+    except IndexError as error:
+        raise _corrupt(f"a record cannot be read: {error}") from error
+    if position > len(data):
+        raise _corrupt("a record is longer than its batch")
+    return found
+
+
+def records_without_key(payload: bytes, count: int, most: int) -> list[int]:
+    """The indexes of the first `most` records of an uncompressed batch payload that have no key.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
+    """
+    found: list[int] = []
+    position = 0
+    size = len(payload)
+    try:
+        for index in range(count):
+            length = payload[position]
+            if length < 0x80:
+                length, position = (length >> 1) ^ -(length & 1), position + 1
+            else:
+                length, position = _read_varint(payload, position)
+            end = position + length
+            position += 1  # the attributes
+            while payload[position] > 0x7F:  # the timestamp's delta
+                position += 1
+            position += 1
+            while payload[position] > 0x7F:  # the offset's
+                position += 1
+            if payload[position + 1] == _NULL:
+                found.append(index)
+                if len(found) == most:
+                    return found
+            if length < 0 or position >= end:
+                raise _corrupt("a record is shorter than its fields")
+            position = end
+    except IndexError as error:
+        raise _corrupt(f"a record cannot be read: {error}") from error
+    if position != size:
+        raise _corrupt(f"the {count} records of a batch take {position} bytes, not {size}")
+    return found
+
+
+def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
+    """The position of each record of an uncompressed batch payload; values and headers are not decoded.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
+    """
+    found = []
+    position = 0
+    size = len(payload)
+    try:
+        for _ in range(count):
+            start = position
+            length = payload[position]
+            if length < 0x80:
+                length, position = (length >> 1) ^ -(length & 1), position + 1
+            else:
+                length, position = _read_varint(payload, position)
+            end = position + length
+            if length < 0 or end > size:
+                raise _corrupt("a record is longer than its batch")
+            timestamp_delta = payload[position + 1]  # after the attributes
+            if timestamp_delta < 0x80:
+                timestamp_delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
+                position += 2
+            else:
+                timestamp_delta, position = _read_varint(payload, position + 1)
+            rest = position
+            offset_delta = payload[position]
+            if offset_delta < 0x80:
+                offset_delta, position = (offset_delta >> 1) ^ -(offset_delta & 1), position + 1
+            else:
+                offset_delta, position = _read_varint(payload, position)
+            key, position = _read_sized(payload, position)
+            has_value = payload[position] != _NULL
+            if position >= end:
+                raise _corrupt("a record ends before its value")
+            found.append(_span(RecordSpan, (start, end, rest, timestamp_delta, offset_delta, key, has_value)))
+            position = end
+    except (IndexError, ValueError) as error:
+        raise _corrupt(f"a record cannot be read: {error}") from error
+    if position != size:
+        raise _corrupt(f"{size - position} bytes follow the {count} records of a batch")
+    return found
+
+
+def shifted(payload: bytes, span: RecordSpan, shift: int) -> bytes:
+    """A record's bytes for a base timestamp that is `shift` later; the record's timestamp stays the same."""
+    delta = _varint(span.timestamp_delta - shift)
+    body = b"\x00" + delta + payload[span.rest : span.end]
+    return _varint(len(body)) + body
+
+
+def _read_headers(payload: bytes, position: int) -> tuple[tuple[Header, ...], int]:
+    count, position = _read_varint(payload, position)
+    if not 0 <= count <= len(payload) - position:
+        raise _corrupt(f"a record says it has {count} headers")
+    found = []
+    for _ in range(count):
+        name, position = _read_sized(payload, position)
+        if name is None:
+            raise _corrupt("a record has a header without a key")
+        value, position = _read_sized(payload, position)
+        found.append((name.decode("utf-8", "replace"), value))
+    return tuple(found), position
+
+
+def _read_sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
+    length = payload[position]
+    if length < 0x80:
+        length, position = (length >> 1) ^ -(length & 1), position + 1
+    else:
+        length, position = _read_varint(payload, position)
+    if length < 0:
+        if length == -1:
+            return None, position
+        raise _corrupt(f"a record holds a length of {length}")
+    end = position + length
+    if end > len(payload):
+        raise _corrupt("a field of a record is longer than its batch")
+    return payload[position:end], end
+
+
+def _read_varint(payload: bytes, position: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        byte = payload[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), position
+        shift += 7
+        if shift > 63:
+            raise _corrupt("a varint is longer than 10 bytes")
+
+
+def _corrupt(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)

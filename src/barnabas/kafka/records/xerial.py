@@ -1,0 +1,64 @@
+"""Snappy as Kafka's Java client writes it: raw snappy blocks in the framing of the snappy-java library.
+
+    magic (8 bytes: 0x82 "SNAPPY" 0x00), version (int32, 1), lowest compatible version (int32, 1),
+    then blocks: compressed length (int32), raw snappy
+
+Other clients (librdkafka among them) write one bare snappy block; `decompress` reads both.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import cramjam
+
+from barnabas.base.types import Buffer
+
+MAGIC = b"\x82SNAPPY\x00"
+_HEADER = MAGIC + struct.pack(">ii", 1, 1)
+_LENGTH = struct.Struct(">i")
+#: bytes of one block: the Java client's size
+BLOCK_SIZE = 32 * 1024
+
+
+def compress(data: bytes) -> bytes:
+    """Compress `data` in Xerial's framing."""
+    parts = [_HEADER]
+    for start in range(0, len(data), BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + BLOCK_SIZE]))
+        parts += (_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def decompress(data: Buffer, limit: int) -> bytes:
+    """Decompress Xerial's framing, or one bare block.
+
+    Raises:
+        ValueError: the framing is damaged.
+        OverflowError: larger than `limit` bytes.
+        cramjam.DecompressionError: a block is damaged.
+    """
+    view = memoryview(data)
+    if bytes(view[: len(MAGIC)]) != MAGIC:
+        return _block(view, limit)
+    parts = []
+    room = limit
+    position = len(_HEADER)
+    while position < len(view):
+        if position + 4 > len(view):
+            raise ValueError("a block's length is cut off")
+        (length,) = _LENGTH.unpack_from(view, position)
+        position += 4
+        if not 0 <= length <= len(view) - position:
+            raise ValueError(f"a block says it has {length} bytes, {len(view) - position} are left")
+        parts.append(_block(view[position : position + length], room))
+        room -= len(parts[-1])
+        position += length
+    return b"".join(parts)
+
+
+def _block(block: memoryview, limit: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > limit:
+        raise OverflowError("too large")
+    return bytes(cramjam.snappy.decompress_raw(block))

@@ -1,0 +1,1 @@
+"""Principals, ACLs and the client's half of SASL, without I/O."""

@@ -1,0 +1,175 @@
+"""Decisions for those who are connected, remembered while the rules stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+
+from barnabas.kafka.security.acls.acls import Acls
+from barnabas.kafka.security.acls.decision import SubjectRules, decide, decide_any
+from barnabas.kafka.security.acls.model import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    Operation,
+    ResourceType,
+    canonical_host,
+)
+from barnabas.kafka.security.principal import ITSELF, Principal
+
+#: decisions that are remembered for one principal at one host
+_MOST_DECISIONS = 10_000
+#: principals at hosts that are remembered
+_MOST_ACCESSES = 5_000
+
+
+_ALL_OPERATIONS = {
+    kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED_OPERATIONS.items()
+}
+
+
+class Access:
+    """What somebody may do: this class itself everything. `Authorizer.access` gives the others."""
+
+    #: whether nothing has to be asked at all
+    is_unrestricted = True
+    #: how often something was not allowed
+    refusals = 0
+    #: by operation and type, names on which `allows` has found it allowed; true right after `catch_up`
+    known: Mapping[tuple[Operation, ResourceType], Container[str]] = {}
+
+    def catch_up(self) -> None:
+        """Make `known` true by the latest rules."""
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether an operation on one resource is allowed."""
+        return True
+
+    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
+        """Whether an operation is allowed on at least one possible resource of a type (KIP-679)."""
+        return True
+
+    def on_cluster(self, operation: Operation) -> bool:
+        """Whether an operation on the cluster is allowed."""
+        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def on_topic(self, operation: Operation, topic: str) -> bool:
+        """Whether an operation on a topic is allowed."""
+        return self.allows(operation, ResourceType.TOPIC, topic)
+
+    def on_group(self, operation: Operation, group_id: str) -> bool:
+        """Whether an operation on a group is allowed."""
+        return self.allows(operation, ResourceType.GROUP, group_id)
+
+    def on_transactional_id(self, operation: Operation, transactional_id: str) -> bool:
+        """Whether an operation on a transactional id is allowed."""
+        return self.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+    def cluster_operations(self) -> int:
+        """The operations allowed on the cluster, as `operations`; none for who may not DESCRIBE it."""
+        if not self.on_cluster(Operation.DESCRIBE):
+            return 0
+        return self.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """The operations allowed on a resource, each a bit by its number (KIP-430)."""
+        return _ALL_OPERATIONS[kind]
+
+
+#: without an authorizer, and of the broker itself
+UNRESTRICTED = Access()
+
+
+class _RestrictedAccess(Access):
+    """What one principal at one host may do, as the latest rules say."""
+
+    is_unrestricted = False
+
+    def __init__(
+        self, acls: Callable[[], Acls], subjects: SubjectRules, principal: Principal, host: str
+    ) -> None:
+        self._latest = acls
+        self._subjects = subjects
+        self._principal = str(principal)
+        self._host = canonical_host(host)
+        self._acls = acls()
+        self.known: dict[tuple[Operation, ResourceType], set[str]] = {}
+        self._refused: dict[tuple[Operation, ResourceType], set[str]] = {}
+        self._allowed_any: dict[tuple[Operation, ResourceType], bool] = {}
+        #: how many names `known` and `_refused` have
+        self._decisions = 0
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        self.catch_up()
+        key = operation, kind
+        if name in self.known.get(key, ()):
+            return True
+        if name not in self._refused.get(key, ()):
+            decision = decide(self._acls, self._subjects, self._principal, self._host, operation, kind, name)
+            if self._decisions >= _MOST_DECISIONS:
+                self._forget()
+            names = self.known if decision.is_allowed else self._refused
+            names.setdefault(key, set()).add(name)
+            self._decisions += 1
+            if decision.is_allowed:
+                return True
+        self.refusals += 1
+        return False
+
+    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
+        self.catch_up()
+        key = operation, kind
+        allowed = self._allowed_any.get(key)
+        if allowed is None:
+            allowed = decide_any(self._acls, self._subjects, self._principal, self._host, operation, kind)
+            self._allowed_any[key] = allowed
+        if not allowed:
+            self.refusals += 1
+        return allowed
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        return sum(
+            1 << operation for operation in SUPPORTED_OPERATIONS[kind] if self.allows(operation, kind, name)
+        )
+
+    def catch_up(self) -> None:
+        """Forget what was decided by earlier rules."""
+        latest = self._latest()
+        if self._acls is not latest:
+            self._acls = latest
+            self._forget()
+
+    def _forget(self) -> None:
+        self.known.clear()
+        self._refused.clear()
+        self._allowed_any.clear()
+        self._decisions = 0
+
+
+class Authorizer:
+    """Decides by the rules of the latest cluster image.
+
+    Args:
+        acls: the rules that hold now.
+        subjects: what holds beside them.
+    """
+
+    def __init__(self, acls: Callable[[], Acls], subjects: SubjectRules) -> None:
+        self._acls = acls
+        self._subjects = subjects
+        self._accesses: dict[tuple[Principal, str], Access] = {}
+
+    def access(self, principal: Principal, host: str) -> Access:
+        """What a principal at a host (an IP address) may do, now and after rules have changed."""
+        key = principal, host
+        access = self._accesses.get(key)
+        if access is None:
+            if principal == ITSELF:
+                return UNRESTRICTED
+            if str(principal) in self._subjects.super_users:
+                access = UNRESTRICTED
+            else:
+                access = _RestrictedAccess(self._acls, self._subjects, principal, host)
+            if len(self._accesses) >= _MOST_ACCESSES:
+                self._accesses.clear()
+            self._accesses[key] = access
+        access.catch_up()
+        return access

@@ -1,6 +1,0 @@
-"""One partition as this broker holds it, with a module for each of its roles."""
-
-from barnabas.replication.partition.leader import ACKS_ALL
-from barnabas.replication.partition.partition import Partition
-
-__all__ = ["ACKS_ALL", "Partition"]

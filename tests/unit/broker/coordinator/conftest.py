@@ -1,0 +1,424 @@
+"""A group coordinator on an in-memory log, driven in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import struct
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from simulation.blocking import VirtualThreads
+from simulation.clocks import VirtualClock
+from simulation.virtual_time import run_virtual
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey
+from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
+from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.kafka.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from barnabas.kafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.kafka.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from barnabas.kafka.records import batches
+
+#: makes member ids unique, over restarts too
+_numbers = itertools.count(1)
+
+
+class MemoryLog:
+    """The internal topic: commits at once, or when told to (`hold`), or not at all (`failure`).
+
+    What is there at an election is committed, unless followers are to be waited for (`lag`).
+    """
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[bytes]] = {}
+        #: how often somebody tried to append
+        self.attempts = 0
+        self.hold = False
+        self.failure: KafkaError | None = None
+        self.held: list[tuple[asyncio.Future[None], int, bytes]] = []
+        #: who waits until all below an offset is committed: the partition, the offset, the epoch
+        self.lag = False
+        self.waiting: list[tuple[asyncio.Future[None], int, int, int]] = []
+        #: why the partitions are not led here
+        self.not_led: KafkaError | None = None
+
+    def append(self, partition: int, batch: bytes, epoch: int) -> Awaitable[None] | None:
+        self.attempts += 1
+        if self.failure is not None:
+            raise self.failure
+        if self.hold:
+            committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.held.append((committed, partition, batch))
+            return committed
+        self._write(partition, batch, epoch)
+        return None
+
+    def commit_next(self) -> None:
+        committed, partition, batch = self.held.pop(0)
+        self._write(partition, batch, 0)
+        committed.set_result(None)
+
+    def fail_next(self, error: KafkaError) -> None:
+        self.held.pop(0)[0].set_exception(error)
+
+    def most_bytes(self, partition: int) -> int:
+        return 1 << 20
+
+    def bounds(self, partition: int, epoch: int) -> tuple[int, int]:
+        if self.not_led is not None:
+            raise self.not_led
+        return 0, self._end(partition)
+
+    def committed(self, partition: int, end: int, epoch: int) -> Awaitable[None] | None:
+        if not self.lag:
+            return None
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((waiting, partition, end, epoch))
+        return waiting
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> Sequence[bytes]:
+        assert not self.lag, "read before it is committed"
+        chosen: list[bytes] = []
+        for batch in self.batches[partition]:
+            _, header = next(batches(batch))
+            if header.next_offset > offset and (not chosen or sum(map(len, chosen)) < max_bytes):
+                chosen.append(batch)
+        return chosen
+
+    def _write(self, partition: int, batch: bytes, epoch: int) -> None:
+        placed = bytearray(batch)
+        struct.pack_into(">q", placed, 0, self._end(partition))
+        struct.pack_into(">i", placed, 12, epoch)
+        self.batches.setdefault(partition, []).append(bytes(placed))
+
+    def _end(self, partition: int) -> int:
+        written = self.batches.get(partition)
+        return next(batches(written[-1]))[1].next_offset if written else 0
+
+
+def subscription(*topics: str) -> bytes:
+    """Consumer metadata, version 0."""
+    names = b"".join(struct.pack(">h", len(t)) + t.encode() for t in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+def topic_id(name: str) -> bytes:
+    return name.encode().ljust(16, b".")
+
+
+def told(response: ConsumerGroupHeartbeatResponse) -> dict[str, list[int]] | None:
+    """The assignment in an answer by topic name, None when there is none."""
+    if response.assignment is None:
+        return None
+    return {
+        topic.topic_id.rstrip(b".").decode(): topic.partitions
+        for topic in response.assignment.topic_partitions
+    }
+
+
+class Groups:
+    """A coordinator and short ways to ask it."""
+
+    def __init__(
+        self,
+        log: MemoryLog | None = None,
+        config: BrokerConfig | None = None,
+        image: ClusterImage = ClusterImage(),  # noqa: B008 - immutable
+        assigning: Pool | None = None,
+        **settings: Any,
+    ) -> None:
+        self.log = log or MemoryLog()
+        self.config = config or BrokerConfig(**{"group_initial_rebalance_delay_ms": 1000, **settings})
+        self.image = image
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self.coordinator = GroupCoordinator(
+            lambda: self.config,
+            self.clock,
+            self.log,
+            partitions=lambda: 1,
+            settings=lambda _group: GroupConfig.from_layers([], self.config.given),
+            image=lambda: self.image,
+            unique=lambda: str(next(_numbers)),
+            search=PatternSearch(VirtualThreads(Random(0), mean_delay=1e-9)),
+            assigning=assigning or VirtualThreads(Random(0), mean_delay=0.001).pool("assigning", 1),
+        )
+        self.coordinator.elect(0, 0)
+
+    async def restart(self) -> Groups:
+        """Another broker on the same log, loaded."""
+        await self.coordinator.stop()
+        again = Groups(self.log, self.config, self.image)
+        await again.loaded()
+        return again
+
+    async def loaded(self) -> None:
+        while self.coordinator._runtime.is_loading():
+            await asyncio.sleep(0)
+
+    def topics(self, **partitions: int) -> None:
+        """The topics of the cluster from now on, with their partitions; a topic keeps its id."""
+        state = PartitionState((1,), (1,), leader=1)
+        topics = {
+            name: TopicImage(name, topic_id(name), (state,) * count) for name, count in partitions.items()
+        }
+        self.image = self.image._replace(
+            topics=topics, topic_names={topic.id: topic.name for topic in topics.values()}
+        )
+
+    def beat(
+        self, member: str, epoch: int, owned: dict[str, Any] | None = None, *, group: str = "g", **more: Any
+    ) -> asyncio.Task[ConsumerGroupHeartbeatResponse]:
+        """A heartbeat of the consumer protocol; `owned` are partitions by topic."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            topic_partitions=None
+            if owned is None
+            else [
+                TopicPartitions(topic_id=topic_id(topic), partitions=sorted(partitions))
+                for topic, partitions in owned.items()
+            ],
+            **more,
+        )
+        return _ask(lambda: self.coordinator.consumer_heartbeat(request, Caller(1, "c", "/127.0.0.1")))
+
+    def enter(
+        self, member: str, *topics: str, regex: str | None = None, **more: Any
+    ) -> asyncio.Task[ConsumerGroupHeartbeatResponse]:
+        """The heartbeat that joins by the consumer protocol."""
+        names = list(topics) if topics or regex is None else None
+        more = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": names, **more}
+        return self.beat(member, 0, {}, subscribed_topic_regex=regex, **more)
+
+    def consumer_group(self, group: str = "g") -> ConsumerGroup:
+        found = self.coordinator.group(group)
+        assert isinstance(found, ConsumerGroup)
+        return found
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        client: str = "c",
+        version: int = 9,
+        session: int = 10_000,
+        rebalance: int = 60_000,
+        type: str = "consumer",
+        protocols: dict[str, bytes] | None = None,
+    ) -> asyncio.Task[JoinGroupResponse]:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session,
+            rebalance_timeout_ms=rebalance,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name, metadata in (protocols or {"range": subscription("t")}).items()
+            ],
+        )
+        return _ask(lambda: self.coordinator.join(request, Caller(version, client, "/127.0.0.1")))
+
+    async def new_member(self, **options: Any) -> tuple[str, asyncio.Task[JoinGroupResponse]]:
+        """The two steps of a dynamic member's join: its id, and the JoinGroup that waits."""
+        first = await self.join(**options)
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return first.member_id, self.join(first.member_id, **options)
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        type: str | None = None,
+        protocol: str | None = None,
+    ) -> asyncio.Task[SyncGroupResponse]:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=type,
+            protocol_name=protocol,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=assignment)
+                for name, assignment in (assignments or {}).items()
+            ],
+        )
+        return _ask(lambda: self.coordinator.sync(request))
+
+    async def heartbeat(
+        self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None
+    ) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
+        )
+        return await self.error(_ask(lambda: self.coordinator.heartbeat(request)))
+
+    async def error(self, task: asyncio.Task[Any]) -> ErrorCode:
+        """The error an answer bears, in itself or as an exception."""
+        try:
+            return ErrorCode((await task).error_code)
+        except KafkaError as error:
+            return error.code
+
+    async def leave(self, *members: tuple[str, str | None], group: str = "g") -> LeaveGroupResponse:
+        leavers = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
+        return await _ask(lambda: self.coordinator.leave(group, leavers))
+
+    async def commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        member_id: str = "",
+        generation: int = -1,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        metadata: str = "",
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> ErrorCode:
+        """The error of the whole commit, else the first of its partitions'."""
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        try:
+            response = await _ask(lambda: self.coordinator.commit(request, version))
+        except KafkaError as error:
+            return error.code
+        codes = [p.error_code for t in response.topics for p in t.partitions]
+        return ErrorCode(next((code for code in codes if code), 0))
+
+    async def delete(self, group: str = "g") -> ErrorCode:
+        try:
+            await _ask(lambda: self.coordinator.delete_group(group))
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    async def delete_offsets(self, *partitions: tuple[str, int], group: str = "g") -> Any:
+        """The outcome of each partition, or the error of the whole."""
+        keys = [OffsetKey(group, topic, partition) for topic, partition in partitions]
+        try:
+            return list((await _ask(lambda: self.coordinator.delete_offsets(group, keys))).values())
+        except KafkaError as error:
+            return error.code
+
+    def committed(self, topic: str = "t", partition: int = 0, group: str = "g") -> int | None:
+        committed = self.coordinator.offsets(group).get(OffsetKey(group, topic, partition))
+        return None if committed is None else committed.offset
+
+    def state(self, group: str = "g") -> str:
+        return self.coordinator.group(group).state.value
+
+    async def stable(self, members: int = 1, **options: Any) -> tuple[list[str], int]:
+        """A group of so many dynamic members in a stable generation: their ids (the leader first)."""
+        parked = [await self.new_member(**options) for _ in range(members)]
+        ids = [member_id for member_id, _ in parked]
+        responses = [await join for _, join in parked]
+        generation = responses[0].generation_id
+        parts = {name: f"assignment of {name}".encode() for name in ids}
+        syncs = [self.sync(name, generation, parts if name == ids[0] else {}) for name in ids]
+        await asyncio.gather(*syncs)
+        return ids, generation
+
+
+def _ask(request: Callable[[], Any]) -> asyncio.Task[Any]:
+    """Ask now, as a handler would; the task holds the answer or the error."""
+    try:
+        answer = request()
+    except KafkaError as error:
+        failure = error
+
+        async def fail() -> Any:
+            raise failure
+
+        return asyncio.ensure_future(fail())
+
+    async def wait() -> Any:
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return asyncio.ensure_future(wait())
+
+
+@pytest.fixture
+def coordinate() -> Callable[..., None]:
+    """Runs a scenario with a coordinator, in virtual time: `coordinate(scenario, **settings)`."""
+
+    def run(scenario: Callable[[Groups], Coroutine[Any, Any, None]], **settings: Any) -> None:
+        async def main() -> None:
+            groups = Groups(**settings)
+            await scenario(groups)
+            await groups.coordinator.stop()
+
+        run_virtual(main())
+
+    return run
+
+
+@pytest.fixture(name="told", scope="session")
+def told_fixture() -> Callable[[ConsumerGroupHeartbeatResponse], dict[str, list[int]] | None]:
+    """Reads the assignment in an answer, by topic name."""
+    return told
+
+
+@pytest.fixture(scope="session")
+def memory_log() -> type[MemoryLog]:
+    """Makes an internal topic in memory."""
+    return MemoryLog
+
+
+@pytest.fixture(scope="session")
+def make_groups() -> type[Groups]:
+    """Makes a coordinator on the running loop."""
+    return Groups

@@ -1,0 +1,172 @@
+"""Groups of thousands of members: no turn of the event loop is long, and few rounds are enough."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from asyncio import events
+
+import pytest
+
+from barnabas.base.environment.blocking import Threads
+from barnabas.broker.coordinator import ConsumerGroupState
+from barnabas.broker.server.garbage import short_collections
+
+MEMBERS = 2000
+TOPICS = {f"topic-{number}": 100 for number in range(100)}
+#: in seconds, for all turns but a few
+LONGEST_TURN = 0.01
+FEW = 4
+
+
+class Turns:
+    """The handles of this thread's event loop, by the thread's CPU time without collections."""
+
+    def __init__(self, monkeypatch):
+        self._seconds = []
+        original, thread, collecting = events.Handle._run, threading.get_ident(), 0.0
+
+        def collected(phase, _info):
+            nonlocal collecting
+            if threading.get_ident() == thread:
+                collecting += time.thread_time() * (1 if phase == "stop" else -1)
+
+        gc.callbacks.append(collected)
+        self.stop = lambda: gc.callbacks.remove(collected)
+
+        def run(handle):
+            began = time.thread_time() - collecting
+            original(handle)
+            self._seconds.append(time.thread_time() - collecting - began)
+
+        monkeypatch.setattr(events.Handle, "_run", run)
+
+    def check(self, what):
+        """On a busy machine the kernel's own work may be counted for a few of the thousands of turns."""
+        worst = sorted(self._seconds, reverse=True)
+        print(f"{what}: {len(worst)} turns, the longest {[round(1000 * s, 1) for s in worst[:5]]} ms")
+        assert worst[FEW] < LONGEST_TURN
+        assert worst[0] < 10 * LONGEST_TURN
+        self._seconds = []
+
+
+class Member:
+    """A consumer that takes over and gives up at once."""
+
+    def __init__(self, groups, told, name):
+        self._groups, self._told = groups, told
+        self.name = name
+        self.epoch = 0
+        self.owned: dict[str, list[int]] = {}
+
+    async def beat(self):
+        if self.epoch == 0:
+            answer = await self._groups.enter(self.name, *TOPICS)
+        else:
+            answer = await self._groups.beat(self.name, self.epoch, self.owned)
+        assert answer.error_code == 0
+        self.epoch = answer.member_epoch
+        told = self._told(answer)
+        if told is not None:
+            self.owned = told
+
+
+async def beat_at_once(members):
+    """A heartbeat of each member, begun by a handle of its own, as by a connection of its own."""
+    loop = asyncio.get_running_loop()
+    left = len(members)
+    done = loop.create_future()
+
+    def begin(member):
+        asyncio.ensure_future(member.beat()).add_done_callback(ended)
+
+    def ended(task):
+        nonlocal left
+        left -= 1
+        if task.exception() is not None and not done.done():
+            done.set_exception(task.exception())
+        elif not left and not done.done():
+            done.set_result(None)
+
+    for number, member in enumerate(members):
+        loop.call_soon(begin, member)
+        if number % 200 == 0:
+            await asyncio.sleep(0)  # the test's own turns are short, too
+    await done
+
+
+async def settled(members, group):
+    """Heartbeats of all members until all have the target of the last epoch."""
+    while {member.epoch for member in members} != {group().epoch}:
+        await beat_at_once(members)
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.timeout(300)
+def test_two_thousand_members_that_join_at_once_share_few_rounds_of_short_turns(
+    make_groups, told, monkeypatch
+):
+    async def scenario():
+        thread = Threads().pool("assigning", 1)
+        groups = make_groups(assigning=thread)
+        groups.topics(**TOPICS)
+        members = [Member(groups, told, f"member-{number:04}") for number in range(MEMBERS)]
+        await groups.enter("first", *TOPICS, group="other")  # codecs are compiled when they are used first
+        await asyncio.sleep(0.5)
+        turns = Turns(monkeypatch)
+        await beat_at_once(members)
+        turns.check("joining")
+        group = groups.consumer_group
+        await settled(members, group)
+        turns.check("settling")
+        assert group().state is ConsumerGroupState.STABLE
+        assert {sum(map(len, member.owned.values())) for member in members} == {5}
+        places = {(t, p) for member in members for t, ps in member.owned.items() for p in ps}
+        assert len(places) == 100 * 100
+
+        # One leaves: what it had goes to others, and all the rest stays.
+        before = {member.name: member.owned for member in members}
+        gone = members.pop()
+        await groups.beat(gone.name, -1)
+        await settled(members, group)
+        turns.check("after one has left")
+        moved = [member for member in members if member.owned != before[member.name]]
+        assert len(moved) <= 5
+        turns.stop()
+        await groups.coordinator.stop()
+        await thread.close()
+
+    with short_collections() as collections:  # as a broker has it
+        collections.begin()
+        asyncio.run(asyncio.wait_for(scenario(), 280))
+
+
+def test_the_first_member_of_a_large_group_has_its_partitions_soon(make_groups, told, coordinate):
+    async def scenario(groups):
+        groups.topics(**TOPICS)
+        joined = await groups.enter("a", *TOPICS)
+        assert (joined.error_code, joined.member_epoch, told(joined)) == (0, 1, {})
+        assert joined.heartbeat_interval_ms <= 500
+        await asyncio.sleep(joined.heartbeat_interval_ms / 1000)
+        answer = await groups.beat("a", joined.member_epoch, {})
+        assert sum(map(len, told(answer).values())) == 10_000
+        assert answer.heartbeat_interval_ms == groups.config.group_consumer_heartbeat_interval_ms
+
+    coordinate(scenario)
+
+
+def test_a_static_member_that_restarts_during_a_round_gets_the_target_computed_for_it(
+    make_groups, told, coordinate
+):
+    async def scenario(groups):
+        groups.topics(**TOPICS)
+        await groups.enter("a-1", *TOPICS, instance_id="a")
+        await groups.beat("a-1", -2, instance_id="a")  # it will be back
+        joined = await groups.enter("a-2", *TOPICS, instance_id="a")
+        await asyncio.sleep(0.5)
+        answer = await groups.beat("a-2", joined.member_epoch, {}, instance_id="a")
+        assert sum(map(len, told(answer).values())) == 10_000
+
+    coordinate(scenario)

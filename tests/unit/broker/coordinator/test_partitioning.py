@@ -1,0 +1,37 @@
+"""Where Kafka keeps a key: values computed by Java's String.hashCode and Kafka's Utils.abs."""
+
+import pytest
+
+from barnabas.broker.coordinator.partitioning import java_string_hash, partition_for
+
+
+@pytest.mark.parametrize(
+    ("text", "hash_code"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99162322),
+        ("my-consumer-group", 1513705513),
+        ("polygenelubricants", -(2**31)),
+        ("\u00fc\u20ac", 16176),
+        ("\U0001f600", 1772899),
+    ],
+)
+def test_java_string_hash(text, hash_code):
+    assert java_string_hash(text) == hash_code
+
+
+@pytest.mark.parametrize(
+    ("key", "partition"),
+    [
+        ("hello", 99162322 % 50),
+        # negative hashes: made positive, not stripped of their sign bit
+        ("my-group", 12),
+        ("billing", 9),
+        ("g-7be03747", 35),
+        # the smallest integer has no positive counterpart
+        ("polygenelubricants", 0),
+    ],
+)
+def test_a_key_lies_in_the_partition_that_kafka_gives_it(key, partition):
+    assert partition_for(key, 50) == partition

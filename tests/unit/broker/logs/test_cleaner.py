@@ -1,0 +1,256 @@
+"""What the cleaner does when a log, its disk or its settings are in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from types import SimpleNamespace
+
+import pytest
+from simulation.clocks import ManualClock
+from simulation.environment import simulated_environment
+from simulation.faulty_disk import FaultyDisk
+
+from barnabas.base.environment.blocking import Threads
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import BrokerConfig, TopicConfig
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.cleaner import LogCleaner
+from barnabas.broker.storage import OpenFiles
+from barnabas.kafka.records import Record, encode_batch
+
+NOW = 1_700_000_000_000
+CONFIG = TopicConfig(cleanup_policy=("compact",), delete_retention_ms=0, min_cleanable_dirty_ratio=0.3)
+
+
+class Logs:
+    """What the cleaner asks of a LogManager, with the work done at once."""
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def directory_of(self, _):
+        return self.directory
+
+    async def checkpoint_one(self, directory, of):
+        of(directory).run()
+
+    def run_later(self, task, _):
+        task.run()
+
+
+class Bench:
+    def __init__(self):
+        self.disk = FaultyDisk()
+        self.clock = ManualClock(NOW)
+        self.environment = simulated_environment(clock=self.clock, blocking=Threads())
+        files = OpenFiles(self.disk)
+        self.directory = LogDirectory.open(files, "/data", self.environment, cluster_id="c", node_id=1)
+        self.partitions = []
+        self.flushed = []
+
+    def make(self, name, values):
+        log = self.directory.create(TopicPartition(name, 0), name.encode() * 16, CONFIG)
+        self.partitions.append(SimpleNamespace(log=log, unavailable=None))
+        for value in range(values):
+            log.append_as_leader(encode_batch([Record(b"k", b"%d" % value, NOW)]), 0)
+        log.advance_high_watermark(log.log_end_offset)
+        log.roll()
+        log.flush()
+        return log
+
+    def names(self, log):
+        return [entry.name for entry in self.disk.entries(log.files.path)]
+
+    def clean(self, rounds=1, before_each=lambda number: None):
+        """Clean what is dirtiest, so many times; whether the last time anything was."""
+
+        async def run():
+            config = BrokerConfig()
+            self.cleaner = LogCleaner(
+                lambda: config, self.partitions, Logs(self.directory), self.environment, self.flushed.append
+            )
+            try:
+                for number in range(rounds):
+                    before_each(number)
+                    outcome = await self.cleaner.clean_dirtiest()
+                return outcome
+            finally:
+                await self.cleaner.stop()
+
+        return asyncio.run(run())
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_the_dirtiest_log_comes_first(bench):
+    little, much = bench.make("a", 5), bench.make("b", 5)
+    assert bench.clean()
+    cleaned = [log for log in (little, much) if bench.directory.cleaned_to.get(log.topic_partition)]
+    assert len(cleaned) == 1
+    assert bench.clean() and not bench.clean()
+    assert bench.directory.cleaned_to == {log.topic_partition: 5 for log in (little, much)}
+
+
+def test_logs_that_are_not_compacted_are_passed_over(bench):
+    bench.make("a", 5).config = TopicConfig(cleanup_policy=("delete",))
+    compacted = bench.make("b", 5)
+    bench.make("c", 5).config = TopicConfig(cleanup_policy=("delete",))
+    assert bench.clean() and not bench.clean()
+    assert bench.directory.cleaned_to == {compacted.topic_partition: 5}
+
+
+def test_a_log_that_is_not_flushed_is_flushed_first(bench):
+    log = bench.make("a", 5)
+    log.append_as_leader(encode_batch([Record(b"k", b"6", NOW)]), 0)
+    log.advance_high_watermark(6)
+    log.roll()
+    bench.clean()
+    assert bench.flushed == bench.partitions
+    assert bench.directory.cleaned_to[log.topic_partition] == 5
+
+
+@pytest.mark.parametrize("position", [68, 70], ids=["a value", "a base offset"])
+def test_a_damaged_log_is_left_alone_and_the_others_are_cleaned(bench, position):
+    damaged, sound = bench.make("a", 9), bench.make("b", 5)
+    file = bench.disk.open(f"{damaged.files.path}/00000000000000000000.log")
+    file.write_at([b"\xff"], position)
+    file.close()
+    bench.clean(rounds=2)
+    assert bench.cleaner.uncleanable.keys() == {damaged.topic_partition}
+    assert bench.directory.cleaned_to == {sound.topic_partition: 5}
+    assert bench.directory.failure is None
+
+
+def test_a_full_disk_ends_a_cleaning_and_nothing_else(bench):
+    log = bench.make("a", 50)
+    bench.disk.space = 10
+    assert not bench.clean()
+    assert bench.directory.failure is None and log.failure is None
+    assert not [name for name in bench.names(log) if name.endswith((".cleaned", ".swap"))]
+    bench.disk.mend()
+    assert bench.clean()
+    assert log.read(0, 1000, 50).size == log.size
+
+
+def test_a_broken_disk_takes_its_directory_offline(bench):
+    bench.make("a", 5)
+    bench.disk.fail_reads = True
+    assert not bench.clean()
+    assert bench.directory.failure is not None
+
+
+def test_a_log_that_changes_under_its_cleaning_stays_as_it_is(bench, monkeypatch):
+    log = bench.make("a", 5)
+
+    def change(self, log, cleaning):
+        log.config = log.config.replace(cleanup_policy=("delete",))
+        return True
+
+    monkeypatch.setattr(LogCleaner, "_is_current", change)
+    assert not bench.clean()
+    assert len(log.files.segments) == 2 and log.files.segments[0].size
+    names = [entry.name for entry in bench.disk.entries(log.files.path)]
+    assert not [name for name in names if name.endswith((".cleaned", ".swap"))]
+    assert bench.directory.cleaned_to == {}
+
+
+def test_nothing_is_cleaned_where_the_cleaner_is_off():
+    async def run():
+        config = BrokerConfig(log_cleaner_enable=False)
+        cleaner = LogCleaner(
+            lambda: config, [], Logs(None), simulated_environment(clock=ManualClock(NOW)), lambda _: None
+        )
+        cleaner.start()
+        assert not cleaner._workers
+        await cleaner.stop()
+
+    asyncio.run(run())
+
+
+def refuse(error, *operations, path=""):
+    return lambda operation, name: error if operation in operations and path in name else None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EINVAL, "an argument is wrong"),
+        OSError(errno.EMFILE, "too many open files"),
+        OSError(errno.EACCES, "not allowed"),
+        OSError(errno.ENOENT, "gone"),
+        OSError(errno.EFBIG, "too large"),
+        OSError("no number at all"),
+        TypeError("a bug of ours"),
+        AssertionError("another"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("operation", ["open", "read", "write", "sync", "sync_directory", "rename"])
+def test_a_cleaning_that_fails_harms_its_own_log_only(bench, caplog, error, operation):
+    bad, good = bench.make("bad", 9), bench.make("good", 5)
+    bench.disk.refuse = refuse(error, operation, path="bad-0")
+    bench.clean(rounds=3)
+    assert bench.directory.failure is None
+    assert bench.cleaner.uncleanable.keys() == {bad.topic_partition}
+    assert bench.directory.cleaned_to == {good.topic_partition: 5}
+    (line,) = [r for r in caplog.records if "could not be cleaned" in r.getMessage()]
+    assert "bad-0" in line.getMessage() and str(error.args[-1]) in line.getMessage()
+    bench.disk.mend()
+    bench.clock.advance(60_000)
+    assert bad.append_as_leader(encode_batch([Record(b"k", b"more", NOW)]), 0).base_offset == 9
+    assert bench.clean()
+    assert bench.directory.cleaned_to[bad.topic_partition] == 9
+    assert bad.read(0, 1 << 20, 10).size and not bench.cleaner.uncleanable
+
+
+def test_a_cleaning_that_failed_is_tried_again_later_and_later(bench):
+    log = bench.make("bad", 9)
+    bench.disk.refuse = refuse(OSError(errno.EINVAL, "wrong"), "write", path="bad-0")
+    tries = []
+    bench.clean(rounds=1)
+    config_backoff = BrokerConfig().log_cleaner_backoff_ms
+
+    def at(number):
+        tries.append(bench.cleaner._setbacks[log.topic_partition].failures if number else 0)
+        bench.clock.advance(2 * config_backoff)
+
+    bench.clean(rounds=7, before_each=at)
+    assert tries == [0, 1, 2, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize("failing", range(24))
+def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
+    log = bench.make("a", 9)
+    calls = []
+    on_loop = []
+
+    def ask(operation, name):
+        if (
+            operation == "sync_directory"
+            and "a-0" in name
+            and threading.current_thread() is threading.main_thread()
+        ):
+            on_loop.append(name)
+        if operation in ("rename", "sync_directory") and "a-0" in name:
+            calls.append(name)
+            if len(calls) - 1 == failing:
+                return OSError(errno.ENOMEM, "no memory")
+        return None
+
+    bench.disk.refuse = ask
+    bench.clean()
+    read = log.read(0, 1 << 20, 9)
+    assert read.size, "the records are there, whatever their files are called"
+    bench.disk.mend()
+    bench.clock.advance(60_000)
+    bench.clean(rounds=2)
+    assert bench.directory.failure is None and log.failure is None and log.files.swap is None
+    assert bench.directory.cleaned_to == {log.topic_partition: 9}
+    assert not [n for n in bench.names(log) if n.endswith((".cleaned", ".swap", ".deleted"))]
+    assert log.files.segments[0].size < 100
+    assert not on_loop, "folders are fsynced in threads"

@@ -1,0 +1,121 @@
+"""A replica that is thrown away: in one step or in none, wherever the command is interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.logs.test_manager import CONFIG, Bench, hosted, incomplete
+
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.base.types import TopicPartition
+from barnabas.broker.logs.discarding import discard_replica, find_replica
+
+T = TopicPartition("t", 0)
+
+
+class Interrupted(Exception):
+    """The process of the command is gone."""
+
+
+class Fragile:
+    """A file system on which a process ends before one of its changes of names."""
+
+    def __init__(self, changes: int) -> None:
+        self._fs = OsFileSystem()
+        self._left = changes
+
+    def __getattr__(self, name):
+        def counted(*arguments):
+            if self._left == 0:
+                raise Interrupted
+            self._left -= 1
+            return getattr(self._fs, name)(*arguments)
+
+        return counted if name in ("rename", "make_directory") else getattr(self._fs, name)
+
+
+def discard(fs, *paths: Path) -> list[str]:
+    said: list[str] = []
+    folders = [str(path) for path in paths]
+    discard_replica(fs, find_replica(fs, folders, T), T, "damaged.1", said.append)
+    return said
+
+
+def made(path: Path) -> None:
+    """The stopped broker's folder, with two partitions."""
+
+    async def fill() -> None:
+        bench = Bench(str(path), disk=OsFileSystem(), is_clustered=True)
+        for name in "tu":
+            bench.create(name, records=8).flush()
+        bench.logs.set_broker_epoch(7)
+        bench.logs.close()
+
+    asyncio.run(fill())
+
+
+def found(*paths: Path) -> tuple[list[str], int, int]:
+    """What the next start registers as incomplete, and where the logs of both partitions end."""
+
+    async def load() -> tuple[list[str], int, int]:
+        bench = Bench(*map(str, paths), disk=OsFileSystem(), is_clustered=True)
+        assert bench.logs.previous_epoch == 7, "the other replicas stay what they are"
+        await bench.logs.load(hosted("tu"), lambda _: CONFIG)
+        bench.logs.set_broker_epoch(7)
+        logs = {log.topic_partition.topic: log.log_end_offset for log in bench.logs}
+        registered = incomplete(bench)
+        await bench.logs.stop()
+        return registered, logs.get("t", -1), logs["u"]
+
+    return asyncio.run(load())
+
+
+def test_a_discarded_replica_begins_anew_and_its_files_are_kept(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "a" / "t-0").iterdir()}
+    discard(OsFileSystem(), tmp_path / "a")
+    kept = {file.name: file.read_bytes() for file in (tmp_path / "a" / "damaged.1" / "t-0").iterdir()}
+    assert kept == {name: content for name, content in before.items() if name != "partition.metadata"}
+    assert found(tmp_path / "a") == (["t-0"], 0, 8)
+
+
+def test_a_discard_that_is_interrupted_anywhere_leaves_no_replica_that_counts_and_lacks_records(
+    tmp_path: Path,
+) -> None:
+    made(tmp_path / "whole")
+    for changes in range(100):
+        path = tmp_path / f"cut-{changes}"
+        shutil.copytree(tmp_path / "whole", path)
+        try:
+            discard(Fragile(changes), path)
+        except Interrupted:
+            registered, end, _ = found(path)
+            assert registered == ["t-0"] or (registered, end) == ([], 8)
+            discard(OsFileSystem(), path)
+            assert found(path) == (["t-0"], 0, 8)
+        else:
+            break
+    assert 5 < changes < 100
+
+
+def test_the_copy_on_another_disk_goes_with_the_replica(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    shutil.copy(tmp_path / "a" / ".kafka_cleanshutdown", tmp_path / "b")
+    (tmp_path / "b" / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
+    future = f"t-0.{'0' * 32}-future"
+    shutil.copytree(tmp_path / "a" / "t-0", tmp_path / "a" / future)
+    shutil.copytree(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
+    discard(OsFileSystem(), tmp_path / "a", tmp_path / "b")
+    assert not (tmp_path / "a" / future).exists()
+    assert found(tmp_path / "a", tmp_path / "b") == (["t-0"], 0, 8)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{}", b"[1]", b'{"reason": "x"}'])
+def test_a_mark_that_is_damaged_is_a_mark(tmp_path: Path, content: bytes) -> None:
+    made(tmp_path / "a")
+    (tmp_path / "a" / "t-0" / "barnabas-incomplete").write_bytes(content)
+    assert found(tmp_path / "a")[0] == ["t-0"]

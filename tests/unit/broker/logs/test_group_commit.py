@@ -1,0 +1,79 @@
+"""Fsyncs that requests share."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.broker.logs import group_commit
+from barnabas.broker.logs.group_commit import GroupCommit
+
+
+class Partition:
+    topic_partition = "t-0"
+
+    def __init__(self, error=None):
+        self.flushes = 0
+        self.gate = asyncio.Event()
+        self._error = error
+
+    async def flush(self, _executor):
+        self.flushes += 1
+        await self.gate.wait()
+        if self._error is not None:
+            raise self._error
+
+
+async def turns(count=5):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_what_comes_during_a_round_is_one_round_more():
+    async def scenario():
+        commit, partition = GroupCommit(None), Partition()
+        commit.add(partition)
+        await turns()
+        for _ in range(10):
+            commit.add(partition)
+        assert partition.flushes == 1
+        partition.gate.set()
+        await commit.stop()
+        assert partition.flushes == 2
+        commit.add(partition)
+        await commit.stop()
+        assert partition.flushes == 3
+
+    asyncio.run(scenario())
+
+
+def test_partition_whose_flush_has_a_bug_does_not_keep_the_others_from_theirs(caplog):
+    async def scenario():
+        commit, broken, sound = GroupCommit(None), Partition(RuntimeError("bug")), Partition()
+        for partition in (broken, sound):
+            partition.gate.set()
+            commit.add(partition)
+        await commit.stop()
+        assert (broken.flushes, sound.flushes) == (1, 1)
+        commit.add(sound)
+        await commit.stop()
+        assert sound.flushes == 2
+
+    asyncio.run(scenario())
+    assert "t-0" in caplog.text
+
+
+def test_no_more_partitions_are_flushed_at_once_than_may_hold_their_files_open(monkeypatch):
+    monkeypatch.setattr(group_commit, "_AT_ONCE", 3)
+
+    async def scenario():
+        commit, partitions = GroupCommit(None), [Partition() for _ in range(7)]
+        for partition in partitions:
+            commit.add(partition)
+        await turns()
+        assert [partition.flushes for partition in partitions] == [1, 1, 1, 0, 0, 0, 0]
+        for partition in partitions:
+            partition.gate.set()
+        await commit.stop()
+        assert [partition.flushes for partition in partitions] == [1] * 7
+
+    asyncio.run(scenario())

@@ -1,0 +1,410 @@
+"""Logs on their way from one log directory to another: what arrives, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+
+import pytest
+from simulation.blocking import VirtualPool
+from simulation.clocks import VirtualClock
+from simulation.environment import simulated_environment
+from simulation.faulty_disk import FaultyDisk, PowerCut
+from simulation.virtual_time import run_virtual
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import BrokerConfig, TopicConfig
+from barnabas.broker.logs.manager import LogManager
+from barnabas.broker.logs.moves import LogMoves
+from barnabas.broker.storage.truncation import Truncation
+from barnabas.kafka.records import Record, encode_batch
+from barnabas.kafka.records.batch import batches
+
+T0 = TopicPartition("t", 0)
+ID = b"t" * 16
+CONFIG = TopicConfig(segment_bytes=400, file_delete_delay_ms=1000)
+
+
+class Bench:
+    """A broker's logs in /a and /b, of which the one of T0 lies in /a at first."""
+
+    def __init__(self, disk=None, **settings):
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self.disk = disk or FaultyDisk()
+        config = BrokerConfig(node_id=1, log_dirs=("/a", "/b"), **settings)
+        environment = simulated_environment(clock=self.clock, filesystem=self.disk)
+        self.pool = environment.blocking.pool("disk", 2)
+        self.logs = LogManager(config, environment, self.pool, lambda path: None)
+        self.logs.open("c")
+        self.flushed = []
+        self.moves = LogMoves(lambda: config, self.logs, environment, self.flushed.append)
+
+    async def load(self, hosted=True):
+        await self.logs.load({T0: ID} if hosted else {}, lambda _: CONFIG)
+        self.moves.start()
+
+    @property
+    def log(self):
+        return self.logs.get(T0)
+
+    def create(self, records=0):
+        self.logs.create(T0, ID, CONFIG)
+        self.append(records)
+
+    def append(self, count, epoch=0):
+        for _ in range(count):
+            number = self.log.log_end_offset
+            record = Record(None, b"%d-%d" % (epoch, number), self.clock.now_ms())
+            self.log.append_as_leader(encode_batch([record]), epoch)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+
+    def values(self):
+        return values(self.log)
+
+    @property
+    def place(self):
+        return self.logs.directory_of(T0).path
+
+    def folders(self, path):
+        return [entry.name for entry in self.disk.entries(path) if entry.is_directory]
+
+    async def until(self, condition):
+        for _ in range(10_000):
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it never happens")
+
+    async def moved(self, path="/b"):
+        await self.until(lambda: self.place == path and not self.log.is_held)
+
+    async def stop(self):
+        await self.moves.stop()
+        await self.logs.stop()
+
+
+def values(log):
+    found, offset = [], log.log_start_offset
+    while offset < log.log_end_offset:
+        data = b"".join(bytes(chunk) for chunk in log.read(offset, 1000, log.log_end_offset).chunks)
+        for _, header in batches(data):
+            found.append((header.base_offset, header.leader_epoch))
+            offset = header.next_offset
+    return found
+
+
+@pytest.fixture
+def play():
+    def run(scenario, **settings):
+        async def main():
+            bench = Bench(**settings)
+            await bench.load(hosted=False)
+            await scenario(bench)
+
+        run_virtual(main())
+
+    return run
+
+
+def test_a_log_moves_with_everything_in_it_and_its_old_files_go(play):
+    async def scenario(bench):
+        bench.create(20)
+        before = bench.values()
+        bench.moves.begin(T0, "/b")
+        assert bench.logs.copy_of(T0).path == "/b"
+        await bench.moved()
+        assert bench.values() == before
+        bench.append(5)
+        assert len(bench.values()) == 25
+        await asyncio.sleep(2)
+        assert (bench.folders("/a"), bench.folders("/b")) == ([], ["t-0"])
+        assert bench.flushed == [T0]
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_an_empty_log_moves_and_goes_on_where_it_was(play):
+    async def scenario(bench):
+        bench.create()
+        bench.moves.begin(T0, "/b")
+        async with asyncio.timeout(60):
+            await bench.moved()
+        assert (bench.log.log_start_offset, bench.log.log_end_offset) == (0, 0)
+        bench.append(2)
+        assert bench.values() == [(0, 0), (1, 0)]
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_log_that_was_emptied_moves_and_keeps_its_offsets(play):
+    async def scenario(bench):
+        bench.create(records=5)
+        bench.moves.begin(T0, "/b")
+        await asyncio.sleep(0)
+        bench.log.truncate_fully_and_start_at(3)
+        async with asyncio.timeout(60):
+            await bench.moved()
+        assert (bench.log.log_start_offset, bench.log.log_end_offset) == (3, 3)
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_what_is_appended_and_cut_off_meanwhile_is_in_the_copy_or_not(play):
+    async def scenario(bench):
+        bench.create(30)
+        bench.moves.begin(T0, "/b")
+        for epoch in range(1, 20):
+            await asyncio.sleep(0.001)
+            bench.log.high_watermark = max(0, bench.log.log_end_offset - 3)
+            if bench.place == "/a":
+                bench.log.truncate_to(bench.log.log_end_offset - 2)
+            bench.append(3, epoch)
+        await bench.moved()
+        expected = bench.values()
+        assert expected[-1] == (bench.log.log_end_offset - 1, 19)
+        await bench.stop()
+        again = Bench(bench.disk)
+        await again.load()
+        assert (again.place, again.values()) == ("/b", expected)
+        await again.stop()
+
+    play(scenario)
+
+
+def test_a_log_start_within_the_copied_part_stays(play):
+    async def scenario(bench):
+        bench.create(20)
+        await bench.logs.store_log_starts(bench.logs.directory_of(T0), [(bench.log, 13)])
+        bench.log.advance_log_start(13)
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        bench.disk.crash(random.Random(1))
+        again = Bench(bench.disk)
+        await again.load()
+        assert (again.place, again.log.log_start_offset, again.log.log_end_offset) == ("/b", 13, 20)
+        await again.stop()
+
+    play(scenario)
+
+
+def test_a_move_back_gives_the_move_up(play):
+    async def scenario(bench):
+        bench.create(20)
+        bench.moves.begin(T0, "/b")
+        bench.moves.begin(T0, "/a")
+        await asyncio.sleep(5)
+        assert (bench.place, bench.folders("/b")) == ("/a", [])
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_deleted_log_takes_its_copy_along(play):
+    async def scenario(bench):
+        bench.create(20)
+        bench.moves.begin(T0, "/b")
+        bench.logs.delete(T0)
+        await asyncio.sleep(5)
+        assert (bench.folders("/a"), bench.folders("/b")) == ([], [])
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_rate_bounds_the_copying(play):
+    async def scenario(bench):
+        bench.create(50)
+        began = bench.clock.monotonic()
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        assert bench.clock.monotonic() - began > bench.log.size / 1000 * 0.8
+        await bench.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
+
+
+def test_a_full_disk_delays_a_move_and_harms_nothing(play):
+    async def scenario(bench):
+        bench.create(30)
+        bench.moves.begin(T0, "/b")
+        bench.disk.refuse = lambda operation, path: (
+            OSError(28, "full") if operation == "write" and path.startswith("/b/t-0") else None
+        )
+        await asyncio.sleep(5)
+        bench.append(3)
+        assert bench.place == "/a"
+        bench.disk.refuse = None
+        await bench.moved()
+        assert len(bench.values()) == 33
+        await bench.stop()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("/c", ErrorCode.LOG_DIR_NOT_FOUND), ("/b", ErrorCode.REPLICA_NOT_AVAILABLE)],
+)
+def test_what_cannot_move_is_refused(play, path, code):
+    async def scenario(bench):
+        with pytest.raises(KafkaError) as refused:
+            bench.moves.begin(T0, path)
+        assert refused.value.code is code
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_replica_that_comes_later_is_made_where_it_was_wanted(play):
+    async def scenario(bench):
+        bench.logs.create(TopicPartition("other", 0), b"o" * 16, CONFIG)  # in /a
+        with pytest.raises(KafkaError):
+            bench.moves.begin(T0, "/a")
+        bench.create()
+        assert bench.place == "/a"
+        await bench.stop()
+
+    play(scenario)
+
+
+def test_a_clean_stop_and_a_start_go_on_with_a_move(play):
+    async def scenario(bench):
+        bench.create(50)
+        expected = bench.values()
+        bench.moves.begin(T0, "/b")
+        await asyncio.sleep(0.5)
+        await bench.stop()
+        copied = next(name for name in bench.folders("/b") if name.endswith("-future"))
+        again = Bench(bench.disk)
+        await again.load()
+        future = again.logs.copy_of(T0).futures[T0]
+        assert future.files.path == f"/b/{copied}"
+        assert 0 < future.log_end_offset <= 50
+        await again.moved()
+        assert again.values() == expected
+        await again.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
+
+
+def test_long_topic_names_fit(play):
+    async def scenario(bench):
+        long = TopicPartition("x" * 249, 7)
+        log = bench.logs.create(long, ID, CONFIG)
+        log.append_as_leader(encode_batch([Record(None, b"v", 0)]), 0)
+        bench.moves.begin(long, "/b")
+        (folder,) = bench.folders("/b")
+        assert len(folder) <= 255
+        await bench.stop()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_power_may_go_at_any_moment_of_a_move(seed):
+    """Everything that was fsynced before it is there, whole, and the log can be moved again."""
+    cut = 0
+    while _move_with_power_cut_after(cut, random.Random(f"{seed} {cut}")):
+        cut += 1 + seed
+    assert cut > 20
+
+
+def _move_with_power_cut_after(changes, chance):
+    """Whether the power went before the move was over."""
+    disk = FaultyDisk()
+    state = {}
+
+    async def life():
+        bench = Bench(disk)
+        await bench.load(hosted=False)
+        bench.create(12)
+        bench.log.flush()
+        state["safe"] = bench.values()
+        disk.changes_left = changes
+        bench.moves.begin(T0, "/b")
+        (worker,) = bench.moves._workers.values()
+        try:
+            for _ in range(400):
+                await asyncio.sleep(0.01)
+                if bench.place == "/b" and not bench.log.is_held and bench.folders("/a") == []:
+                    break
+                if chance.random() < 0.2 and bench.log.log_end_offset < 30:
+                    bench.append(1)
+                    if chance.random() < 0.5 and not bench.log.is_held and not bench.log.files.is_flushing:
+                        bench.log.flush()
+                        state["safe"] = bench.values()
+            if disk.changes_left == 0:
+                raise PowerCut
+        finally:
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+        disk.changes_left = None
+        assert bench.place == "/b"
+        state["over"] = True
+        await bench.stop()
+
+    with suppress(PowerCut):
+        run_virtual(life())
+    went = "over" not in state
+    disk.crash(chance)
+
+    async def next_life():
+        bench = Bench(disk)
+        await bench.load()
+        assert bench.values()[: len(state["safe"])] == state["safe"]
+        other = "/b" if bench.place == "/a" else "/a"
+        bench.append(2)
+        expected = bench.values()
+        bench.moves.begin(T0, other)
+        await bench.moved(other)
+        assert bench.values() == expected
+        await asyncio.sleep(2)
+        assert [*bench.folders("/a"), *bench.folders("/b")] == ["t-0"]
+        await bench.stop()
+
+    run_virtual(next_life())
+    return went
+
+
+def test_a_copy_is_truncated_in_threads(play, monkeypatch):
+    in_thread, found, told = [], [], []
+    run = Truncation.run
+    monkeypatch.setattr(Truncation, "run", lambda self: (found.append(bool(in_thread)), run(self)))
+    make = VirtualPool._make
+
+    def made(self, call, done):
+        in_thread.append(call)
+        try:
+            make(self, call, done)
+        finally:
+            in_thread.pop()
+
+    monkeypatch.setattr(VirtualPool, "_make", made)
+
+    async def scenario(bench):
+        bench.create(30)
+        bench.moves.begin(T0, "/b")
+        (future,) = (directory.futures[T0] for directory in bench.logs.directories if directory.futures)
+        await bench.until(lambda: future.log_end_offset > 10)
+        truncation = bench.log.begin_truncation(5)
+        run(truncation)
+        bench.log.high_watermark = 5
+        bench.log.truncate_to(5, truncation=truncation)
+        bench.append(3, 1)
+        bench.disk.refuse = lambda operation, path: (
+            told.append(bool(in_thread)) if path.startswith("/b") and operation.startswith("sync") else None
+        )
+        await bench.moved()
+        bench.disk.refuse = None
+        assert bench.values()[-1] == (7, 1)
+        await bench.stop()
+
+    play(scenario)
+    assert found == [True]
+    assert told
+    assert all(told)

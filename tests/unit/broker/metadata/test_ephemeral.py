@@ -1,0 +1,115 @@
+"""An ephemeral node that a broker must have: made, taken over, waited for, or refused."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.broker.metadata.ephemeral import claim
+from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
+from barnabas.broker.metadata.store import (
+    NodeExistsError,
+    SessionState,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+)
+
+PATIENT = 60.0
+
+
+def test_claimed_node_is_this_sessions_and_its_creation_number_is_told() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        node = await claim(store, "/a", lambda: b"x", patience=0)
+        assert node == await store.get("/a")
+        assert (node.owner, node.data) == (store.session_id, b"x")
+
+    asyncio.run(scenario())
+
+
+def test_node_of_this_session_is_taken_over_and_holds_what_is_claimed() -> None:
+    """Trap 15 (KAFKA-7165, 14845): it is no stranger's."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        await store.create("/a", b"before", ephemeral=True)
+        created = (await store.get("/a")).created
+        node = await claim(store, "/a", lambda: b"after", patience=0)
+        assert (node.created, node.data, node.version) == (created, b"after", 1)
+        again = await claim(store, "/a", lambda: b"after", patience=0)
+        assert again == node
+
+    asyncio.run(scenario())
+
+
+def test_node_of_another_session_is_waited_out() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        store, earlier = MemoryStore(server), MemoryStore(server)
+        await earlier.create("/a", ephemeral=True)
+        claiming = asyncio.create_task(claim(store, "/a", lambda: b"x", patience=PATIENT))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not claiming.done()
+        await store.create("/other")
+        server.end(earlier.session_id)
+        assert (await claiming).owner == store.session_id
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("patience", [0, 0.01])
+def test_node_of_a_session_that_lives_is_not_taken(patience: float) -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        store, stranger = MemoryStore(server), MemoryStore(server)
+        await stranger.create("/a", b"x", ephemeral=True)
+        with pytest.raises(NodeExistsError, match="/a belongs to another session"):
+            await claim(store, "/a", lambda: b"y", patience=patience)
+        assert (await stranger.get("/a")).data == b"x"
+
+    asyncio.run(scenario())
+
+
+class LossyStore(MemoryStore):
+    """Breaks the connection at each of its first creations, before or after it was carried out."""
+
+    def __init__(self, losses: list[bool]) -> None:
+        super().__init__()
+        self._losses = losses
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        if self.state is not SessionState.CONNECTED:
+            raise StoreUnavailableError("away")
+        if not self._losses:
+            return await super().create(path, data, ephemeral=ephemeral)
+        if self._losses.pop(0):
+            await super().create(path, data, ephemeral=ephemeral)
+        self.session.enter(SessionState.SUSPENDED)
+        asyncio.get_running_loop().call_later(0.001, self.session.enter, SessionState.CONNECTED)
+        raise UnknownOutcomeError("on purpose")
+
+
+@pytest.mark.parametrize("losses", [[True], [False], [False, True], [False, False]], ids=str)
+def test_lost_answer_is_followed_by_a_look_once_the_store_is_back(losses: list[bool]) -> None:
+    """Trap 18: the node is made once, whether the creation was carried out or not."""
+
+    async def scenario() -> None:
+        store = LossyStore(losses)
+        node = await claim(store, "/a", lambda: b"x", patience=0)
+        assert (node.owner, node.data, node.version) == (store.session_id, b"x", 0)
+        assert losses == []
+
+    asyncio.run(scenario())
+
+
+def test_store_that_ends_meanwhile_ends_the_claim() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        store.session.enter(SessionState.SUSPENDED)
+        await store.close()
+        with pytest.raises(StoreUnavailableError):
+            await claim(store, "/a", lambda: b"x", patience=PATIENT)
+
+    asyncio.run(scenario())

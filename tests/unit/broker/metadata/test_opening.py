@@ -1,0 +1,57 @@
+"""Which settings of the metadata store go together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.metadata.opening import check_store
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"metadata.store": "memory"},
+        {"metadata.store": "embedded", "zookeeper.session.timeout.ms": "6000"},
+        {"zookeeper.connect": "zk1,zk2:2182/prod"},
+        {"zookeeper.connect": "zk1", "metadata.store": "zookeeper"},
+    ],
+    ids=str,
+)
+def test_settings_that_agree_are_taken(settings: dict[str, str]) -> None:
+    check_store(BrokerConfig.from_text(settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"metadata.store": "zookeeper"}, "metadata.store=zookeeper needs zookeeper.connect"),
+        (
+            {"metadata.store": "embedded", "zookeeper.connect": "zk1"},
+            "metadata.store=embedded contradicts zookeeper.connect=zk1",
+        ),
+        ({"zookeeper.connect": "zk1:x"}, "zookeeper.connect='zk1:x' has no valid port"),
+        ({"zookeeper.connect": ""}, "zookeeper.connect='' has no valid host"),
+        (
+            {"zookeeper.connect": "zk1", "zookeeper.set.acl": "true"},
+            "zookeeper.set.acl=true needs brokers that",
+        ),
+        ({"zookeeper.connect": "zk1", "zookeeper.digest": "secret"}, "zookeeper.digest cannot be used"),
+    ],
+    ids=str,
+)
+def test_settings_that_contradict_one_another_are_refused(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_store(BrokerConfig.from_text(settings))
+    assert told in str(refused.value)
+
+
+def test_broker_without_zookeeper_does_not_import_kazoo() -> None:
+    code = "import sys, barnabas.broker.server.run, barnabas.cli.start; print('kazoo' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"

@@ -1,0 +1,336 @@
+"""Brokers that hold partitions and nothing else: real fetchers and Fetch handlers, joined directly."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+from simulation.blocking import VirtualThreads
+from simulation.clocks import ManualClock, VirtualClock
+from simulation.environment import simulated_environment
+from simulation.faulty_disk import FaultyDisk
+from simulation.virtual_time import run_virtual
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import BrokerConfig, TopicConfig
+from barnabas.broker.interbroker import DisconnectedError, NotConnectedError
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.logs.group_commit import GroupCommit
+from barnabas.broker.logs.incomplete import IncompleteReplicas
+from barnabas.broker.metadata.image import BrokerImage, PartitionState
+from barnabas.broker.replication.following import Following
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition.progress import LeaderContext
+from barnabas.broker.replication.throttles import Throttle
+from barnabas.broker.server.fetching.sessions import FetchSessions
+from barnabas.broker.server.handlers import fetch as handler
+from barnabas.broker.storage import OpenFiles, Origin
+from barnabas.kafka.protocol.framing import (
+    RequestHeader,
+    encode_request,
+    encode_response,
+    parse_request,
+    parse_response,
+)
+from barnabas.kafka.records import Record, encode_batch
+from barnabas.kafka.records.batch import batches
+from barnabas.kafka.security.acls import UNRESTRICTED
+
+TOPIC_ID = bytes(range(16))
+#: seconds from a broker to another
+JOURNEY = 0.001
+
+
+class Node:
+    """One broker."""
+
+    def __init__(self, cluster, node_id, settings, topic_settings):
+        self.cluster = cluster
+        self.node_id = node_id
+        self.config = BrokerConfig(**settings)
+        self._topic_config = TopicConfig(**topic_settings)
+        self.disk = FaultyDisk()
+        self.start()
+
+    def start(self):
+        clock = VirtualClock(asyncio.get_running_loop())
+        self.cluster.register(self.node_id)
+        self.directory = LogDirectory.open(
+            OpenFiles(self.disk),
+            "/data",
+            simulated_environment(clock=ManualClock()),
+            cluster_id="c",
+            node_id=self.node_id,
+        )
+        self.threads = VirtualThreads(random.Random(1), 0.0001)
+        self.pool = self.threads.pool("disk", 2)
+        self.group_commit = GroupCommit(self.pool)
+        self.incomplete = IncompleteReplicas(self.pool)
+        self.must_begin_anew = self.incomplete.must_begin_anew
+        self.partitions = {}
+        self.sessions = FetchSessions(10, clock, random.Random(self.node_id))
+        self.throttle, self.leader_throttle = Throttle(clock), Throttle(clock)
+        self.ports = handler.Ports(
+            SimpleNamespace(find=self._find),
+            self.sessions,
+            SimpleNamespace(slices=_slices),
+            ColdReads(self.threads),
+            lambda: self.config,
+            lambda: SimpleNamespace(brokers=self.cluster.brokers),
+            self.leader_throttle,
+        )
+        peers = SimpleNamespace(
+            channel=lambda broker, purpose: SimpleNamespace(
+                submit=lambda request, **options: self.cluster.submit(self, broker, request)
+            )
+        )
+        self.following = Following(
+            self.node_id,
+            lambda: self.cluster.brokers[self.node_id].epoch,
+            peers,
+            self,
+            lambda: self.config,
+            self.throttle,
+        )
+
+    async def prepare_truncation(self, log, offset):
+        """As the log manager does, with a write of its own for each truncation."""
+        truncation = log.begin_truncation(offset)
+        if truncation is not None:
+            await self.pool.run(truncation.run)
+        if log.prepare_truncation(offset, truncation):
+            try:
+                await self.pool.run(self.directory.recovery_point_checkpoint().run)
+            except OSError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        return truncation
+
+    async def store_log_start(self, log):
+        """As the log manager does."""
+        self.directory.planned_starts.append([(log, log.log_start_offset)])
+        try:
+            checkpoint = self.directory.log_start_checkpoint()
+            list(checkpoint.prepare())
+            await self.pool.run(checkpoint.run)
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        finally:
+            self.directory.planned_starts.clear()
+
+    async def begun_anew(self, log):
+        """As the log manager does."""
+        await self.store_log_start(log)
+        await self.incomplete.begun_anew(log)
+
+    def _find(self, topic, index):
+        if (topic, index) not in self.partitions:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.partitions[topic, index]
+
+    def learn(self, state, index=0):
+        """Hear of what the controller has decided."""
+        partition = self.partitions.get((TOPIC_ID, index))
+        if partition is None:
+            known = self.directory.logs.get(TopicPartition("t", index))
+            log = known or self.directory.create(TopicPartition("t", index), TOPIC_ID, self._topic_config)
+            partition = self.partitions[TOPIC_ID, index] = Partition(
+                log,
+                state,
+                self.node_id,
+                flush_every=1 if self.config.barnabas_acks_fsync else None,
+                on_flush_due=self.group_commit.add,
+                context=LeaderContext(lambda: self.cluster.brokers, asyncio.get_running_loop().time),
+            )
+        else:
+            partition.update(state)
+        self.following.partition_changed(partition)
+
+    def partition(self, index=0):
+        return self.partitions[TOPIC_ID, index]
+
+    @property
+    def log(self):
+        return self.partition().log
+
+    def produce(self, *values, index=0, **header):
+        records = [Record(None, value, timestamp=0) for value in values]
+        return self.partition(index).append(encode_batch(records, **header), 1, Origin.CLIENT)
+
+    def content(self, index=0):
+        """(base offset, leader epoch) of each batch."""
+        log = self.partition(index).log
+        found = []
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            chunks = log.read(offset, 1 << 20, log.log_end_offset).chunks
+            if not chunks:
+                break
+            for _, header in batches(b"".join(map(bytes, chunks))):
+                found.append((header.base_offset, header.leader_epoch))
+                offset = header.next_offset
+        return found
+
+    async def stop(self):
+        await self.following.stop()
+        await self.group_commit.stop()
+        await self.pool.close()
+
+    async def crash(self):
+        """The process ends; what it has written is on the disk."""
+        del self.cluster.nodes[self.node_id]
+        await self.stop()
+        for log in self.directory.logs.values():
+            log.abandon()
+        self.disk.process_ended()
+
+    def restart(self, *, end=None):
+        """The process begins again.
+
+        Args:
+            end: where the log ends now; the disk has lost what was behind.
+        """
+        self.start()
+        self.cluster.nodes[self.node_id] = self
+        self.directory.adopt(self.directory.load(TopicPartition("t", 0), TOPIC_ID, self._topic_config))
+        if end is not None:
+            self.directory.logs[TopicPartition("t", 0)].truncate_to(end)
+
+
+class Cluster:
+    """Nodes, what the controller has decided, and the wires between them.
+
+    Attributes:
+        requests: all that were sent, as (from, to, request).
+        cut: pairs (from, to) of brokers between which requests end in an error.
+        held: whose answers wait until `release`, by (from, to).
+        alter: called with (from, to, request, response), to change a response; None for as it is.
+        instead: called with the request, to answer it at once in the leader's stead; None for the leader.
+    """
+
+    def __init__(self):
+        self.brokers = {}
+        self.nodes = {}
+        self.requests = []
+        self.cut = set()
+        self.held = {}
+        self.alter = None
+        self.instead = None
+        self._parked = {}
+
+    def add(self, *ids, topic=None, **settings):
+        for node_id in ids:
+            self.nodes[node_id] = Node(self, node_id, settings, topic or {})
+        return [self.nodes[node_id] for node_id in ids]
+
+    def register(self, node_id):
+        epoch = self.brokers[node_id].epoch + 10 if node_id in self.brokers else 100 + node_id
+        self.brokers[node_id] = BrokerImage(node_id, (), epoch=epoch)
+
+    def elect(self, leader, epoch, *, isr=None, only=None, index=0, partition_epoch=None):
+        """Tell all brokers, or `only` some, of a leader."""
+        replicas = tuple(self.brokers)
+        state = PartitionState(
+            replicas,
+            tuple(isr or replicas),
+            leader,
+            epoch,
+            epoch if partition_epoch is None else partition_epoch,
+        )
+        for node in only or self.nodes.values():
+            node.learn(state, index)
+
+    def submit(self, source, target, request):
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        task = loop.create_task(self._carry(source, target, request, future))
+        queue = self._parked.setdefault((source.node_id, target), deque())
+        queue.append(task)
+        future.add_done_callback(lambda _: task.cancel() if not task.done() else None)
+        task.add_done_callback(queue.remove)
+        return future
+
+    async def _carry(self, source, target, request, future):
+        pair = (source.node_id, target)
+        self.requests.append((*pair, request))
+        await asyncio.sleep(JOURNEY)
+        if pair in self.cut or target not in self.nodes:
+            if not future.done():
+                future.set_exception(NotConnectedError(f"no connection to {target}"))
+            return
+        header = RequestHeader(1, 17, 1, "test")
+        frame = b"".join(map(bytes, encode_request(header, request)))[4:]
+        _, request = parse_request(frame)
+        context = SimpleNamespace(api_version=17, has_long_answer=False, access=UNRESTRICTED)
+        answer = None if self.instead is None else self.instead(request)
+        if answer is None:
+            answer = handler.fetch.handle(self.nodes[target].ports, context, request)
+        response = await answer if asyncio.isfuture(answer) or asyncio.iscoroutine(answer) else answer
+        frame = b"".join(map(bytes, encode_response(header, response)))[4:]
+        await asyncio.sleep(JOURNEY)
+        if pair in self.held:
+            await self.held[pair].wait()
+        if pair in self.cut:
+            if not future.done():
+                future.set_exception(DisconnectedError("cut"))
+            return
+        response = parse_response(header, frame)
+        if self.alter is not None:
+            response = self.alter(*pair, request, response) or response
+        if not future.done():
+            future.set_result(response)
+
+    def hold(self, source, target):
+        """Answers from `target` to `source` wait from now on; set the event to let them go."""
+        self.held[source.node_id, target.node_id] = asyncio.Event()
+        return self.held[source.node_id, target.node_id]
+
+    def under_way(self, source, target):
+        """How many requests have no answer yet."""
+        return len(self._parked[source.node_id, target.node_id])
+
+    def fetches(self, source):
+        """The requests of a broker since the last call."""
+        found = [request for sender, _, request in self.requests if sender == source.node_id]
+        self.requests = [item for item in self.requests if item[0] != source.node_id]
+        return found
+
+    async def settle(self, seconds=2.0):
+        await asyncio.sleep(seconds)
+
+    async def stop(self):
+        for node in self.nodes.values():
+            await node.stop()
+
+
+async def _slices(steps):
+    for step in steps:
+        yield step
+
+
+def _play(story):
+    async def play():
+        cluster = Cluster()
+        try:
+            return await story(cluster)
+        finally:
+            await cluster.stop()
+
+    return run_virtual(play())
+
+
+@pytest.fixture
+def scenario():
+    """Runs `async def scenario(cluster)` in virtual time."""
+
+    return _play
+
+
+@pytest.fixture(scope="module")
+def run_story():
+    """As `scenario`, for many stories in one test."""
+    return _play

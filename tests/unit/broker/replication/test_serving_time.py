@@ -1,0 +1,81 @@
+"""Followers are not blamed for the time in which their leader stood still."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from simulation.virtual_time import run_virtual
+
+from barnabas.broker.replication.serving_time import ServingTime
+
+
+def stall(seconds):
+    """Time goes by, and the loop does nothing."""
+    asyncio.get_running_loop()._virtual.now += seconds
+
+
+def test_time_goes_on_as_long_as_the_loop_turns():
+    async def main():
+        time = ServingTime(lambda: 15.0, lambda: None)
+        time.start()
+        await asyncio.sleep(42)
+        assert time.now() == pytest.approx(42)
+        time.stop()
+
+    run_virtual(main())
+
+
+def test_a_stall_does_not_count():
+    async def main():
+        time = ServingTime(lambda: 15.0, lambda: None)
+        time.start()
+        await asyncio.sleep(10)
+        stall(60)
+        await asyncio.sleep(10)
+        assert time.now() == pytest.approx(20, abs=1)
+        time.stop()
+
+    run_virtual(main())
+
+
+def test_the_check_comes_at_intervals_of_this_time():
+    async def main():
+        checked = []
+        time = ServingTime(lambda: 15.0, lambda: checked.append(time.now()))
+        time.start()
+        await asyncio.sleep(20)
+        assert checked == [pytest.approx(15)]
+        stall(60)
+        await asyncio.sleep(2)
+        assert len(checked) == 1
+        await asyncio.sleep(10)
+        assert len(checked) == 2
+        time.stop()
+
+    run_virtual(main())
+
+
+def test_the_check_follows_a_shorter_interval():
+    async def main():
+        checked = []
+        time = ServingTime(lambda: 0.05, lambda: checked.append(time.now()))
+        time.start()
+        await asyncio.sleep(1.01)
+        assert len(checked) in range(15, 21)
+        time.stop()
+
+    run_virtual(main())
+
+
+def test_nothing_is_checked_after_the_stop():
+    async def main():
+        checked = []
+        time = ServingTime(lambda: 15.0, lambda: checked.append(time.now()))
+        time.start()
+        await asyncio.sleep(1)
+        time.stop()
+        await asyncio.sleep(60)
+        assert checked == []
+
+    run_virtual(main())

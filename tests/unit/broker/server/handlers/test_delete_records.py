@@ -1,0 +1,121 @@
+"""DeleteRecords waits for the followers, so that what was deleted stays so under another leader."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from simulation.virtual_time import run_virtual
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.server.handlers import delete_records as handler
+from barnabas.kafka.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+
+
+class FakePartition:
+    topic_partition = TopicPartition("t", 0)
+    leader_epoch = 5
+
+    def __init__(self):
+        self.watchers = {}
+        #: where the follower's log starts
+        self.follower_start = 0
+        self.start = 0
+        self.log = SimpleNamespace(
+            config=TopicConfig(),
+            high_watermark=10,
+            check_log_start=lambda start: None,
+            advance_log_start=self._advance,
+        )
+
+    @property
+    def low_watermark(self):
+        return min(self.start, self.follower_start)
+
+    def check_leader(self, epoch=5):
+        if epoch != self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+
+    def _advance(self, start):
+        self.start = start
+
+    def follows(self, start):
+        self.follower_start = start
+        self.wake()
+
+    def wake(self):
+        for watcher in list(self.watchers):
+            watcher.progressed(0)
+
+
+@pytest.fixture
+def partition():
+    return FakePartition()
+
+
+def delete(partition, offset, timeout_ms=1000):
+    async def store(directory, starts):
+        pass
+
+    logs = SimpleNamespace(directory_of=lambda topic_partition: "/data", store_log_starts=store)
+    ports = handler.Ports(SimpleNamespace(find=lambda topic, index: partition), logs)
+    wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(
+        timeout_ms=timeout_ms, topics=[DeleteRecordsTopic(name="t", partitions=[wanted])]
+    )
+
+    async def ask():
+        response = await handler.delete_records.handle(ports, None, request)
+        result = response.topics[0].partitions[0]
+        return result.error_code or result.low_watermark
+
+    return asyncio.create_task(ask())
+
+
+def test_it_is_answered_when_every_live_follower_has_deleted_too(partition):
+    async def main():
+        answer = delete(partition, 7)
+        await asyncio.sleep(0.5)
+        assert partition.start == 7
+        partition.follows(4)
+        await asyncio.sleep(0)
+        assert not answer.done()
+        partition.follows(8)
+        assert await answer == 7
+        assert partition.watchers == {}
+
+    run_virtual(main())
+
+
+def test_a_follower_that_takes_too_long_is_a_timeout(partition):
+    async def main():
+        assert await delete(partition, 7) == ErrorCode.REQUEST_TIMED_OUT
+        assert asyncio.get_running_loop().time() == pytest.approx(1)
+
+    run_virtual(main())
+
+
+def test_a_leader_that_is_replaced_meanwhile_says_so(partition):
+    async def main():
+        answer = delete(partition, 7)
+        await asyncio.sleep(0.5)
+        partition.leader_epoch = 6
+        partition.wake()
+        assert await answer == ErrorCode.FENCED_LEADER_EPOCH
+
+    run_virtual(main())
+
+
+def test_what_the_followers_have_deleted_before_is_answered_at_once(partition):
+    async def main():
+        partition.follower_start = 7
+        assert await delete(partition, 7, timeout_ms=0) == 7
+
+    run_virtual(main())

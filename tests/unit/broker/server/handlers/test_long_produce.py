@@ -1,0 +1,57 @@
+"""What becomes of a batch that the coordinator of its transaction refuses."""
+
+import asyncio
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from barnabas.base.environment.clock import SystemClock
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.server.handlers import produce
+from barnabas.kafka.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "comes_again"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, True),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, True),
+        (ErrorCode.TRANSACTION_ABORTABLE, False),
+    ],
+)
+def test_no_later_batch_takes_the_place_of_one_that_comes_again(code, comes_again):
+    noted = []
+    partition = SimpleNamespace(note_refused=lambda records, code: noted.append((records, code)))
+    ports = produce.Ports(SimpleNamespace(find=lambda name, index: partition), None, None, SystemClock())
+    topic = TopicProduceData(name="t")
+    append = partial(produce._append, ports, SimpleNamespace(reported_errors=0), ProduceRequest(acks=-1))
+    data = PartitionProduceData(index=0, records=b"batch")
+    answer = append(topic, data, {("t", 0): KafkaError(code)}, [])
+    assert answer.error_code == code
+    assert noted == ([(b"batch", code)] if comes_again else [])
+
+
+def test_batch_whose_transaction_ended_during_its_validation_is_refused(monkeypatch):
+    ended = KafkaError(ErrorCode.INVALID_TXN_STATE)
+    monkeypatch.setattr(produce, "refusals", lambda replicas, guard, request, version: {("t", 0): ended})
+    appended = []
+
+    async def run(function, *args, **kwargs):
+        return None
+
+    ports = produce.Ports(None, None, SimpleNamespace(run=run), SystemClock())
+    partition = SimpleNamespace(log=SimpleNamespace(config=None), append=lambda *args: appended.append(args))
+    context = SimpleNamespace(api_version=11, reported_errors=0)
+    request = ProduceRequest(transactional_id="x", acks=-1)
+    result = PartitionProduceResponse(index=0)
+    batch = produce._Unvalidated(partition, ("t", 0), b"", result)
+    asyncio.run(produce._validate_and_append(ports, context, request, ProduceResponse(), [batch], []))
+    assert not appended
+    assert result.error_code == ErrorCode.INVALID_TXN_STATE

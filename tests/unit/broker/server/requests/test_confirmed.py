@@ -1,0 +1,107 @@
+"""Answers that must not be stale wait until the broker knows that it led."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from simulation.virtual_time import run_virtual
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.answers import is_pending
+from barnabas.broker.server.requests.confirmed import confirmed
+
+PLACE = TopicPartition("t", 0)
+
+
+def run(scenario):
+    def test():
+        run_virtual(scenario())
+
+    return test
+
+
+class Index:
+    """In doubt, until it is told what to say."""
+
+    def __init__(self, *, certain=False, proven=False):
+        self.is_certain = lambda: certain
+        self.asked = []
+        self._proven = proven
+
+    def confirm(self, partitions):
+        self.asked.append(list(partitions))
+        self.confirming = None if self._proven else asyncio.get_running_loop().create_future()
+        return self.confirming
+
+
+def served_by(handle):
+    return SimpleNamespace(api=None, handle=handle, durations=None)
+
+
+def gated(handle, index):
+    return confirmed(served_by(handle), index, lambda request: [PLACE], ErrorCode.NOT_COORDINATOR).handle(
+        None, "request"
+    )
+
+
+@run
+async def test_broker_that_is_certain_answers_at_once():
+    index = Index(certain=True)
+    assert gated(lambda context, request: "answer", index) == "answer"
+    assert index.asked == []
+
+
+@run
+async def test_what_is_proven_already_is_answered_at_once():
+    assert gated(lambda context, request: "answer", Index(proven=True)) == "answer"
+
+
+@run
+async def test_handler_runs_in_the_order_of_requests_and_its_answer_waits():
+    index, served = Index(), []
+    answer = gated(lambda context, request: served.append(request) or "answer", index)
+    assert served == ["request"]
+    assert index.asked == [[PLACE]]
+    assert is_pending(answer)
+    held = asyncio.ensure_future(answer)
+    await asyncio.sleep(0)
+    assert not held.done()
+    index.confirming.set_result(True)
+    assert await held == "answer"
+
+
+@run
+async def test_error_waits_as_an_answer_does():
+    def fenced(context, request):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+    index = Index()
+    held = asyncio.ensure_future(gated(fenced, index))
+    await asyncio.sleep(0)
+    assert not held.done()
+    index.confirming.set_result(True)
+    with pytest.raises(KafkaError) as raised:
+        await held
+    assert raised.value.code is ErrorCode.PRODUCER_FENCED
+
+
+@run
+async def test_unproven_answer_is_refused_and_what_its_handler_began_goes_on():
+    done = asyncio.Event()
+
+    async def append(context, request):
+        await asyncio.sleep(0)
+        done.set()
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    index = Index()
+    held = asyncio.ensure_future(gated(append, index))
+    await asyncio.sleep(0)
+    index.confirming.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody follows"))
+    with pytest.raises(KafkaError) as raised:
+        await held
+    assert raised.value.code is ErrorCode.NOT_COORDINATOR
+    await done.wait()

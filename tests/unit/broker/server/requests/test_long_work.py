@@ -1,0 +1,78 @@
+"""Listings of everything: few things at once, many in slices, between which the loop serves others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from barnabas.base.environment.environment import Environment
+from barnabas.broker.server.requests.long_work import LISTED_AT_ONCE, LongWork
+
+
+@pytest.fixture
+def work():
+    work = LongWork(Environment.of_system())
+    yield work
+    work.stop()
+
+
+def odd(number):
+    return number if number % 2 else None
+
+
+def test_a_few_things_are_listed_at_once(work):
+    context = SimpleNamespace(has_long_answer=False)
+    assert work.listed(context, range(LISTED_AT_ONCE), odd, sum) == sum(range(1, LISTED_AT_ONCE, 2))
+    assert not context.has_long_answer
+
+
+def test_many_things_are_listed_in_slices_though_most_are_left_out(work):
+    async def scenario():
+        turns = 0
+
+        def describe(number):
+            assert turns or number < 200  # others have been served since the start
+            end = time.perf_counter() + 0.0001
+            while time.perf_counter() < end:
+                pass
+            return number if number in (1, 998) else None
+
+        async def others():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        context = SimpleNamespace(has_long_answer=False)
+        listing = asyncio.ensure_future(work.listed(context, range(2 * LISTED_AT_ONCE), describe, list))
+        await asyncio.sleep(0)
+        serving = asyncio.ensure_future(others())
+        assert await listing == [1, 998]
+        serving.cancel()
+        assert context.has_long_answer
+        assert turns > 10
+
+    asyncio.run(scenario())
+
+
+def test_work_of_a_request_that_outlives_the_broker_is_cancelled(work):
+    async def answer():
+        work.stop()
+        await work.run(len, [])
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(answer())
+
+
+def test_work_runs_until_the_broker_has_stopped():
+    async def scenario():
+        work = LongWork(Environment.of_system())
+        assert await work.run(sum, [1, 2]) == 3
+        work.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await work.run(sum, [1, 2])
+
+    asyncio.run(scenario())

@@ -1,0 +1,40 @@
+"""The rate of work in the background, whatever the wall clock says."""
+
+from __future__ import annotations
+
+import pytest
+from simulation.clocks import ManualClock
+
+from barnabas.broker.storage import Throttle
+
+
+class WrongClock(ManualClock):
+    """A wall clock that is set ahead and back; what is monotonic goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+def test_work_waits_behind_what_was_booked_before_it():
+    clock = ManualClock()
+    throttle = Throttle(clock, lambda: 100.0)
+    assert throttle.delay(50) == pytest.approx(0.5)
+    assert throttle.delay(100) == pytest.approx(1.5)
+    clock.advance(1000)
+    assert throttle.delay(100) == pytest.approx(1.5)
+    clock.advance(60_000)
+    assert throttle.delay(100) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("ahead_ms", [30 * 60_000, -30 * 60_000])
+def test_a_clock_that_was_set_wrong_for_a_while_holds_nothing_up(ahead_ms):
+    clock = WrongClock()
+    throttle = Throttle(clock, lambda: 100.0)
+    clock.ahead_ms = ahead_ms
+    assert throttle.delay(1) == pytest.approx(0.01)
+    clock.ahead_ms = 0
+    assert throttle.delay(1) == pytest.approx(0.02)

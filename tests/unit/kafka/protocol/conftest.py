@@ -1,0 +1,31 @@
+"""Every version of every message, and examples of each."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from tests.unit.kafka.protocol.examples import API_MESSAGES, INSTANCES, RECORDS, random_struct
+
+from barnabas.kafka.protocol.registry import ApiKey, request_class
+from barnabas.kafka.protocol.schema import Message, Struct
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test for every version of the messages that it asks for by the name of its argument."""
+    requests: list[type[Message]] = [request_class(key) for key in ApiKey]
+    arguments = {"message": API_MESSAGES + RECORDS, "api_message": API_MESSAGES, "request_type": requests}
+    for name, messages in arguments.items():
+        if name in metafunc.fixturenames:
+            pairs = [(cls, v) for cls in messages for v in range(cls.versions[0], cls.versions[1] + 1)]
+            metafunc.parametrize((name, "version"), pairs, ids=[f"{c.__name__}-v{v}" for c, v in pairs])
+
+
+@pytest.fixture
+def examples() -> Callable[[type[Message], int], list[Struct]]:
+    """``examples(message, version)``: a few random instances, always the same ones."""
+
+    def make(message: type[Message], version: int) -> list[Struct]:
+        rng = random.Random(f"{message.__name__} {version}")
+        return [random_struct(message, version, rng) for _ in range(INSTANCES)]
+
+    return make
