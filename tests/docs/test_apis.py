@@ -16,7 +16,7 @@ def names_in(folder: str) -> set[str]:
 
 
 def test_each_handler_has_a_message_of_its_name_and_each_message_a_handler():
-    assert names_in("server/handlers") == names_in("protocol/messages")
+    assert names_in("broker/server/handlers") == names_in("kafka/protocol/messages")
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,9 @@ def words_of_tests() -> set[str]:
     return {word for path in paths for word in re.findall(r"\w+Request\b", path.read_text(encoding="utf-8"))}
 
 
-@pytest.mark.parametrize("api", sorted(names_in("protocol/messages")))
+@pytest.mark.parametrize("api", sorted(names_in("kafka/protocol/messages")))
 def test_each_request_is_sent_by_a_test(api, words_of_tests):
-    source = (BARNABAS / "protocol" / "messages" / f"{api}.py").read_text(encoding="utf-8")
+    source = (BARNABAS / "kafka" / "protocol" / "messages" / f"{api}.py").read_text(encoding="utf-8")
     requests = re.findall(r"^class (\w+Request)\(Request, key=", source, re.MULTILINE)
     assert requests
     assert [name for name in requests if name not in words_of_tests] == []

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas import installation
+from barnabas.base import installation
 
 ROOT = Path(__file__).parents[2]
 _PLACES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile", "Dockerfile")
-_TREES = ("docs", "src", "examples", "contrib", "tools", "soak", "bench")
+_TREES = ("docs", "src", "demo", "examples", "contrib", "tools", "soak", "bench")
 _KINDS = {".md", ".py", ".toml", ".service", ".yaml", ".yml", ".sh", ".js", ".html", ""}
 #: to the end of a line, a code span, a comment or a sentence
 _COMMAND = re.compile(r"pip3? install +([^\n`#]*)")

@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[3] / "src" / "barnabas"
-PACKAGES = [
-    "controller", "coordinator", "interbroker", "logs", "metadata", "protocol", "records", "replication",
-    "server", "storage",
-]  # fmt: skip
+SOURCE = Path(__file__).parents[4] / "src" / "barnabas"
+PACKAGES = ["broker", "kafka"]
 #: a process around a broker, and a metadata store that an environment may replace
-OUTSIDE = ("server/garbage.py", "server/run.py", "server/signals.py", "metadata/zookeeper/")
+OUTSIDE = tuple(
+    f"broker/{name}"
+    for name in (
+        "server/garbage.py",
+        "server/run.py",
+        "server/signals.py",
+        "metadata/zookeeper/",
+        "config/files.py",
+    )
+)
 #: of a module that is not forbidden as a whole, these may be used
 ALLOWED = {"random": {"Random"}, "pathlib": {"Path", "PurePath", "PurePosixPath"}, "datetime": set()}
 #: methods of event loops and of paths that go to threads, sockets and files

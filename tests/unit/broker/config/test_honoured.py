@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.broker.config import BrokerConfig, ClientMetricsConfig, GroupConfig, TopicConfig
 
-SOURCE = Path(__file__).parents[3] / "src" / "barnabas"
+SOURCE = Path(__file__).parents[4] / "src" / "barnabas"
 
 #: every attribute that is read somewhere, e.g. ``config.num_partitions``
 READ = {

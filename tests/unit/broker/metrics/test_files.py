@@ -14,7 +14,7 @@ from barnabas.broker.metrics.alerts import ALERTS, RUNBOOK, rules
 from barnabas.broker.metrics.catalogue import METRICS
 from barnabas.broker.metrics.dashboards import DASHBOARDS
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 #: Debian has it in the package prometheus
 PROMTOOL = os.environ.get("PROMTOOL") or shutil.which("promtool")
 

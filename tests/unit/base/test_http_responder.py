@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.environment.network import SocketNetwork
 from barnabas.base.http_responder import RequestError, Responder, parse_request
-from barnabas.broker.server.monitoring import responder as responding
+from barnabas.base import http_responder as responding
 
 
 def head(*lines):
