@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.properties import parse_properties
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 
 #: Kafka's own have 7 KB, most of them comments
 _MAX_BYTES = 1 << 20
@@ -89,7 +89,7 @@ def read_toml(path: Path, text: str) -> dict[str, Given]:
         # Its text ends in "(at line 3, column 7)" or in "(at end of document)".
         found = re.search(r" \(at line (\d+), column \d+\)", str(error))
         where = f":{found[1]}" if found else ""
-        cause = shown(str(error).partition(" (at ")[0])
+        cause = quoted(str(error).partition(" (at ")[0])
         raise ConfigError(f"{path}{where}: {cause}; write TOML: NAME = VALUE") from None
     except RecursionError:
         raise ConfigError(f"{path} is not a file of settings: it is nested too deeply") from None
@@ -119,4 +119,6 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
         elif isinstance(value, str | int | float):
             yield name, str(value)
         else:
-            raise ConfigError(f"{shown(name)}: write a string, a number, true, false, or an array of strings")
+            raise ConfigError(
+                f"{quoted(name)}: write a string, a number, true, false, or an array of strings"
+            )

@@ -24,6 +24,11 @@ def shown(text: object, most: int = MAX_SHOWN) -> str:
     return f"{cut[:most]}... ({len(raw)} characters)" if len(raw) > most or len(cut) > most else cut
 
 
+def quoted(text: object) -> str:
+    """Return `shown`, cut to the 80 characters that an error message quotes."""
+    return shown(text, 80)
+
+
 #: of one kind of line: how many are written at once, and how many a second from then on
 BURST, PER_SECOND = 200, 10
 _MOST_KINDS = 1000

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 
@@ -39,7 +39,7 @@ def parse_address(
     host = host or default_host
     if not _is_host(host) or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         form = "HOST:PORT" if default_port is None else "HOST or HOST:PORT"
-        raise click.UsageError(f"{option} {shown(text)}: write {form}, for example {example}")
+        raise click.UsageError(f"{option} {quoted(text)}: write {form}, for example {example}")
     return Address(host, int(port))
 
 

@@ -20,7 +20,7 @@ import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.system.processes import ask_to_stop, own_group
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 from barnabas.cli.address import Address
 from barnabas.cli.cluster_control import Command, ControlServer
@@ -441,7 +441,7 @@ def plan(
             "remove --zookeeper, or choose another folder by --data"
         )
     if racks and (len(racks) != count or not all(rack.strip() for rack in racks)):
-        raise click.UsageError(f"--racks {shown(','.join(racks))}: name one for each of {count} brokers")
+        raise click.UsageError(f"--racks {quoted(','.join(racks))}: name one for each of {count} brokers")
     layout = before or Layout(zookeeper=zookeeper, is_own_zookeeper=zookeeper is None)
     for broker in range(1, count + 1):
         if broker not in layout.addresses or first_port is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
 from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
@@ -223,7 +223,7 @@ def _told_in_one_line() -> Iterator[None]:
     except Exception as error:
         log.debug("the broker ends", exc_info=True)
         raise click.ClickException(
-            f"the broker ends because of a bug: {type(error).__name__}: {shown(str(error))}; "
+            f"the broker ends because of a bug: {type(error).__name__}: {quoted(str(error))}; "
             "--log-level debug shows where, please report it"
         ) from error
 

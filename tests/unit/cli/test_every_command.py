@@ -45,7 +45,7 @@ def folder(tmp_path, monkeypatch):
         raise Ran("it runs")
 
     for name in (
-        "server.run.run",
+        "broker.server.run.run",
         "cli.cluster_run.run",
         "console.server.run",
         "registry.server.run",

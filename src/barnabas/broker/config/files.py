@@ -9,7 +9,7 @@ from pathlib import Path
 from barnabas.base.errors import ConfigError
 from barnabas.base.properties import parse_properties
 from barnabas.base.settings_file import SETTING_FORM, SETTING_NAME, Given, read_text, read_toml
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 from barnabas.broker.config.broker import BrokerConfig
 from barnabas.broker.config.kafka_only import unsupported_reason, without_kafka_only
 from barnabas.broker.config.listener_settings import ListenerSetting
@@ -42,7 +42,7 @@ def _read_properties(path: Path, text: str) -> dict[str, Given]:
     for line, key, value in parse_properties(text):
         if not SETTING_NAME.fullmatch(key):
             raise ConfigError(
-                f"{path}:{line}: {shown(f'{key} {value}'.strip())} is not a setting; {SETTING_FORM}"
+                f"{path}:{line}: {quoted(f'{key} {value}'.strip())} is not a setting; {SETTING_FORM}"
             )
         if key in given:
             again[key] = line
@@ -74,14 +74,14 @@ def _check(path: Path, given: Mapping[str, Given]) -> dict[str, str]:
         is_ours = name in BrokerConfig.declared or ListenerSetting.parse(name) is not None
         reason = None if is_ours else unsupported_reason(name)
         if reason is not None:
-            unsupported.setdefault(reason, []).append(f"{where}{shown(name)}")
+            unsupported.setdefault(reason, []).append(f"{where}{quoted(name)}")
             continue
         try:
             setting = BrokerConfig.find(name)
             setting.parse(text)
             if texts.setdefault(setting.name, text) != text:
                 raise ConfigError(
-                    f"{name}={shown(text)} contradicts {setting.name}={shown(texts[setting.name])}"
+                    f"{name}={quoted(text)} contradicts {setting.name}={quoted(texts[setting.name])}"
                 )
         except ConfigError as error:
             problems.append(f"{where}{error}")

@@ -17,7 +17,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -121,7 +121,7 @@ class Setting:
     def refuse(self, value: object, cure: str) -> ConfigError:
         """The error for a value that is not allowed."""
         text = ",".join(value) if isinstance(value, tuple) else "[hidden]" if self.sensitive else str(value)
-        return ConfigError(f"{self.name}={shown(text)} is not allowed: {cure}")
+        return ConfigError(f"{self.name}={quoted(text)} is not allowed: {cure}")
 
     def _parse_type(self, text: str) -> Any:
         if self.type in (Type.STRING, Type.PASSWORD):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 from barnabas.broker.config.layers import Layer, Source, entries, read
 from barnabas.broker.config.setting import Setting
 
@@ -100,7 +100,7 @@ class Settings:
         # A long name cannot be a misspelt one, and comparing it would take long.
         close = difflib.get_close_matches(name, cls.declared, 1, cutoff=0.8) if len(name) <= 100 else []
         cure = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the settings"
-        return f"{shown(name)} is not a Barnabas setting: {cure}"
+        return f"{quoted(name)} is not a Barnabas setting: {cure}"
 
     def value(self, name: str) -> Any:
         """The value of the setting called `name` (with dots)."""

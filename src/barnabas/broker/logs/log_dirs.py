@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from barnabas.base.environment.filesystem import FileSystem
 from barnabas.base.errors import ConfigError
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
 
 _LONGEST_PATH = 1024
@@ -23,7 +23,7 @@ def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
         raise ConfigError("log.dirs is empty: name a folder for the data")
     for name in config.log_dirs:
         if not name or "\0" in name or not 0 < _encoded_length(name) <= _LONGEST_PATH:
-            raise ConfigError(f"log.dirs={shown(name)} is not allowed: write paths of folders")
+            raise ConfigError(f"log.dirs={quoted(name)} is not allowed: write paths of folders")
     real = {name: fs.real_path(name) for name in config.log_dirs}
     for one, other in itertools.permutations(real, 2):
         if real[one] == real[other]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -24,7 +24,7 @@ def check_tls(config: BrokerConfig) -> None:
         ):
             if kind != "PEM":
                 raise ConfigError(
-                    f"{name}={shown(kind)} is not allowed: only PEM is read; convert the file by "
+                    f"{name}={quoted(kind)} is not allowed: only PEM is read; convert the file by "
                     "`openssl pkcs12 -nodes -in FILE -out FILE.pem`"
                 )
         tls_context(config)

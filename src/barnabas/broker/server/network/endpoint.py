@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.config.listener_settings import LIMITS, ListenerSetting
 from barnabas.kafka.security.jaas import parse_jaas, plain_users
@@ -41,7 +41,7 @@ class Endpoint:
         match = _PATTERN.fullmatch(text.strip())
         if match is None or int(match["port"]) > 65535:
             raise ConfigError(
-                f"{setting}={shown(text)} is not allowed: write NAME://HOST:PORT, such as PLAINTEXT://127.0.0.1:9092"
+                f"{setting}={quoted(text)} is not allowed: write NAME://HOST:PORT, such as PLAINTEXT://127.0.0.1:9092"
             )
         return cls(match["name"].upper(), match["v6"] or match["host"], int(match["port"]))
 
@@ -188,7 +188,7 @@ def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> En
         name = "PLAINTEXT" if "PLAINTEXT" in names else names[0]
     elif name.upper() not in names:
         raise ConfigError(
-            f"inter.broker.listener.name={shown(name)} is not allowed: listeners has {', '.join(names)}"
+            f"inter.broker.listener.name={quoted(name)} is not allowed: listeners has {', '.join(names)}"
         )
     endpoint = endpoints[names.index(name.upper())]
     if endpoint.has_sasl and config.zookeeper_connect is not None:
@@ -272,7 +272,7 @@ def _security_protocols(text: str) -> dict[str, str]:
         name, _, protocol = (part.strip().upper() for part in item.partition(":"))
         if not name or protocol not in _PROTOCOLS or protocols.get(name, protocol) != protocol:
             raise ConfigError(
-                f"listener.security.protocol.map={shown(item)} is not allowed: write NAME:PROTOCOL, "
+                f"listener.security.protocol.map={quoted(item)} is not allowed: write NAME:PROTOCOL, "
                 "each name once, such as INTERNAL:PLAINTEXT"
             )
         protocols[name] = protocol

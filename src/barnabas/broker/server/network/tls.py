@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from barnabas.base.environment.key_stores import load_key, load_key_text, load_trust, load_trust_text
 from barnabas.base.errors import ConfigError
-from barnabas.base.text import shown
+from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
 
 _VERIFY = {
@@ -178,7 +178,7 @@ def _load_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
 def _refuse_jks(setting: str, kind: str) -> None:
     if kind not in ("PEM", "PKCS12"):
         raise ConfigError(
-            f"{setting}={shown(kind)} is not allowed: PEM and PKCS12 are read; convert the file by `keytool "
+            f"{setting}={quoted(kind)} is not allowed: PEM and PKCS12 are read; convert the file by `keytool "
             "-importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12`"
         )
 
