@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from barnabas.config import BrokerConfig
-from barnabas.server.run import BrokerServer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from tests.unit.server.network.test_kerberos_keys import asked  # noqa: F401
+from tests.unit.broker.server.network.test_kerberos_keys import asked  # noqa: F401
+
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.run import BrokerServer
 
 SERVICE = "sasl.kerberos.service.name"
 JAAS = "listener.name.clients.gssapi.sasl.jaas.config"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.base import http_responder as responding
 from barnabas.base.environment.network import SocketNetwork
 from barnabas.base.http_responder import RequestError, Responder, parse_request
-from barnabas.base import http_responder as responding
 
 
 def head(*lines):

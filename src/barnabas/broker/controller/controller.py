@@ -9,6 +9,8 @@ from random import Random
 
 from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import NO_BROKER, BrokerId
 from barnabas.broker.controller.acls import AclControl
 from barnabas.broker.controller.configs import ConfigControl, TryKeys, lacks_min_isr
 from barnabas.broker.controller.controller_election import ControllerElection
@@ -27,6 +29,7 @@ from barnabas.broker.controller.tokens import TokenControl
 from barnabas.broker.controller.topics import TopicControl
 from barnabas.broker.controller.unclean_elections import UncleanElections
 from barnabas.broker.controller.users import UserControl
+from barnabas.broker.logins.delegation_tokens import TokenKeys
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import BrokerImage, BrokerState, ClusterImage, ImageDelta
 from barnabas.broker.metadata.loader import MetadataLoader

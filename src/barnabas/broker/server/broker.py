@@ -92,6 +92,10 @@ from barnabas.broker.server.transactions.guard import TransactionGuard
 from barnabas.broker.server.transactions.marker_sender import MarkerSender
 from barnabas.broker.server.transactions.markers import MarkerAppender
 from barnabas.broker.server.waiting import first
+from barnabas.kafka.protocol.framing import RequestHeader
+from barnabas.kafka.protocol.schema import Request, Response
+from barnabas.kafka.security.principal import ANONYMOUS, Principal
+from barnabas.kafka.security.scram import SALT_BYTES, can_log_in
 
 log = logger_of(__name__)
 
