@@ -143,7 +143,11 @@ class Repair:
             journal = best.journal
             journal.generation += 1
             journal.transaction += _TRANSACTIONS_AHEAD
-            self._say(f"metadata: taken from {best.path} up to its damage, at commit {best.generation}")
+            self._say(
+                f"metadata: taken from {best.path} up to its damage, at commit {best.generation}. Later "
+                "changes are lost: a login, rule or token that they removed is valid again. See `barnabas "
+                "users list`, `barnabas acls list` and `barnabas tokens list`"
+            )
             begun = self._new_metadata()
             # what every store has, if not even that is left
             journal.nodes = begun.nodes | journal.nodes
@@ -151,7 +155,10 @@ class Repair:
             self._raise_epochs(journal)
         else:
             journal = self._new_metadata()
-            self._say("metadata: created again, since no copy can be read")
+            self._say(
+                "metadata: created again, since no copy can be read: without settings, logins, rules and "
+                "tokens"
+            )
         added = self._add_topics(journal)
         if added:
             self._say(
