@@ -36,7 +36,6 @@ from barnabas.broker.controller.partitions import IsrProposal
 from barnabas.broker.controller.placement import place_replicas
 from barnabas.broker.metadata import ClusterImage, MetadataLoader, znodes
 from barnabas.broker.metadata.batches import batches
-from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import (
     BrokerEndpoint,
     BrokerImage,
@@ -62,6 +61,7 @@ from barnabas.broker.metadata.store import (
 from barnabas.broker.metadata.zookeeper.address import parse_address
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
+from barnabas.broker.view import MutableView
 from barnabas.kafka.protocol.schema import Request
 
 #: of one ZooKeeper 3.9 on two busy cores, a second: nodes by multiRead, sets in transactions of 200, and
@@ -182,10 +182,9 @@ class Member:
         self.store = store
         self.loader = MetadataLoader(self.store)
         config = BrokerConfig(node_id=number, min_insync_replicas=2)
-        configs = ConfigResolver(config, number)
-        self.controller = Controller(
-            self.store, self.loader, configs, _broker(number), SystemClock(), Random(number), _nobody
-        )
+        view = MutableView(config, SystemClock())
+        view.follow(self.loader)
+        self.controller = Controller(self.store, self.loader, view, _broker(number), Random(number), _nobody)
 
     async def start(self) -> None:
         await self.loader.start()

@@ -16,9 +16,9 @@ from barnabas.base.errors import ErrorCode
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import Controller, NewTopic
 from barnabas.broker.metadata import MetadataLoader, open_store, znodes
-from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.broker.metadata.store import Set
+from barnabas.broker.view import MutableView
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.testing import BarnabasBroker
@@ -40,12 +40,13 @@ def decide(data: Path, decision: Callable[[Controller, MetadataLoader], Awaitabl
         loader = MetadataLoader(store)
         await loader.start()
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 1)
+        view = MutableView(config, SystemClock())
+        view.follow(loader)
         controller = Controller(
             store,
             loader,
-            ConfigResolver(config, 1),
+            view,
             BrokerImage(1, (endpoint,)),
-            SystemClock(),
             Random(1),
             ask_nobody,
         )

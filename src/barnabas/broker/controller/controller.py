@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable
 from random import Random
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId
@@ -30,7 +29,6 @@ from barnabas.broker.controller.topics import TopicControl
 from barnabas.broker.controller.unclean_elections import UncleanElections
 from barnabas.broker.controller.users import UserControl
 from barnabas.broker.logins.delegation_tokens import TokenKeys
-from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import BrokerImage, BrokerState, ClusterImage, ImageDelta
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.lost_nodes import PERMANENT, put_back
@@ -45,6 +43,7 @@ from barnabas.broker.metadata.store import (
     StoreError,
     StoreUnavailableError,
 )
+from barnabas.broker.view import MutableView
 
 log = logger_of(__name__)
 
@@ -68,9 +67,8 @@ class Controller:
     Args:
         store: what the cluster agrees on.
         loader: shows this broker's image of it.
-        configs: the broker's settings.
+        view: the broker's settings and clock; the registration sets the broker epoch in it.
         broker: what to register.
-        clock: the time of the registration.
         random: spreads replicas.
         ask: sends a request to a broker.
         on_failure: called when another broker has registered by this one's id: this one has to stop.
@@ -81,9 +79,8 @@ class Controller:
         self,
         store: MetadataStore,
         loader: MetadataLoader,
-        configs: ConfigResolver,
+        view: MutableView,
         broker: BrokerImage,
-        clock: Clock,
         random: Random,
         ask: Ask,
         on_failure: Callable[[Exception], None] | None = None,
@@ -94,7 +91,8 @@ class Controller:
         self._on_failure = on_failure
         self._loader = loader
         self._broker = broker
-        self._clock = clock
+        self._view = view
+        configs, clock = view.configs, view.clock
         self._election = ControllerElection(store, broker.id, clock, lambda: loader.image.controller_epoch)
         self._unclean = UncleanElections(self._election, loader, configs, ask)
         #: who leads each partition, and who is in sync
@@ -114,13 +112,11 @@ class Controller:
         self._balance = LeaderBalance(
             self.elections,
             lambda: self.active,
-            lambda: loader.image,
-            lambda: configs.broker_config(loader.image),
+            view,
         )
         self._internal_topics = InternalTopics(
             lambda: self.active,
-            lambda: loader.image,
-            lambda: configs.broker_config(loader.image),
+            view,
             self.reassignments.alter,
         )
         #: what is set for topics, brokers and groups
@@ -137,15 +133,14 @@ class Controller:
         self.tokens = TokenControl(
             self._election,
             loader,
-            lambda: configs.broker_config(loader.image),
+            view,
             token_keys,
-            clock,
             random,
         )
         #: blocks of producer ids
         self.producer_ids = ProducerIdControl(store, self._election, lambda: loader.image.last_producer_id)
         #: what the cluster knows of this broker
-        self.registration = Registration(store, broker, clock)
+        self.registration = Registration(store, broker, view)
         self._admitted = asyncio.Event()
         #: set whenever leaders may have moved
         self._moved = asyncio.Event()
@@ -351,7 +346,7 @@ class Controller:
         await self.registration.register()
         elected_at = None
         if self._may_run() and await self._election.run():
-            elected_at = self._clock.monotonic()
+            elected_at = self._view.clock.monotonic()
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
         if self._election.is_won:
             await self.configs.settle_min_isr()
@@ -365,7 +360,7 @@ class Controller:
                 log.info(
                     "broker %d has taken over as the controller: all partitions settled in %.2f s",
                     self._broker.id,
-                    self._clock.monotonic() - elected_at,
+                    self._view.clock.monotonic() - elected_at,
                 )
         await self._loader.settled()
 

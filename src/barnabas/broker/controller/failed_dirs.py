@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.controller.replica_logs import Ask, failed_replicas
-from barnabas.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta
+from barnabas.broker.metadata.image import BrokerImage, ImageDelta
+from barnabas.broker.metadata.loader import MetadataLoader
 
 log = logger_of(__name__)
 
@@ -23,7 +24,7 @@ class FailedDirs:
     directories may work again.
 
     Args:
-        image: the cluster as it is now.
+        loader: has the cluster as it is now.
         is_active: whether this broker is the controller.
         ask: sends a request to a broker.
         on_news: called when more replicas are known to have failed.
@@ -31,12 +32,12 @@ class FailedDirs:
 
     def __init__(
         self,
-        image: Callable[[], ClusterImage],
+        loader: MetadataLoader,
         is_active: Callable[[], bool],
         ask: Ask,
         on_news: Callable[[], None],
     ) -> None:
-        self._image = image
+        self._loader = loader
         self._is_active = is_active
         self._ask = ask
         self._on_news = on_news
@@ -62,7 +63,7 @@ class FailedDirs:
     def replicas(self) -> Mapping[TopicPartition, frozenset[BrokerId]]:
         """The brokers whose replica has failed, by partition."""
         failed: dict[TopicPartition, frozenset[BrokerId]] = {}
-        for broker in self._image().brokers.values():
+        for broker in self._loader.image.brokers.values():
             known = self._known.get(broker.id)
             if known is not None and known[0][0] == broker.epoch:
                 for partition in known[1]:
@@ -74,7 +75,7 @@ class FailedDirs:
             return []
         return [
             broker
-            for _, broker in sorted(self._image().brokers.items())
+            for _, broker in sorted(self._loader.image.brokers.items())
             if broker.failed_log_dirs
             and self._known.get(broker.id, (None, None))[0] != (broker.epoch, broker.failed_log_dirs)
         ]
@@ -82,7 +83,7 @@ class FailedDirs:
     async def _ask_all(self) -> None:
         while unasked := self._unasked():
             for broker in unasked:
-                failed = await failed_replicas(self._ask, self._image(), broker.id)
+                failed = await failed_replicas(self._ask, self._loader.image, broker.id)
                 if failed is not None:
                     self._known[broker.id] = (broker.epoch, broker.failed_log_dirs), failed
                     if failed:

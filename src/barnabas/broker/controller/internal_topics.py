@@ -19,6 +19,7 @@ from barnabas.broker.controller.placement import add_replicas
 from barnabas.broker.controller.reassignment import is_moving
 from barnabas.broker.controller.standing import standing_of
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta
+from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
@@ -35,21 +36,18 @@ class InternalTopics:
 
     Args:
         is_due: whether this broker is the one to do it.
-        image: the cluster.
-        config: the broker's settings.
+        view: the broker's settings and image.
         reassign: has partitions moved.
     """
 
     def __init__(
         self,
         is_due: Callable[[], bool],
-        image: Callable[[], ClusterImage],
-        config: Callable[[], BrokerConfig],
+        view: BrokerView,
         reassign: Reassign,
     ) -> None:
         self._is_due = is_due
-        self._image = image
-        self._config = config
+        self._view = view
         self._reassign = reassign
         self._growing: asyncio.Task[None] | None = None
         self._must_grow = False
@@ -62,7 +60,7 @@ class InternalTopics:
 
     def begin(self) -> None:
         """Add what is missing soon."""
-        if not self._is_due() or not too_few(self._image(), self._config()):
+        if not self._is_due() or not too_few(self._view.image, self._view.config):
             return
         self._must_grow = True
         if self._growing is None or self._growing.done():
@@ -76,7 +74,7 @@ class InternalTopics:
     async def _grow(self) -> None:
         while self._must_grow:
             self._must_grow = False
-            if not self._is_due() or not (targets := too_few(self._image(), self._config())):
+            if not self._is_due() or not (targets := too_few(self._view.image, self._view.config)):
                 return
             try:
                 errors = await self._reassign(targets)

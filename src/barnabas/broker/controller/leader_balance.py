@@ -8,11 +8,11 @@ from collections.abc import Callable
 from barnabas.base.errors import KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.elections import ElectionControl, ElectionType
 from barnabas.broker.controller.reassignment import is_moving
 from barnabas.broker.controller.standing import standing_of
 from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
@@ -23,25 +23,22 @@ class LeaderBalance:
     Args:
         elections: elects them.
         is_due: whether this broker is the one to do it.
-        image: the cluster.
-        config: the broker's settings.
+        view: the broker's settings and image.
     """
 
     def __init__(
         self,
         elections: ElectionControl,
         is_due: Callable[[], bool],
-        image: Callable[[], ClusterImage],
-        config: Callable[[], BrokerConfig],
+        view: BrokerView,
     ) -> None:
         self._elections = elections
         self._is_due = is_due
-        self._image = image
-        self._config = config
+        self._view = view
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._config().auto_leader_rebalance_enable:
+        if self._view.config.auto_leader_rebalance_enable:
             self._looking = asyncio.create_task(self._look(), name="leader balance")
 
     async def stop(self) -> None:
@@ -51,10 +48,10 @@ class LeaderBalance:
 
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(self._config().leader_imbalance_check_interval_seconds)
+            await asyncio.sleep(self._view.config.leader_imbalance_check_interval_seconds)
             if not self._is_due():
                 continue
-            wanted = imbalanced(self._image(), self._config().leader_imbalance_per_broker_percentage)
+            wanted = imbalanced(self._view.image, self._view.config.leader_imbalance_per_broker_percentage)
             if wanted:
                 try:
                     await self._elections.elect(ElectionType.PREFERRED, wanted)

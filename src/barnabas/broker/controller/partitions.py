@@ -93,7 +93,7 @@ class PartitionControl:
         self._configs = configs
         self._unclean = unclean
         self._on_stuck = on_stuck
-        self._failed_dirs = FailedDirs(lambda: loader.image, lambda: election.is_won, ask, self.begin)
+        self._failed_dirs = FailedDirs(loader, lambda: election.is_won, ask, self.begin)
         self._is_due = False
         self._settling: asyncio.Task[None] | None = None
 

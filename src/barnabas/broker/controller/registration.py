@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from typing import Any
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId
 from barnabas.broker.metadata import znodes
@@ -14,6 +13,7 @@ from barnabas.broker.metadata.ephemeral import claim
 from barnabas.broker.metadata.image import BrokerImage, ClusterImage
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import BadVersionError, MetadataStore, NoNodeError, StoreUnavailableError
+from barnabas.broker.view import MutableView
 
 #: how long a starting broker waits for the session of its last run to end, as a multiple of its timeout: the
 #: store ends sessions with some delay
@@ -48,10 +48,11 @@ class Registration:
     The number of the transaction that made it is the broker's epoch (KIP-380).
     """
 
-    def __init__(self, store: MetadataStore, broker: BrokerImage, clock: Clock) -> None:
+    def __init__(self, store: MetadataStore, broker: BrokerImage, view: MutableView) -> None:
         self._store = store
         self._broker = broker
-        self._registered_ms = clock.now_ms()
+        self._view = view
+        self._registered_ms = view.clock.now_ms()
         self._clean_epoch = broker.previous_epoch
         #: the session that has the node
         self._session_id = 0
@@ -98,6 +99,7 @@ class Registration:
         is_new = node.created != self._broker.epoch
         if is_new:
             self._broker = self._broker._replace(epoch=node.created, previous_epoch=self._clean_epoch)
+            self._view.broker_epoch = node.created
             self.is_given_up = False
         self._session_id = node.owner
         return is_new

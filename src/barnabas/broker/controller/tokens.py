@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.logins.delegation_tokens import MOST_RENEWERS, MOST_TOKENS, DelegationToken, TokenKeys
 from barnabas.broker.metadata import token_nodes
 from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Create, Delete, Set
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.security.principal import Principal
 
 log = logger_of(__name__)
@@ -33,9 +32,8 @@ class TokenControl:
     Args:
         election: whether this broker is the controller.
         loader: shows its image.
-        config: how long tokens hold.
+        view: the lifetimes of tokens, and the time.
         keys: makes the HMACs; None where tokens are switched off.
-        clock: the time.
         random: makes ids.
     """
 
@@ -43,16 +41,14 @@ class TokenControl:
         self,
         election: ControllerElection,
         loader: MetadataLoader,
-        config: Callable[[], BrokerConfig],
+        view: BrokerView,
         keys: TokenKeys | None,
-        clock: Clock,
         random: Random,
     ) -> None:
         self._election = election
         self._loader = loader
-        self._config = config
+        self._view = view
         self._keys = keys
-        self._clock = clock
         self._random = random
 
     def keys(self) -> TokenKeys:
@@ -90,8 +86,8 @@ class TokenControl:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION, f"there are {MOST_TOKENS} delegation tokens: expire some"
                 )
-            config = self._config()
-            now_ms = self._clock.now_ms()
+            config = self._view.config
+            now_ms = self._view.clock.now_ms()
             longest = config.delegation_token_max_lifetime_ms
             max_ms = now_ms + (min(max_lifetime_ms, longest) if max_lifetime_ms > 0 else longest)
             token = DelegationToken(
@@ -119,7 +115,7 @@ class TokenControl:
                 DELEGATION_TOKEN_EXPIRED; as `ControllerElection.write`.
         """
         if period_ms < 0:
-            period_ms = self._config().delegation_token_expiry_time_ms
+            period_ms = self._view.config.delegation_token_expiry_time_ms
         async with self._election.answering():
             return await self._expire_in(await self._find(principal, mac), period_ms)
 
@@ -134,7 +130,7 @@ class TokenControl:
                 return await self._expire_in(token, period_ms)
             await self._election.write([Delete(token_nodes.path(token.id))])
             await self._loader.settled()
-            return self._clock.now_ms()
+            return self._view.clock.now_ms()
 
     async def delete_expired(self) -> None:
         """Delete the tokens that have expired, if this broker is the controller."""
@@ -142,7 +138,7 @@ class TokenControl:
             return
         try:
             async with self._election.deciding():
-                now_ms = self._clock.now_ms()
+                now_ms = self._view.clock.now_ms()
                 tokens = (await self._loader.settled()).delegation_tokens
                 expired = sorted(token.id for token in tokens.values() if token.has_expired(now_ms))
                 await self._election.write_batches([Delete(token_nodes.path(each)) for each in expired])
@@ -158,7 +154,7 @@ class TokenControl:
         return token_id
 
     async def _expire_in(self, token: DelegationToken, period_ms: int) -> int:
-        now_ms = self._clock.now_ms()
+        now_ms = self._view.clock.now_ms()
         if token.has_expired(now_ms):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         changed = token._replace(expires_ms=min(token.max_ms, now_ms + period_ms))

@@ -35,7 +35,6 @@ from barnabas.broker.logs.manager import LogManager, files_for_connections
 from barnabas.broker.logs.moves import LogMoves
 from barnabas.broker.metadata import ClusterImage, ImageDelta, MetadataLoader, open_store
 from barnabas.broker.metadata.backup_keeper import BackupKeeper
-from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from barnabas.broker.metadata.first_users import NO_USERS, Users, add_missing_users, credentials
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage, BrokerState
@@ -92,6 +91,7 @@ from barnabas.broker.server.transactions.guard import TransactionGuard
 from barnabas.broker.server.transactions.marker_sender import MarkerSender
 from barnabas.broker.server.transactions.markers import MarkerAppender
 from barnabas.broker.server.waiting import first
+from barnabas.broker.view import MutableView
 from barnabas.kafka.protocol.framing import RequestHeader
 from barnabas.kafka.protocol.schema import Request, Response
 from barnabas.kafka.security.principal import ANONYMOUS, Principal
@@ -123,9 +123,8 @@ class Broker:
 
     clock: Clock
     node_id: int
-    #: the settings that hold now
-    config: BrokerConfig
-    configs: ConfigResolver
+    #: current settings, image and epoch; the parts read them from here
+    view: MutableView
     #: the one writer of metadata: topics, settings, producer-id blocks
     controller: Controller
     #: the other brokers of the cluster
@@ -154,11 +153,10 @@ class Broker:
         busy_polling: BusyPolling | None = None,
         users: Users = NO_USERS,
     ) -> None:
-        self.config = config
+        self.view = MutableView(config, environment.clock)
         self._first_users = users
         self.clock = environment.clock
         self.node_id = config.node_id
-        self.configs = ConfigResolver(config, config.node_id)
         self.long_work = LongWork(environment)
         self.search = PatternSearch(environment.blocking)
         self.telemetry = TelemetryClients(Subscriptions(lambda: self.image), self.clock, environment.random)
@@ -188,9 +186,14 @@ class Broker:
         self.monitor: Monitor | None = None
 
     @property
+    def config(self) -> BrokerConfig:
+        """The effective settings of this broker."""
+        return self.view.config
+
+    @property
     def image(self) -> ClusterImage:
         """The latest cluster image: replaced whole, never changed."""
-        return self._loader.image
+        return self.view.image
 
     @property
     def cluster_id(self) -> str:
@@ -270,6 +273,7 @@ class Broker:
         self._session.note(store.state)
         self.health.step = "it reads the metadata"
         self._loader = MetadataLoader(store, self._on_metadata_failure)
+        self.view.follow(self._loader)
         self._undo.append(self._loader.stop)
         await self._loader.start()
         if (unsupported := self.image.features.unsupported()) is not None:
@@ -282,9 +286,8 @@ class Broker:
         self.controller = Controller(
             store,
             self._loader,
-            self.configs,
+            self.view,
             self._registration(),
-            self.clock,
             environment.random,
             self._ask,
             lambda error: self._fail(f"it cannot register again: {error}"),
@@ -600,7 +603,7 @@ class Broker:
         image = self.image
         await self.logs.load(
             image.hosted_by(self.config.node_id),
-            lambda topic: self.configs.topic_config(image, topic),
+            lambda topic: self.view.configs.topic_config(image, topic),
             lambda partition, topic_id: image.is_deleted_from(self.node_id, partition, topic_id),
         )
         for directory in self.logs.directories:
@@ -661,7 +664,7 @@ class Broker:
             self.replicas.take_offline(log_dir)
 
     def _host_partitions(self) -> None:
-        self.throttles = ReplicationThrottles(self.node_id, self.configs, self.clock)
+        self.throttles = ReplicationThrottles(self.node_id, self.view.configs, self.clock)
         self.quotas = ClientQuotas(
             self.clock.monotonic,
             Windows(self.config.quota_window_num, self.config.quota_window_size_seconds),
@@ -694,7 +697,7 @@ class Broker:
         self.replicas = ReplicaManager(
             self.node_id,
             self.logs,
-            self.configs,
+            self.view.configs,
             on_flush_due=self._group_commit.add,
             on_change=self.following.partition_changed,
             acks_fsync=self.config.barnabas_acks_fsync,
@@ -713,7 +716,7 @@ class Broker:
             partitions=lambda: self._partitions_of(
                 GROUP_METADATA_TOPIC, self.config.offsets_topic_num_partitions
             ),
-            settings=lambda group_id: self.configs.group_config(self.image, group_id),
+            settings=self.view.group_config,
             image=lambda: self.image,
             unique=lambda: str(new_uuid(self._environment.random)),
             search=self.search,
@@ -760,8 +763,6 @@ class Broker:
 
     def _follow(self, delta: ImageDelta) -> None:
         """Do what the cluster has decided."""
-        if delta.broker_configs:
-            self.config = self.configs.broker_config(delta.after)
         forget_gone(self.peers, delta)
         self.throttles.apply(delta)
         for entity in delta.client_quotas:
@@ -805,7 +806,7 @@ class Broker:
             long_work=self.long_work,
             search=self.search,
             cold_reads=self.cold_reads,
-            configs=self.configs,
+            configs=self.view.configs,
             controller=self.controller,
             logs=self.logs,
             moves=self.moves,

@@ -16,10 +16,10 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import Controller
 from barnabas.broker.controller.replica_logs import Ask
 from barnabas.broker.metadata import ClusterImage, MetadataLoader, znodes
-from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import prepare
+from barnabas.broker.view import MutableView
 
 
 @dataclass
@@ -68,11 +68,10 @@ async def join_by(
     await prepare(store, Random(7))
     loader = MetadataLoader(store)
     await loader.start()
-    configs = ConfigResolver(config, config.node_id)
+    view = MutableView(config, ManualClock())
+    view.follow(loader)
     broker = broker_image(config.node_id)._replace(**registered)
-    controller = Controller(
-        store, loader, configs, broker, ManualClock(), Random(config.node_id), ask or _nobody, on_failure
-    )
+    controller = Controller(store, loader, view, broker, Random(config.node_id), ask or _nobody, on_failure)
     if start:
         await controller.start()
     return Member(store, loader, controller)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from simulation.virtual_time import VirtualTimeLoop
 from tests.unit.broker.controller.conftest import Member, Play, broker_image
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import NO_BROKER, TopicPartition
@@ -157,7 +158,7 @@ def test_the_controller_evens_leaders_out_now_and_then(is_enabled: bool, is_cont
         image = ClusterImage(brokers={n: broker_image(n) for n in (1, 2)}, topics={"t": topic})
         config = BrokerConfig(auto_leader_rebalance_enable=is_enabled)
         elections: Any = Elections()
-        balance = LeaderBalance(elections, lambda: is_controller, lambda: image, lambda: config)
+        balance = LeaderBalance(elections, lambda: is_controller, view_of(image, config=config))
         balance.start()
         await asyncio.sleep(299)
         assert elections.asked == []

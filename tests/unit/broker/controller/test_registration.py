@@ -7,8 +7,8 @@ import json
 from random import Random
 
 import pytest
-from simulation.clocks import ManualClock
 from tests.unit.broker.controller.conftest import broker_image
+from tests.views import view_of
 
 from barnabas.broker.controller.registration import Registration
 from barnabas.broker.metadata import znodes
@@ -28,7 +28,7 @@ def test_registration_shows_all_of_the_broker_and_its_epoch_is_the_nodes() -> No
     async def scenario() -> None:
         store = MemoryStore()
         await prepare(store, Random(1))
-        registration = Registration(store, STARTING, ManualClock())
+        registration = Registration(store, STARTING, view_of())
         assert await registration.register()
         assert not await registration.register()
         assert await shown(store) == STARTING._replace(epoch=registration.epoch)
@@ -47,7 +47,7 @@ def test_change_while_the_store_is_away_is_shown_by_the_next_registration() -> N
     async def scenario() -> None:
         store = MemoryStore()
         await prepare(store, Random(1))
-        registration = Registration(store, STARTING, ManualClock())
+        registration = Registration(store, STARTING, view_of())
         await registration.update(failed_log_dirs=("d0",))
         await registration.register()
         epoch = registration.epoch
@@ -71,10 +71,10 @@ def test_registration_that_has_passed_to_another_broker_is_not_touched() -> None
         server = MemoryServer()
         store, stranger = MemoryStore(server), MemoryStore(server)
         await prepare(store, Random(1))
-        registration = Registration(store, STARTING, ManualClock())
+        registration = Registration(store, STARTING, view_of())
         await registration.register()
         store.expire()
-        await Registration(stranger, broker_image(1), ManualClock()).register()
+        await Registration(stranger, broker_image(1), view_of()).register()
         store.begin_again()
         await registration.update(state=BrokerState.SHUTTING_DOWN)
         assert (await shown(stranger)).state is BrokerState.RUNNING
@@ -107,7 +107,7 @@ def test_registration_that_is_given_up_is_followed_by_another_that_has_lost_noth
     async def scenario() -> None:
         store = MemoryStore()
         await prepare(store, Random(1))
-        registration = Registration(store, STARTING, ManualClock())
+        registration = Registration(store, STARTING, view_of())
         await registration.register()
         first = registration.epoch
         registration.admitted(first)
@@ -127,7 +127,7 @@ def test_registration_of_a_lost_session_that_was_given_up_is_left_to_the_store()
     async def scenario() -> None:
         store = MemoryStore()
         await prepare(store, Random(1))
-        registration = Registration(store, STARTING, ManualClock())
+        registration = Registration(store, STARTING, view_of())
         await registration.register()
         first = registration.epoch
         registration.give_up()

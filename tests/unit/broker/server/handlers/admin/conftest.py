@@ -17,7 +17,6 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import Controller
 from barnabas.broker.logins.delegation_tokens import TokenKeys
 from barnabas.broker.metadata import ClusterImage, ImageDelta, MetadataLoader, znodes
-from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import prepare
@@ -29,6 +28,7 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.serving import served_apis
 from barnabas.broker.server.to_controller import ToController
+from barnabas.broker.view import MutableView
 from barnabas.kafka.protocol.codec import decode, encode
 from barnabas.kafka.protocol.framing import RequestHeader
 from barnabas.kafka.security.acls import Authorizer
@@ -58,19 +58,19 @@ class AdminBroker:
         #: the sessions of the other live brokers
         self.others: list[MemoryStore] = []
         self.loader = MetadataLoader(self.store)
-        self.configs = ConfigResolver(config, config.node_id)
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         broker = BrokerImage(config.node_id, (endpoint,))
         absent: Any = None
         self.clock = ManualClock()
+        self.view = MutableView(config, self.clock)
+        self.view.follow(self.loader)
         secret = config.delegation_token_secret_key
         self.token_keys = None if secret is None else TokenKeys(secret)
         self.controller = Controller(
             self.store,
             self.loader,
-            self.configs,
+            self.view,
             broker,
-            self.clock,
             Random(config.node_id),
             absent,
             token_keys=self.token_keys,
@@ -88,12 +88,12 @@ class AdminBroker:
             clock=absent,
             long_work=LongWork(Environment.of_system()),
             cold_reads=absent,
-            configs=self.configs,
+            configs=self.view.configs,
             controller=self.controller,
             logs=absent,
             replicas=absent,
             moves=absent,
-            throttles=ReplicationThrottles(config.node_id, self.configs, ManualClock()),
+            throttles=ReplicationThrottles(config.node_id, self.view.configs, ManualClock()),
             quotas=self.quotas,
             groups=absent,
             transactions=absent,
@@ -122,7 +122,7 @@ class AdminBroker:
 
     @property
     def config(self) -> BrokerConfig:
-        return self.configs.broker_config(self.image)
+        return self.view.config
 
     async def start(self, others: int) -> None:
         await prepare(self.store, system_random())

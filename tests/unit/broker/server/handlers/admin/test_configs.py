@@ -120,7 +120,7 @@ def test_change_for_all_brokers_holds_at_once_for_broker_and_topics(play: Play) 
         await broker.controller.topics.create([NewTopic("t")])
         assert (await alter(broker, BROKER, "", ("message.max.bytes", SET, "5000"))).error_code == 0
         assert broker.config.message_max_bytes == 5000
-        assert broker.configs.topic_config(broker.image, "t").max_message_bytes == 5000
+        assert broker.view.topic_config("t").max_message_bytes == 5000
         min_isr, shown = (await describe(broker, BROKER, "")).configs
         assert (shown.name, shown.value, shown.config_source) == ("message.max.bytes", "5000", 3)
         assert (min_isr.name, min_isr.value, min_isr.config_source) == (MIN_ISR, "1", 3)

@@ -1,0 +1,97 @@
+"""The current state of a broker and its cluster: one object that every part of the broker may read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from barnabas.base.environment.clock import Clock
+from barnabas.base.types import BrokerId
+from barnabas.broker.config import BrokerConfig, GroupConfig, TopicConfig
+from barnabas.broker.metadata.configs import ConfigResolver
+from barnabas.broker.metadata.image import ClusterImage, ImageDelta
+from barnabas.broker.metadata.loader import MetadataLoader
+
+#: the epoch of a broker that has not registered yet
+NOT_REGISTERED = -1
+
+
+class BrokerView(ABC):
+    """The current settings, cluster image and broker epoch. Parts keep the view and read it each time.
+
+    The event loop owns all values. The view is the first listener of the metadata loader: the loader's other
+    listeners find the new image and settings in it.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def node_id(self) -> BrokerId:
+        """The id of this broker."""
+
+    @property
+    @abstractmethod
+    def clock(self) -> Clock:
+        """The broker's clock."""
+
+    @property
+    @abstractmethod
+    def configs(self) -> ConfigResolver:
+        """Resolves the settings of brokers, topics and groups, for any image."""
+
+    @property
+    @abstractmethod
+    def config(self) -> BrokerConfig:
+        """This broker's effective settings."""
+
+    @property
+    @abstractmethod
+    def image(self) -> ClusterImage:
+        """The latest cluster image. The metadata loader replaces it as a whole."""
+
+    @property
+    @abstractmethod
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's latest registration (KIP-380), or `NOT_REGISTERED`."""
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """The effective settings of a topic; for a topic that does not exist, those of a new one."""
+        return self.configs.topic_config(self.image, topic)
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """The effective settings of a consumer group."""
+        return self.configs.group_config(self.image, group_id)
+
+
+class MutableView(BrokerView):
+    """The view as its owner holds it. A read is one attribute, not a call.
+
+    The broker applies each new image; the registration sets the epoch.
+    """
+
+    __slots__ = ("broker_epoch", "clock", "config", "configs", "image", "node_id")
+
+    node_id: BrokerId
+    clock: Clock
+    configs: ConfigResolver
+    config: BrokerConfig
+    image: ClusterImage
+    broker_epoch: int
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self.node_id = config.node_id
+        self.clock = clock
+        self.configs = ConfigResolver(config, config.node_id)
+        self.config = config
+        self.image = ClusterImage()
+        self.broker_epoch = NOT_REGISTERED
+
+    def follow(self, loader: MetadataLoader) -> None:
+        """Show the image of `loader` from now on. Parts that read the view must subscribe later."""
+        loader.subscribe(self._apply)
+        self._apply(ImageDelta(self.image, loader.image, broker_configs=True))
+
+    def _apply(self, delta: ImageDelta) -> None:
+        self.image = delta.after
+        if delta.broker_configs:
+            self.config = self.configs.broker_config(delta.after)
