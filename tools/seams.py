@@ -30,12 +30,12 @@ _MARK = "<!-- Generated from seams.toml by `make docs`: change that file, not th
 _INTRODUCTION = """
 # Seams: where two features meet
 
-Each grave defect so far lay where two features meet that had each been tested alone. This table has every
-pair of features that hold state or move it. A number counts the scenarios that try the pair, `no` says that
-the two cannot meet, and `open` that nothing tries them yet. The lists below name the scenarios and the
-reasons. `make check` fails when a scenario does not exist.
+Each serious defect so far was where two features meet, although each had its own tests. This table has every
+pair of features that keep or move state. A number is the number of scenarios that test the pair. `no` means
+that the two cannot meet, and `open` that no scenario tests them yet. The lists below name the scenarios and
+the reasons. `make check` fails when a scenario does not exist.
 
-Ask of each new feature which of these it meets, and add its pairs to `seams.toml`.
+For each new feature, find the features that it meets, and add the pairs to `seams.toml`.
 """
 
 
