@@ -18,7 +18,7 @@ CODE = "⌘"
 #: starts a paragraph, a list item, a table cell
 UNIT = "¶"
 #: starts a heading
-HEADING = "#"
+HEADING = "◆"
 #: starts a docstring
 DOCSTRING = "§"
 

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md: every command with its options, from the commands themselves."""
+"""Generate docs/reference/cli.md: every command with its options, from the commands themselves."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ def cli_reference() -> str:
     parts = [
         "# The command line",
         "",
-        "Every command says this itself with `--help`.",
+        "`--help` prints the same text for each command.",
         "",
-        "- Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted. A failure is one line on stderr.",
-        "- `| head` is no failure: a command that prints results ends with 0, without a word, when the "
-        "reader of its stdout has gone. A command that changes something finishes its work. `log check` and "
-        "`transactions find-hanging` still exit with 1 when they find something.",
-        "- Tables are for people: columns are as wide as what is in them, in a pipe too. `--json` is for "
-        "programs: keys are in snake case (`base_offset`), names end with their unit where they have one "
-        "(`size_bytes`, `started_ms`), what is not known is null, text is UTF-8. Records keep the field "
-        "names of Kafka: their `timestamp` is in milliseconds since 1970.",
-        "- A client that reaches no broker says why within seconds: the name does not resolve, the "
-        "connection is refused, nobody answers, what answers is not a Kafka broker, or the broker "
-        "advertises an address that cannot be reached.",
+        "- Exit codes: 0 success, 1 failure, 2 wrong call, 130 interrupted. A failure is one line on stderr.",
+        "- `| head` is no failure. When the reader of its stdout has ended, a command that prints results "
+        "exits with 0 and prints no message. A command that changes something finishes its work. "
+        "`log check` and `transactions find-hanging` still exit with 1 when they find something.",
+        "- Tables are for people: columns are as wide as their contents, also in a pipe. `--json` is for "
+        "programs. Keys are in snake case (`base_offset`), and names end with their unit "
+        "(`size_bytes`, `started_ms`). Unknown values are null, and text is UTF-8. Records keep Kafka's "
+        "field names: their `timestamp` is in milliseconds since 1970.",
+        "- A client that cannot reach a broker gives the reason within seconds: the name does not resolve, "
+        "the connection is refused, no answer arrives, the server is not a Kafka broker, or the broker "
+        "advertises an unreachable address.",
         "",
     ]
     for path, command in _walk(app, click.Context(app, info_name="barnabas", **app.context_settings)):

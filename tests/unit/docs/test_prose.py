@@ -30,6 +30,7 @@ def found(tmp_path: Path):
     [
         (f"{LONG}.", "length"),
         (f"Short one. {LONG}.", "length"),
+        (f"{LONG[:60]} PKCS#12 {LONG[60:]}", "length"),
         (f"- {LONG}", "length"),
         (f"| a | b |\n|---|---|\n| x | {LONG} |", "length"),
         ("The log is cut. What follows is lost.", "opening"),
@@ -53,6 +54,7 @@ def test_a_page_with_a_sentence_that_breaks_a_rule(found, text: str, rule: str) 
         "\n".join(f"- {' '.join(LONG.split()[:13])}" for _ in range(2)),
         f"| a |\n|---|\n| {'; '.join(LONG.split())} |",
         "# What a consumer sees",
+        "The store is PKCS#12. What now?",
         "What now? Continue.",
         "| a | b |\n|---|---|\n" + "| two | words |\n" * LONGEST,
     ],

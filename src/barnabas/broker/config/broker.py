@@ -63,67 +63,80 @@ class BrokerConfig(Settings):
 
     # --- who and where ---
     node_id: int = setting(
+        "node.id",
         Type.INT,
         1,
         minimum=0,
         doc="This broker's number, unique in its cluster.",
     )
     listeners: tuple[str, ...] = setting(
+        "listeners",
         Type.LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
-        doc="Where the broker listens: NAME://HOST:PORT, several by commas; port 0 takes a free one.",
+        doc="The listeners of the broker: NAME://HOST:PORT, separated by commas. Port 0 selects a free port.",
     )
     advertised_listeners: tuple[str, ...] = setting(
+        "advertised.listeners",
         Type.LIST,
         (),
-        doc="Where clients are told to connect, by listener name; empty means as in listeners.",
+        doc="The addresses that clients connect to, by listener name. Empty means the addresses of "
+        "listeners.",
     )
     listener_security_protocol_map: str = setting(
+        "listener.security.protocol.map",
         Type.STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        doc="The security protocol of each listener name, NAME:PROTOCOL; the protocols are PLAINTEXT, SSL "
-        "(which is TLS), SASL_PLAINTEXT and SASL_SSL.",
+        doc="The security protocol of each listener name, NAME:PROTOCOL. The protocols are PLAINTEXT, "
+        "SSL (which is TLS), SASL_PLAINTEXT and SASL_SSL.",
     )
     inter_broker_listener_name: str | None = setting(
+        "inter.broker.listener.name",
         Type.STRING,
         None,
-        doc="By which listener the brokers of a cluster reach each other; all of them must have it. Unset "
-        "means PLAINTEXT, or the first of listeners where none has that name.",
+        doc="The listener that the brokers of a cluster use to connect to each other; each broker "
+        "must have it. Unset means PLAINTEXT, or the first of listeners if none has this name.",
     )
     security_inter_broker_protocol: str | None = setting(
+        "security.inter.broker.protocol",
         Type.STRING,
         None,
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        doc="By which listener the brokers of a cluster reach each other, as its protocol: the first that "
-        "speaks it. Only this or inter.broker.listener.name may be set.",
+        doc="The protocol of the listener that the brokers of a cluster use to connect to each other: "
+        "the first one with this protocol. Set either this or inter.broker.listener.name.",
     )
     log_dirs: tuple[str, ...] = setting(
+        "log.dirs",
         Type.LIST,
         ("barnabas-data",),
         doc="The folders that hold the data.",
     )
     metadata_store: str | None = setting(
+        "metadata.store",
         Type.STRING,
         None,
         choices=("embedded", "memory", "zookeeper"),
-        doc="Where the cluster's metadata lives: embedded (files beside the data), memory (lost at stop) or "
-        "zookeeper. Unset means zookeeper if zookeeper.connect is set, else embedded.",
+        doc="The store of the cluster's metadata: embedded (files beside the data), memory (lost at "
+        "stop) or zookeeper. Unset means zookeeper if zookeeper.connect is set, else embedded.",
     )
     zookeeper_connect: str | None = setting(
+        "zookeeper.connect",
         Type.STRING,
         None,
-        doc="The ZooKeeper servers that the brokers of a cluster share: HOST:PORT,HOST:PORT/chroot. A chroot "
-        "for each cluster keeps several in one ensemble apart; it is made if it is missing.",
+        doc="The ZooKeeper servers that the brokers of a cluster share: HOST:PORT,HOST:PORT/chroot. "
+        "With a chroot for each cluster, several clusters can share one ensemble. The first "
+        "broker creates a missing chroot.",
     )
     zookeeper_session_timeout_ms: int = setting(
+        "zookeeper.session.timeout.ms",
         Type.INT,
         9_000,
         minimum=1,
-        doc="How long ZooKeeper hears nothing of a broker before it takes it for dead, in milliseconds; "
-        "ZooKeeper may set bounds. Apache Kafka's default with ZooKeeper was 18 s; with KRaft "
-        "(broker.session.timeout.ms) it is 9 s.",
+        doc="The time, in milliseconds, after which ZooKeeper ends the session of a broker that sends "
+        "nothing. ZooKeeper may limit it. Apache Kafka's default with ZooKeeper was 18 s; with "
+        "KRaft (broker.session.timeout.ms) it is 9 s.",
     )
     zookeeper_connection_timeout_ms: int | None = setting(
+        "zookeeper.connection.timeout.ms",
         Type.INT,
         None,
         minimum=1,
@@ -131,295 +144,384 @@ class BrokerConfig(Settings):
         "zookeeper.session.timeout.ms.",
     )
     zookeeper_max_in_flight_requests: int = setting(
+        "zookeeper.max.in.flight.requests",
         Type.INT,
         10,
         minimum=1,
         doc="How many requests to ZooKeeper may be unanswered at once; at most 200 are.",
     )
     zookeeper_set_acl: bool = setting(
+        "zookeeper.set.acl",
         Type.BOOLEAN,
         False,
-        doc="Whether only brokers may change the nodes that they make in ZooKeeper, and read passwords "
-        "there. All brokers need the same zookeeper.digest for it.",
+        doc="Whether only brokers may change the nodes that they create in ZooKeeper, and read "
+        "passwords there. All brokers need the same zookeeper.digest for it.",
     )
     zookeeper_digest: str | None = setting(
+        "zookeeper.digest",
         Type.PASSWORD,
         None,
         sensitive=True,
-        doc="As whom ZooKeeper knows this broker, USER:PASSWORD (its scheme digest). Kafka has no such "
-        "setting.",
+        doc="The login of this broker at ZooKeeper, USER:PASSWORD (its scheme digest). Kafka has no "
+        "such setting.",
     )
     zookeeper_ssl_client_enable: bool = setting(
+        "zookeeper.ssl.client.enable",
         Type.BOOLEAN,
         False,
-        doc="Whether ZooKeeper is spoken to over TLS, at its secureClientPort.",
+        doc="Whether the broker uses TLS with ZooKeeper, at its secureClientPort.",
     )
     zookeeper_clientCnxnSocket: str | None = setting(
+        "zookeeper.clientCnxnSocket",
         Type.STRING,
         None,
         choices=("org.apache.zookeeper.ClientCnxnSocketNetty",),
-        doc="What Kafka needs beside zookeeper.ssl.client.enable; here it may be left out.",
+        doc="Kafka needs it with zookeeper.ssl.client.enable. Barnabas does not: you can omit it.",
     )
     zookeeper_ssl_keystore_location: str | None = setting(
+        "zookeeper.ssl.keystore.location",
         Type.STRING,
         None,
-        doc="The PEM file with the key and the certificate that this broker shows to ZooKeeper, if it asks "
-        "for one.",
+        doc="The PEM file with the key and the certificate that this broker presents to ZooKeeper, if "
+        "ZooKeeper requires one.",
     )
-    zookeeper_ssl_keystore_type: str = setting(Type.STRING, "PEM", choices=("PEM",), doc="Only PEM is read.")
+    zookeeper_ssl_keystore_type: str = setting(
+        "zookeeper.ssl.keystore.type",
+        Type.STRING,
+        "PEM",
+        choices=("PEM",),
+        doc="The format of zookeeper.ssl.keystore.location: only PEM.",
+    )
     zookeeper_ssl_keystore_password: str | None = setting(
+        "zookeeper.ssl.keystore.password",
         Type.PASSWORD,
         None,
         sensitive=True,
         doc="The password of the private key in zookeeper.ssl.keystore.location.",
     )
     zookeeper_ssl_truststore_location: str | None = setting(
+        "zookeeper.ssl.truststore.location",
         Type.STRING,
         None,
         doc="The PEM file with the certificates that sign those of ZooKeeper. Unset means the system's.",
     )
     zookeeper_ssl_truststore_type: str = setting(
+        "zookeeper.ssl.truststore.type",
         Type.STRING,
         "PEM",
-        doc="What zookeeper.ssl.truststore.location is: only PEM is read.",
+        doc="The format of zookeeper.ssl.truststore.location: only PEM.",
     )
     zookeeper_ssl_enabled_protocols: tuple[str, ...] = setting(
+        "zookeeper.ssl.enabled.protocols",
         Type.LIST,
         ("TLSv1.2", "TLSv1.3"),
         choices=("TLSv1.2", "TLSv1.3"),
-        doc="The versions of TLS that ZooKeeper is spoken to in.",
+        doc="The permitted versions of TLS with ZooKeeper.",
     )
     zookeeper_ssl_endpoint_identification_algorithm: str = setting(
+        "zookeeper.ssl.endpoint.identification.algorithm",
         Type.STRING,
         "HTTPS",
         choices=("HTTPS", "https", ""),
         doc="Whether ZooKeeper's certificate has to name the host in zookeeper.connect; empty switches the "
         "check off.",
     )
-    broker_rack: str | None = setting(Type.STRING, None, doc="The rack of this broker.")
+    broker_rack: str | None = setting("broker.rack", Type.STRING, None, doc="The rack of this broker.")
 
     # --- security ---
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        "sasl.enabled.mechanisms",
         Type.LIST,
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
-        doc="How clients may log in where a listener speaks SASL; PLAIN checks the same passwords as SCRAM. "
-        "GSSAPI is Kerberos, and needs the extra gssapi.",
+        doc="The mechanisms that clients can use to log in at a listener with SASL. PLAIN checks the "
+        "same passwords as SCRAM. GSSAPI is Kerberos, and needs the extra gssapi.",
     )
     sasl_server_max_receive_size: int = setting(
+        "sasl.server.max.receive.size",
         Type.INT,
         524_288,
         minimum=1,
-        doc="The largest request that is read before a client has logged in, in bytes.",
+        doc="The largest request before a client has logged in, in bytes.",
     )
     sasl_mechanism_inter_broker_protocol: str = setting(
+        "sasl.mechanism.inter.broker.protocol",
         Type.STRING,
         "SCRAM-SHA-512",
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        doc="How this broker logs in to the others, where they reach each other by a listener with SASL.",
+        doc="The mechanism that this broker uses to log in to other brokers, if their listener has SASL.",
     )
     sasl_jaas_config: str | None = setting(
+        "sasl.jaas.config",
         Type.PASSWORD,
         None,
         sensitive=True,
-        doc='As whom this broker logs in to the others: MODULE required username="..." password="...";. A '
-        "user whom the cluster does not know is made.",
+        doc='The login of this broker at other brokers: MODULE required username="..." '
+        'password="...";. The broker creates the user if the cluster does not have it.',
     )
     sasl_kerberos_service_name: str | None = setting(
+        "sasl.kerberos.service.name",
         Type.STRING,
         None,
         update=Update.PER_BROKER,
-        doc="The first part of the principal that clients of GSSAPI ask tickets for, usually kafka. The "
-        "keytab is in sasl.jaas.config: "
-        "com.sun.security.auth.module.Krb5LoginModule required keyTab=... principal=...; The broker uses "
-        "another value from its next start on.",
+        doc="The first part of the principal for which clients of GSSAPI request tickets, usually "
+        "kafka. The keytab is in sasl.jaas.config: com.sun.security.auth.module.Krb5LoginModule "
+        "required keyTab=... principal=...; The broker uses a new value after its next start.",
     )
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = setting(
+        "sasl.kerberos.principal.to.local.rules",
         Type.LIST,
         ("DEFAULT",),
         update=Update.PER_BROKER,
-        doc="What makes users of Kerberos principals, the first that fits: DEFAULT, which takes the "
-        "first part where the realm is the system's own, and RULE:..., as Hadoop has them. The broker uses "
-        "other rules from its next start on.",
+        doc="The rules that turn Kerberos principals into users; the first rule that matches applies. "
+        "DEFAULT takes the first part if the realm is the system's own. RULE:... has the same "
+        "format as in Hadoop. The broker uses new rules after its next start.",
     )
     sasl_kerberos_kinit_cmd: str = setting(
-        Type.STRING, "/usr/bin/kinit", update=Update.PER_BROKER, doc=_NO_TICKETS
+        "sasl.kerberos.kinit.cmd", Type.STRING, "/usr/bin/kinit", update=Update.PER_BROKER, doc=_NO_TICKETS
     )
     sasl_kerberos_min_time_before_relogin: int = setting(
-        Type.LONG, 60_000, update=Update.PER_BROKER, doc=_NO_TICKETS
+        "sasl.kerberos.min.time.before.relogin", Type.LONG, 60_000, update=Update.PER_BROKER, doc=_NO_TICKETS
     )
     sasl_kerberos_ticket_renew_jitter: float = setting(
-        Type.DOUBLE, 0.05, update=Update.PER_BROKER, doc=_NO_TICKETS
+        "sasl.kerberos.ticket.renew.jitter", Type.DOUBLE, 0.05, update=Update.PER_BROKER, doc=_NO_TICKETS
     )
     sasl_kerberos_ticket_renew_window_factor: float = setting(
-        Type.DOUBLE, 0.8, update=Update.PER_BROKER, doc=_NO_TICKETS
+        "sasl.kerberos.ticket.renew.window.factor",
+        Type.DOUBLE,
+        0.8,
+        update=Update.PER_BROKER,
+        doc=_NO_TICKETS,
     )
     connections_max_reauth_ms: int = setting(
+        "connections.max.reauth.ms",
         Type.LONG,
         0,
         minimum=0,
-        doc="How long a login holds, in milliseconds: clients log in again in time, or are disconnected at "
-        "their next request. 0 means for ever. A login by a token ends with the token at the latest.",
+        doc="The duration of a login, in milliseconds. Clients log in again before it ends, or the "
+        "broker disconnects them at their next request. 0 means no limit. A login by a token ends "
+        "with the token at the latest.",
     )
     sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+        "sasl.oauthbearer.jwks.endpoint.url",
         Type.STRING,
         None,
-        doc="Where the keys are that sign the tokens of OAUTHBEARER, as a JWKS: https://... of the identity "
-        "provider, or file:///... on this machine.",
+        doc="The address of the keys that sign the tokens of OAUTHBEARER, as a JWKS: https://... of "
+        "the identity provider, or file:///... on this machine.",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
-        Type.LONG, 3_600_000, minimum=1000, doc="How often they are read again, in milliseconds."
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        Type.LONG,
+        3_600_000,
+        minimum=1000,
+        doc="How often the broker reads the keys again, in milliseconds.",
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
-        Type.LONG, 100, minimum=1, doc="How long to wait before they are asked for again after a failure."
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        Type.LONG,
+        100,
+        minimum=1,
+        doc="The time after a failed read of the keys before the broker tries again, in milliseconds.",
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
-        Type.LONG, 10_000, minimum=1, doc="The longest such wait, which doubles with each failure."
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        Type.LONG,
+        10_000,
+        minimum=1,
+        doc="The longest such wait, which doubles with each failure.",
     )
     sasl_oauthbearer_expected_issuer: str | None = setting(
-        Type.STRING, None, doc="The iss that a token must have, exactly."
+        "sasl.oauthbearer.expected.issuer", Type.STRING, None, doc="The iss that a token must have, exactly."
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
-        Type.LIST, (), doc="A token must have one of these as aud."
+        "sasl.oauthbearer.expected.audience", Type.LIST, (), doc="A token must have one of these as aud."
     )
     sasl_oauthbearer_allow_unverified_issuer: bool = setting(
-        Type.BOOLEAN, False, doc="Whether tokens of any issuer are taken, where none is expected."
+        "sasl.oauthbearer.allow.unverified.issuer",
+        Type.BOOLEAN,
+        False,
+        doc="Whether tokens of any issuer are taken, where none is expected.",
     )
     sasl_oauthbearer_allow_unverified_audience: bool = setting(
-        Type.BOOLEAN, False, doc="Whether tokens for anybody are taken, where no audience is expected."
+        "sasl.oauthbearer.allow.unverified.audience",
+        Type.BOOLEAN,
+        False,
+        doc="Whether tokens for anybody are taken, where no audience is expected.",
     )
     sasl_oauthbearer_clock_skew_seconds: int = setting(
+        "sasl.oauthbearer.clock.skew.seconds",
         Type.INT,
         30,
         minimum=0,
-        doc="By how much the clocks of the identity provider and the broker may differ.",
+        doc="The permitted difference between the clocks of the identity provider and the broker, in "
+        "seconds.",
     )
     sasl_oauthbearer_sub_claim_name: str = setting(
-        Type.STRING, "sub", doc="What of a token names the user, whom ACLs call User:NAME."
+        "sasl.oauthbearer.sub.claim.name",
+        Type.STRING,
+        "sub",
+        doc="The claim of a token that names the user; ACLs use User:NAME.",
     )
     sasl_oauthbearer_scope_claim_name: str = setting(
-        Type.STRING, "scope", doc="What of a token names its scopes: a string, or a list of strings."
+        "sasl.oauthbearer.scope.claim.name",
+        Type.STRING,
+        "scope",
+        doc="The claim of a token that names its scopes: a string, or a list of strings.",
     )
     barnabas_oauthbearer_unsigned: bool = setting(
+        "barnabas.oauthbearer.unsigned",
         Type.BOOLEAN,
         False,
-        doc="Whether OAUTHBEARER takes tokens that nobody has signed, for tests: every listener with SASL "
-        "must be on a loopback address. Kafka has no such setting.",
+        doc="Whether OAUTHBEARER accepts unsigned tokens, for tests: every listener with SASL must be "
+        "on a loopback address. Kafka has no such setting.",
     )
     connection_failed_authentication_delay_ms: int = setting(
+        "connection.failed.authentication.delay.ms",
         Type.INT,
         100,
         minimum=0,
-        doc="How long a failed login is kept waiting for its answer, in milliseconds.",
+        doc="The delay of the answer to a failed login, in milliseconds.",
     )
     ssl_keystore_type: str = setting(
-        Type.STRING, "PEM", doc="The format of ssl.keystore.location: PEM or PKCS12; what the file is counts."
+        "ssl.keystore.type",
+        Type.STRING,
+        "PEM",
+        doc="The format of ssl.keystore.location: PEM or PKCS12; what the file is counts.",
     )
     ssl_keystore_location: str | None = setting(
+        "ssl.keystore.location",
         Type.STRING,
         None,
-        doc="The file with the broker's private key, its certificate and those that have signed it: PEM, or "
+        doc="The file with the broker's private key, its certificate and the signing certificates: PEM, or "
         "PKCS12.",
     )
     ssl_keystore_password: str | None = setting(
-        Type.PASSWORD, None, sensitive=True, doc="The password of a PKCS12 keystore."
+        "ssl.keystore.password", Type.PASSWORD, None, sensitive=True, doc="The password of a PKCS12 keystore."
     )
     ssl_key_password: str | None = setting(
-        Type.PASSWORD, None, sensitive=True, doc="The password of an encrypted private key."
+        "ssl.key.password",
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        doc="The password of an encrypted private key.",
     )
     ssl_keystore_key: str | None = setting(
+        "ssl.keystore.key",
         Type.PASSWORD,
         None,
         sensitive=True,
-        doc="The broker's private key itself, as PEM (PKCS#8, encrypted or not), in place of "
-        "ssl.keystore.location. Spaces may stand for line ends.",
+        doc="The broker's private key itself, as PEM (PKCS#8, encrypted or not), instead of "
+        "ssl.keystore.location. Spaces can replace line ends.",
     )
     ssl_keystore_certificate_chain: str | None = setting(
+        "ssl.keystore.certificate.chain",
         Type.PASSWORD,
         None,
         sensitive=True,
-        doc="The certificate of ssl.keystore.key and those that have signed it, as PEM.",
+        doc="The certificate of ssl.keystore.key and the signing certificates, as PEM.",
     )
     ssl_truststore_type: str = setting(
+        "ssl.truststore.type",
         Type.STRING,
         "PEM",
         doc="The format of ssl.truststore.location: PEM or PKCS12; what the file is counts.",
     )
     ssl_truststore_location: str | None = setting(
+        "ssl.truststore.location",
         Type.STRING,
         None,
-        doc="The file with the certificates that clients' certificates must be signed by: PEM, or PKCS12.",
+        doc="The file with the certificates that must sign clients' certificates: PEM, or PKCS12.",
     )
     ssl_truststore_password: str | None = setting(
-        Type.PASSWORD, None, sensitive=True, doc="The password of a PKCS12 truststore."
-    )
-    ssl_truststore_certificates: str | None = setting(
+        "ssl.truststore.password",
         Type.PASSWORD,
         None,
         sensitive=True,
-        doc="The certificates that clients' must be signed by themselves, as PEM, in place of "
+        doc="The password of a PKCS12 truststore.",
+    )
+    ssl_truststore_certificates: str | None = setting(
+        "ssl.truststore.certificates",
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        doc="The certificates that must sign clients' certificates, as PEM, instead of "
         "ssl.truststore.location.",
     )
     ssl_allow_dn_changes: bool = setting(
+        "ssl.allow.dn.changes",
         Type.BOOLEAN,
         False,
         doc="Whether a certificate may be replaced, while the broker runs, by one with another subject.",
     )
     ssl_allow_san_changes: bool = setting(
+        "ssl.allow.san.changes",
         Type.BOOLEAN,
         False,
         doc="Whether a certificate may be replaced, while the broker runs, by one that lacks some of its "
         "alternative names.",
     )
     ssl_client_auth: str = setting(
+        "ssl.client.auth",
         Type.STRING,
         "none",
         choices=("none", "requested", "required"),
-        doc="Whether clients must, or may, show a certificate where a listener speaks TLS.",
+        doc="Whether clients must, or may, present a certificate at a listener with TLS.",
     )
     ssl_principal_mapping_rules: str = setting(
+        "ssl.principal.mapping.rules",
         Type.STRING,
         "DEFAULT",
-        doc="What a client is called that shows a certificate and does not log in: RULE:PATTERN/NAME/ turns "
-        "a subject that PATTERN matches into NAME, where $1 is its first group (L or U at the end: in lower "
-        "or upper case); DEFAULT is the subject itself. Several by commas; the first that fits holds.",
+        doc="The rules that turn the certificate of a client without a login into its user, separated "
+        "by commas; the first rule that matches applies. RULE:PATTERN/NAME/ turns a subject that "
+        "PATTERN matches into NAME, where $1 is its first group (L or U at the end: in lower or "
+        "upper case). DEFAULT is the subject itself.",
     )
     ssl_enabled_protocols: tuple[str, ...] = setting(
+        "ssl.enabled.protocols",
         Type.LIST,
         ("TLSv1.2", "TLSv1.3"),
         choices=("TLSv1.2", "TLSv1.3"),
-        doc="The versions of TLS that are spoken.",
+        doc="The permitted versions of TLS.",
     )
     ssl_cipher_suites: tuple[str, ...] = setting(
+        "ssl.cipher.suites",
         Type.LIST,
         (),
         doc="The cipher suites of TLS 1.2, by OpenSSL's names; empty means OpenSSL's choice.",
     )
 
     delegation_token_secret_key: str | None = setting(
+        "delegation.token.secret.key",
         Type.PASSWORD,
         None,
         sensitive=True,
         synonyms=("delegation.token.master.key",),
-        doc="What the passwords of delegation tokens are made with: the same on all brokers. Unset means "
-        "that there are no delegation tokens.",
+        doc="The secret from which the broker computes the passwords of delegation tokens: the same "
+        "on all brokers. Unset means that there are no delegation tokens.",
     )
     delegation_token_master_key: str | None = setting(
-        Type.PASSWORD, None, sensitive=True, doc="The old name of delegation.token.secret.key."
+        "delegation.token.master.key",
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        doc="The old name of delegation.token.secret.key.",
     )
     delegation_token_max_lifetime_ms: int = setting(
+        "delegation.token.max.lifetime.ms",
         Type.LONG,
         604_800_000,
         minimum=1,
         doc="How long a delegation token holds at most, however often it is renewed, in milliseconds.",
     )
     delegation_token_expiry_time_ms: int = setting(
+        "delegation.token.expiry.time.ms",
         Type.LONG,
         86_400_000,
         minimum=1,
         doc="How long a delegation token holds until it has to be renewed, in milliseconds.",
     )
     delegation_token_expiry_check_interval_ms: int = setting(
+        "delegation.token.expiry.check.interval.ms",
         Type.LONG,
         3_600_000,
         minimum=1,
@@ -427,40 +529,47 @@ class BrokerConfig(Settings):
     )
 
     authorizer_class_name: str | None = setting(
+        "authorizer.class.name",
         Type.STRING,
         None,
         choices=(
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "kafka.security.authorizer.AclAuthorizer",
         ),
-        doc="Whether ACLs decide what clients may do: either name of Kafka's own authorizers stands for "
-        "Barnabas'. Unset means that everybody may do everything.",
+        doc="Whether ACLs decide what clients may do: either name of Kafka's own authorizers selects "
+        "the one of Barnabas. Unset means that every client may do everything.",
     )
     super_users: str | None = setting(
+        "super.users",
         Type.STRING,
         None,
-        doc="Who may do everything whatever the ACLs say: principals by semicolons, User:admin;User:ops. The "
-        "brokers of a cluster have to be among them, or be allowed CLUSTER_ACTION.",
+        doc="The principals that may do everything, whatever the ACLs say, separated by semicolons: "
+        "User:admin;User:ops. It must include the user of the brokers of a cluster, or that user "
+        "needs CLUSTER_ACTION.",
     )
     allow_everyone_if_no_acl_found: bool = setting(
+        "allow.everyone.if.no.acl.found",
         Type.BOOLEAN,
         False,
-        doc="Whether everybody may use a resource that no ACL is about.",
+        doc="Whether every client may use a resource that has no ACL.",
     )
 
     barnabas_audit_file: str | None = setting(
+        "barnabas.audit.file",
         Type.STRING,
         None,
-        doc="The file of the audit log: logins, denials and changes, a JSON object a line. Unset means that "
-        "there is none. Each broker needs its own.",
+        doc="The file of the audit log: logins, denials and changes, a JSON object a line. Unset "
+        "means no audit log. Each broker needs its own file.",
     )
     barnabas_audit_file_max_bytes: int = setting(
+        "barnabas.audit.file.max.bytes",
         Type.LONG,
         104_857_600,
         minimum=4_096,
-        doc="An audit log that is larger is renamed, and another one begun.",
+        doc="The size, in bytes, at which the broker renames an audit log and starts the next one.",
     )
     barnabas_audit_files: int = setting(
+        "barnabas.audit.files",
         Type.INT,
         10,
         minimum=0,
@@ -470,58 +579,67 @@ class BrokerConfig(Settings):
 
     # --- connections ---
     socket_request_max_bytes: int = setting(
+        "socket.request.max.bytes",
         Type.INT,
         104_857_600,
         minimum=1,
         doc="The largest request that is read, in bytes.",
     )
     socket_send_buffer_bytes: int = setting(
+        "socket.send.buffer.bytes",
         Type.INT,
         102_400,
         minimum=-1,
         doc="SO_SNDBUF of each connection; -1 leaves it to the system.",
     )
     socket_receive_buffer_bytes: int = setting(
+        "socket.receive.buffer.bytes",
         Type.INT,
         102_400,
         minimum=-1,
         doc="SO_RCVBUF of each connection; -1 leaves it to the system.",
     )
     socket_listen_backlog_size: int = setting(
+        "socket.listen.backlog.size",
         Type.INT,
         50,
         minimum=1,
         doc="How many connections may wait to be accepted.",
     )
     connections_max_idle_ms: int = setting(
+        "connections.max.idle.ms",
         Type.LONG,
         600_000,
         minimum=-1,
-        doc="How long an idle connection is kept open, in milliseconds; -1 means for ever.",
+        doc="The time after which the broker closes an idle connection, in milliseconds; -1 means no limit.",
     )
     max_connections: int = setting(
+        "max.connections",
         Type.INT,
         INT_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
-        doc="How many connections the broker takes.",
+        doc="The largest number of connections to the broker.",
     )
     max_connections_per_ip: int = setting(
+        "max.connections.per.ip",
         Type.INT,
         INT_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
-        doc="How many connections the broker takes from one address.",
+        doc="The largest number of connections from one address.",
     )
     max_connections_per_ip_overrides: tuple[str, ...] = setting(
+        "max.connections.per.ip.overrides",
         Type.LIST,
         (),
         items=(r"[0-9a-fA-F.:]+:[0-9]{1,9}", "write ADDRESS:COUNT, such as 192.0.2.7:100"),
         update=Update.CLUSTER_WIDE,
-        doc="How many connections the broker takes from single addresses, ADDRESS:COUNT each; names are not "
-        "looked up.",
+        doc="The largest number of connections from single addresses, ADDRESS:COUNT each. The broker "
+        "does not look up names.",
     )
     max_connection_creation_rate: int = setting(
+        "max.connection.creation.rate",
         Type.INT,
         INT_MAX,
         minimum=1,
@@ -532,32 +650,53 @@ class BrokerConfig(Settings):
 
     # --- quotas ---
     quota_window_num: int = setting(
-        Type.INT, 11, minimum=2, doc="Over how many samples the use of clients is measured."
+        "quota.window.num",
+        Type.INT,
+        11,
+        minimum=2,
+        doc="The number of samples over which the broker measures the use of clients.",
     )
     quota_window_size_seconds: int = setting(
-        Type.INT, 1, minimum=1, doc="The length of each of these samples, in seconds."
+        "quota.window.size.seconds",
+        Type.INT,
+        1,
+        minimum=1,
+        doc="The length of each of these samples, in seconds.",
     )
     controller_quota_window_num: int = setting(
-        Type.INT, 11, minimum=1, doc="Over how many samples partitions made and deleted are counted."
+        "controller.quota.window.num",
+        Type.INT,
+        11,
+        minimum=1,
+        doc="The number of samples over which the controller counts created and deleted partitions.",
     )
     controller_quota_window_size_seconds: int = setting(
-        Type.INT, 1, minimum=1, doc="The length of each of these samples, in seconds."
+        "controller.quota.window.size.seconds",
+        Type.INT,
+        1,
+        minimum=1,
+        doc="The length of each of these samples, in seconds.",
     )
 
     # --- topics ---
     auto_create_topics_enable: bool = setting(
+        "auto.create.topics.enable",
         Type.BOOLEAN,
         True,
         doc="Whether a request for a topic that does not exist creates it.",
     )
-    delete_topic_enable: bool = setting(Type.BOOLEAN, True, doc="Whether topics may be deleted.")
+    delete_topic_enable: bool = setting(
+        "delete.topic.enable", Type.BOOLEAN, True, doc="Whether topics may be deleted."
+    )
     num_partitions: int = setting(
+        "num.partitions",
         Type.INT,
         1,
         minimum=1,
         doc="How many partitions a topic gets by default.",
     )
     default_replication_factor: int = setting(
+        "default.replication.factor",
         Type.INT,
         1,
         minimum=1,
@@ -566,47 +705,57 @@ class BrokerConfig(Settings):
 
     # --- replication ---
     auto_leader_rebalance_enable: bool = setting(
+        "auto.leader.rebalance.enable",
         Type.BOOLEAN,
         True,
-        doc="Whether preferred leaders are elected by themselves where too many partitions have others.",
+        doc="Whether the controller elects preferred leaders again if too many partitions have other "
+        "leaders.",
     )
     leader_imbalance_check_interval_seconds: int = setting(
+        "leader.imbalance.check.interval.seconds",
         Type.LONG,
         300,
         minimum=1,
         maximum=INT_MAX,
-        doc="How often the controller looks for partitions that their preferred leader does not lead.",
+        doc="How often the controller looks for partitions that their preferred leader does not lead, "
+        "in seconds.",
     )
     leader_imbalance_per_broker_percentage: int = setting(
+        "leader.imbalance.per.broker.percentage",
         Type.INT,
         10,
         minimum=0,
-        doc="How many percent of the partitions that a broker should lead may have another leader.",
+        doc="The permitted percentage of a broker's preferred partitions that have another leader.",
     )
     leader_replication_throttled_rate: int = setting(
+        "leader.replication.throttled.rate",
         Type.LONG,
         LONG_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
-        doc="How much a broker sends at most of its throttled replicas, in bytes a second.",
+        doc="The largest rate at which a broker sends its throttled replicas, in bytes a second.",
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
         Type.LONG,
         LONG_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
-        doc="How fast logs are copied from one log directory of a broker to another, in bytes a second.",
+        doc="The largest rate at which a broker copies logs from one of its log directories to "
+        "another, in bytes a second.",
     )
     follower_replication_throttled_rate: int = setting(
+        "follower.replication.throttled.rate",
         Type.LONG,
         LONG_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
-        doc="How much a broker fetches at most for its throttled replicas, in bytes a second.",
+        doc="The largest rate at which a broker fetches its throttled replicas, in bytes a second.",
     )
 
     # --- fetch ---
     telemetry_max_bytes: int = setting(
+        "telemetry.max.bytes",
         Type.INT,
         1_048_576,
         minimum=1,
@@ -614,18 +763,21 @@ class BrokerConfig(Settings):
         "A larger one gets TELEMETRY_TOO_LARGE.",
     )
     fetch_max_bytes: int = setting(
+        "fetch.max.bytes",
         Type.INT,
         57_671_680,
         minimum=1024,
         doc="The largest answer to one fetch, in bytes.",
     )
     max_incremental_fetch_session_cache_slots: int = setting(
+        "max.incremental.fetch.session.cache.slots",
         Type.INT,
         1000,
         minimum=0,
         doc="How many fetch sessions (KIP-227) are kept.",
     )
     max_request_partition_size_limit: int = setting(
+        "max.request.partition.size.limit",
         Type.INT,
         2000,
         minimum=1,
@@ -634,6 +786,7 @@ class BrokerConfig(Settings):
 
     # --- the log: defaults for topics ---
     log_cleanup_policy: tuple[str, ...] = setting(
+        "log.cleanup.policy",
         Type.LIST,
         ("delete",),
         choices=("delete", "compact"),
@@ -641,6 +794,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's cleanup.policy.",
     )
     compression_type: str = setting(
+        "compression.type",
         Type.STRING,
         "producer",
         choices=COMPRESSION_TYPES,
@@ -648,6 +802,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's compression.type.",
     )
     log_segment_delete_delay_ms: int = setting(
+        "log.segment.delete.delay.ms",
         Type.LONG,
         60_000,
         minimum=0,
@@ -655,6 +810,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's file.delete.delay.ms.",
     )
     log_flush_interval_messages: int = setting(
+        "log.flush.interval.messages",
         Type.LONG,
         LONG_MAX,
         minimum=1,
@@ -662,6 +818,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's flush.messages.",
     )
     log_flush_interval_ms: int | None = setting(
+        "log.flush.interval.ms",
         Type.LONG,
         None,
         minimum=0,
@@ -670,12 +827,14 @@ class BrokerConfig(Settings):
         doc="The default of a topic's flush.ms; unset, log.flush.scheduler.interval.ms.",
     )
     log_flush_scheduler_interval_ms: int = setting(
+        "log.flush.scheduler.interval.ms",
         Type.LONG,
         LONG_MAX,
         minimum=1,
         doc="The default of log.flush.interval.ms, in milliseconds.",
     )
     log_index_interval_bytes: int = setting(
+        "log.index.interval.bytes",
         Type.INT,
         4096,
         minimum=0,
@@ -683,6 +842,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's index.interval.bytes.",
     )
     log_index_size_max_bytes: int = setting(
+        "log.index.size.max.bytes",
         Type.INT,
         10_485_760,
         minimum=4,
@@ -690,6 +850,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's segment.index.bytes.",
     )
     message_max_bytes: int = setting(
+        "message.max.bytes",
         Type.INT,
         1_048_588,
         minimum=0,
@@ -697,6 +858,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's max.message.bytes.",
     )
     log_message_timestamp_after_max_ms: int = setting(
+        "log.message.timestamp.after.max.ms",
         Type.LONG,
         3_600_000,
         minimum=0,
@@ -704,6 +866,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's message.timestamp.after.max.ms.",
     )
     log_message_timestamp_before_max_ms: int = setting(
+        "log.message.timestamp.before.max.ms",
         Type.LONG,
         LONG_MAX,
         minimum=0,
@@ -711,6 +874,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's message.timestamp.before.max.ms.",
     )
     log_message_timestamp_type: str = setting(
+        "log.message.timestamp.type",
         Type.STRING,
         "CreateTime",
         choices=("CreateTime", "LogAppendTime"),
@@ -718,6 +882,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's message.timestamp.type.",
     )
     min_insync_replicas: int = setting(
+        "min.insync.replicas",
         Type.INT,
         1,
         minimum=1,
@@ -726,18 +891,21 @@ class BrokerConfig(Settings):
         "brokers.",
     )
     unclean_leader_election_enable: bool = setting(
+        "unclean.leader.election.enable",
         Type.BOOLEAN,
         False,
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's unclean.leader.election.enable.",
     )
     log_retention_bytes: int = setting(
+        "log.retention.bytes",
         Type.LONG,
         -1,
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's retention.bytes.",
     )
     log_retention_ms: int | None = setting(
+        "log.retention.ms",
         Type.LONG,
         None,
         minimum=-1,
@@ -746,12 +914,14 @@ class BrokerConfig(Settings):
         doc="The default of a topic's retention.ms; unset, log.retention.minutes.",
     )
     log_retention_minutes: int | None = setting(
+        "log.retention.minutes",
         Type.INT,
         None,
         doc="Retention in minutes; unset, log.retention.hours.",
     )
-    log_retention_hours: int = setting(Type.INT, 168, doc="Retention in hours.")
+    log_retention_hours: int = setting("log.retention.hours", Type.INT, 168, doc="Retention in hours.")
     log_segment_bytes: int = setting(
+        "log.segment.bytes",
         Type.INT,
         1_073_741_824,
         minimum=14,
@@ -759,6 +929,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's segment.bytes.",
     )
     log_roll_jitter_ms: int | None = setting(
+        "log.roll.jitter.ms",
         Type.LONG,
         None,
         minimum=0,
@@ -766,8 +937,11 @@ class BrokerConfig(Settings):
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's segment.jitter.ms; unset, log.roll.jitter.hours.",
     )
-    log_roll_jitter_hours: int = setting(Type.INT, 0, minimum=0, doc="Segment jitter in hours.")
+    log_roll_jitter_hours: int = setting(
+        "log.roll.jitter.hours", Type.INT, 0, minimum=0, doc="Segment jitter in hours."
+    )
     log_roll_ms: int | None = setting(
+        "log.roll.ms",
         Type.LONG,
         None,
         minimum=1,
@@ -775,9 +949,12 @@ class BrokerConfig(Settings):
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's segment.ms; unset, log.roll.hours.",
     )
-    log_roll_hours: int = setting(Type.INT, 168, minimum=1, doc="A segment's greatest age in hours.")
+    log_roll_hours: int = setting(
+        "log.roll.hours", Type.INT, 168, minimum=1, doc="A segment's greatest age in hours."
+    )
 
     log_cleaner_delete_retention_ms: int = setting(
+        "log.cleaner.delete.retention.ms",
         Type.LONG,
         86_400_000,
         minimum=0,
@@ -785,6 +962,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's delete.retention.ms.",
     )
     log_cleaner_max_compaction_lag_ms: int = setting(
+        "log.cleaner.max.compaction.lag.ms",
         Type.LONG,
         LONG_MAX,
         minimum=1,
@@ -792,6 +970,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's max.compaction.lag.ms.",
     )
     log_cleaner_min_cleanable_ratio: float = setting(
+        "log.cleaner.min.cleanable.ratio",
         Type.DOUBLE,
         0.5,
         minimum=0,
@@ -800,6 +979,7 @@ class BrokerConfig(Settings):
         doc="The default of a topic's min.cleanable.dirty.ratio.",
     )
     log_cleaner_min_compaction_lag_ms: int = setting(
+        "log.cleaner.min.compaction.lag.ms",
         Type.LONG,
         0,
         minimum=0,
@@ -809,15 +989,20 @@ class BrokerConfig(Settings):
 
     # --- the log: compaction ---
     log_cleaner_enable: bool = setting(
-        Type.BOOLEAN, True, doc="Whether topics with cleanup.policy=compact are compacted."
+        "log.cleaner.enable",
+        Type.BOOLEAN,
+        True,
+        doc="Whether topics with cleanup.policy=compact are compacted.",
     )
     log_cleaner_threads: int = setting(
+        "log.cleaner.threads",
         Type.INT,
         1,
         minimum=0,
         doc="How many logs are compacted at a time.",
     )
     log_cleaner_dedupe_buffer_size: int = setting(
+        "log.cleaner.dedupe.buffer.size",
         Type.LONG,
         134_217_728,
         minimum=1,
@@ -825,6 +1010,7 @@ class BrokerConfig(Settings):
         doc="The memory for the keys of the logs being compacted, all together, in bytes.",
     )
     log_cleaner_io_buffer_size: int = setting(
+        "log.cleaner.io.buffer.size",
         Type.INT,
         524_288,
         minimum=0,
@@ -832,13 +1018,15 @@ class BrokerConfig(Settings):
         doc="The memory for reading and writing the logs being compacted, all together, in bytes.",
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second",
         Type.DOUBLE,
         DOUBLE_MAX,
         minimum=1,
         update=Update.CLUSTER_WIDE,
-        doc="How fast compaction may read and write, in bytes a second.",
+        doc="The largest rate at which compaction reads and writes, in bytes a second.",
     )
     log_cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms",
         Type.LONG,
         15_000,
         minimum=0,
@@ -848,59 +1036,73 @@ class BrokerConfig(Settings):
 
     # --- the log: upkeep ---
     log_retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms",
         Type.LONG,
         300_000,
         minimum=1,
         doc="How often retention is applied to the logs, in milliseconds.",
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(
+        "log.flush.offset.checkpoint.interval.ms",
         Type.INT,
         60_000,
         minimum=0,
         doc="How often the recovery points are stored, in milliseconds.",
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
+        "log.flush.start.offset.checkpoint.interval.ms",
         Type.INT,
         60_000,
         minimum=0,
         doc="How often the log start offsets are stored, in milliseconds.",
     )
     replica_fetch_max_bytes: int = setting(
+        "replica.fetch.max.bytes",
         Type.INT,
         1_048_576,
         minimum=0,
-        doc="How much of a partition a follower asks for at once, in bytes; a larger batch is sent, too.",
+        doc="The largest amount of a partition that a follower requests at once, in bytes. The leader "
+        "also sends a larger batch.",
     )
     replica_fetch_response_max_bytes: int = setting(
+        "replica.fetch.response.max.bytes",
         Type.INT,
         10_485_760,
         minimum=0,
-        doc="How much a follower asks for at once, in bytes; a larger batch is sent, too.",
+        doc="The largest amount that a follower requests at once, in bytes. The leader also sends a "
+        "larger batch.",
     )
     replica_fetch_min_bytes: int = setting(
+        "replica.fetch.min.bytes",
         Type.INT,
         1,
-        doc="With how much the leader answers a follower before replica.fetch.wait.max.ms is up, in bytes.",
+        doc="The amount, in bytes, with which the leader answers a follower before "
+        "replica.fetch.wait.max.ms has passed.",
     )
     replica_fetch_wait_max_ms: int = setting(
+        "replica.fetch.wait.max.ms",
         Type.INT,
         500,
         minimum=0,
         doc="How long a follower's fetch waits for records at the leader, in milliseconds.",
     )
     replica_fetch_backoff_ms: int = setting(
+        "replica.fetch.backoff.ms",
         Type.INT,
         1000,
         minimum=0,
-        doc="How long a follower waits at most before it tries again, in milliseconds; it begins with less.",
+        doc="The longest pause of a follower before it tries again, in milliseconds. The first pause "
+        "is shorter.",
     )
     replica_socket_timeout_ms: int = setting(
+        "replica.socket.timeout.ms",
         Type.INT,
         30_000,
         minimum=1,
         doc="How long a follower waits for an answer, beyond replica.fetch.wait.max.ms, in milliseconds.",
     )
     replica_selector_class: str = setting(
+        "replica.selector.class",
         Type.STRING,
         "",
         choices=(
@@ -912,56 +1114,72 @@ class BrokerConfig(Settings):
         "else they read from leaders.",
     )
     controlled_shutdown_enable: bool = setting(
-        Type.BOOLEAN, True, doc="Whether a broker that is stopped waits until others lead its partitions."
+        "controlled.shutdown.enable",
+        Type.BOOLEAN,
+        True,
+        doc="Whether a stopping broker waits until other brokers lead its partitions.",
     )
     controlled_shutdown_max_retries: int = setting(
+        "controlled.shutdown.max.retries",
         Type.INT,
         3,
         minimum=0,
-        doc="How many times controlled.shutdown.retry.backoff.ms a broker that is stopped waits for that at "
-        "most.",
+        doc="The largest number of times that a stopping broker waits for "
+        "controlled.shutdown.retry.backoff.ms.",
     )
     controlled_shutdown_retry_backoff_ms: int = setting(
-        Type.LONG, 5000, minimum=0, doc="See controlled.shutdown.max.retries, in milliseconds."
+        "controlled.shutdown.retry.backoff.ms",
+        Type.LONG,
+        5000,
+        minimum=0,
+        doc="The length of each wait of controlled.shutdown.max.retries, in milliseconds.",
     )
     replica_lag_time_max_ms: int = setting(
+        "replica.lag.time.max.ms",
         Type.LONG,
         30_000,
         minimum=1,
-        doc="How long a follower may not have caught up with its leader before it leaves the ISR, in "
-        "milliseconds.",
+        doc="The time, in milliseconds, after which a follower that has not caught up with its leader "
+        "leaves the ISR: the ISR shrinks. When the follower has caught up, the ISR expands.",
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
+        "replica.high.watermark.checkpoint.interval.ms",
         Type.LONG,
         5000,
         minimum=1,
         doc="How often the high watermarks are stored, in milliseconds.",
     )
     num_recovery_threads_per_data_dir: int = setting(
+        "num.recovery.threads.per.data.dir",
         Type.INT,
         2,
         minimum=1,
         doc="How many threads read a data folder back after a crash.",
     )
     barnabas_acks_fsync: bool = setting(
+        "barnabas.acks.fsync",
         Type.BOOLEAN,
         False,
         doc="Whether an acknowledged record (acks 1 and all) is fsynced first; requests share fsyncs.",
     )
     barnabas_metrics_listener: str | None = setting(
+        "barnabas.metrics.listener",
         Type.STRING,
         None,
-        doc="Where metrics and health are served over HTTP, as HOST:PORT; port 0 takes a free one. Whoever "
-        "reaches the address can read the names of topics and groups. Unset means nowhere.",
+        doc="The address of metrics and health over HTTP, as HOST:PORT; port 0 selects a free port. A "
+        "client that reaches the address can read the names of topics and groups. Unset means "
+        "none.",
     )
     barnabas_slow_request_ms: int = setting(
+        "barnabas.slow.request.ms",
         Type.INT,
         0,
         minimum=0,
-        doc="A request that takes so long is logged, in milliseconds, unless it waits because its client or "
-        "its group wants that. 0 means none is.",
+        doc="The broker logs a request that takes this time or longer, in milliseconds, unless the "
+        "request waits because its client or its group requires it. 0 means that it logs none.",
     )
     producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms",
         Type.INT,
         86_400_000,
         minimum=1,
@@ -969,6 +1187,7 @@ class BrokerConfig(Settings):
         doc="How long the state of an inactive idempotent producer is kept, in milliseconds.",
     )
     producer_id_expiration_check_interval_ms: int = setting(
+        "producer.id.expiration.check.interval.ms",
         Type.INT,
         600_000,
         minimum=1,
@@ -977,143 +1196,170 @@ class BrokerConfig(Settings):
 
     # --- groups ---
     group_initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms",
         Type.INT,
         0,
         minimum=0,
-        doc="How long an empty group waits for more members before its first round, in milliseconds.",
+        doc="How long an empty group waits for more members before its first rebalance, in milliseconds.",
     )
     group_min_session_timeout_ms: int = setting(
+        "group.min.session.timeout.ms",
         Type.INT,
         6000,
         minimum=0,
         doc="The shortest session timeout that a member may request, in milliseconds.",
     )
     group_max_session_timeout_ms: int = setting(
+        "group.max.session.timeout.ms",
         Type.INT,
         1_800_000,
         minimum=0,
         doc="The longest session timeout that a member may request, in milliseconds.",
     )
     group_max_size: int = setting(
-        Type.INT, INT_MAX, minimum=1, doc="How many members a classic group may have."
+        "group.max.size", Type.INT, INT_MAX, minimum=1, doc="How many members a classic group may have."
     )
     group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        "group.coordinator.rebalance.protocols",
         Type.LIST,
         ("classic", "consumer"),
         choices=("classic", "consumer"),
-        doc="By which protocols groups may be formed; classic has to be one of them.",
+        doc="The protocols that groups can use; classic must be one of them.",
     )
     group_consumer_assignors: tuple[str, ...] = setting(
+        "group.consumer.assignors",
         Type.LIST,
         ("uniform", "range"),
         choices=("uniform", "range"),
         doc="The assignors of the consumer protocol; the first is the default for members that name none.",
     )
     group_consumer_migration_policy: str = setting(
+        "group.consumer.migration.policy",
         Type.STRING,
         "bidirectional",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
-        doc="Which way groups in use may change between the classic and the consumer protocol.",
+        doc="The permitted conversions of a group in use between the classic and the consumer protocol.",
     )
     barnabas_groups_per_principal: int = setting(
+        "barnabas.groups.per.principal",
         Type.INT,
         10_000,
         minimum=1,
         update=Update.CLUSTER_WIDE,
-        doc="How many groups one principal may bring into being at a broker, where there are ACLs; super "
-        "users may any number. Kafka has no such setting.",
+        doc="The largest number of groups that one principal can create at a broker, if there are "
+        "ACLs. Super users have no limit. Kafka has no such setting.",
     )
     barnabas_transactional_ids_per_principal: int = setting(
+        "barnabas.transactional.ids.per.principal",
         Type.INT,
         10_000,
         minimum=1,
         update=Update.CLUSTER_WIDE,
-        doc="How many transactional ids one principal may bring into being at a broker, where there are "
-        "ACLs; super users may any number. Kafka has no such setting.",
+        doc="The largest number of transactional ids that one principal can create at a broker, if "
+        "there are ACLs. Super users have no limit. Kafka has no such setting.",
     )
     group_consumer_max_size: int = setting(
-        Type.INT, INT_MAX, minimum=1, doc="How many members a group of the consumer protocol may have."
+        "group.consumer.max.size",
+        Type.INT,
+        INT_MAX,
+        minimum=1,
+        doc="How many members a group of the consumer protocol may have.",
     )
     group_consumer_heartbeat_interval_ms: int = setting(
+        "group.consumer.heartbeat.interval.ms",
         Type.INT,
         5000,
         minimum=1,
         doc="How often members of the consumer protocol send heartbeats, in milliseconds.",
     )
     group_consumer_min_heartbeat_interval_ms: int = setting(
+        "group.consumer.min.heartbeat.interval.ms",
         Type.INT,
         5000,
         minimum=1,
         doc="The shortest heartbeat interval a group may be given, in milliseconds.",
     )
     group_consumer_max_heartbeat_interval_ms: int = setting(
+        "group.consumer.max.heartbeat.interval.ms",
         Type.INT,
         15_000,
         minimum=1,
         doc="The longest heartbeat interval a group may be given, in milliseconds.",
     )
     group_consumer_session_timeout_ms: int = setting(
+        "group.consumer.session.timeout.ms",
         Type.INT,
         45_000,
         minimum=1,
         doc="How long a member of the consumer protocol may send no heartbeat, in milliseconds.",
     )
     group_consumer_min_session_timeout_ms: int = setting(
+        "group.consumer.min.session.timeout.ms",
         Type.INT,
         45_000,
         minimum=1,
         doc="The shortest session timeout a group of the consumer protocol may be given, in milliseconds.",
     )
     group_consumer_max_session_timeout_ms: int = setting(
+        "group.consumer.max.session.timeout.ms",
         Type.INT,
         60_000,
         minimum=1,
         doc="The longest session timeout a group of the consumer protocol may be given, in milliseconds.",
     )
     group_consumer_regex_refresh_interval_ms: int = setting(
+        "group.consumer.regex.refresh.interval.ms",
         Type.INT,
         600_000,
         minimum=10_000,
         doc="How often at least regular expressions of subscriptions are resolved again, in milliseconds.",
     )
     offset_metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes",
         Type.INT,
         4096,
         minimum=0,
         doc="How long the metadata of a committed offset may be, in bytes.",
     )
     offsets_commit_timeout_ms: int = setting(
+        "offsets.commit.timeout.ms",
         Type.INT,
         5000,
         minimum=1,
         doc="How long a commit may wait for its replicas, in milliseconds.",
     )
     offsets_retention_minutes: int = setting(
+        "offsets.retention.minutes",
         Type.INT,
         10_080,
         minimum=1,
         doc="How long the offsets of an empty group are kept, in minutes.",
     )
     offsets_retention_check_interval_ms: int = setting(
+        "offsets.retention.check.interval.ms",
         Type.LONG,
         600_000,
         minimum=1,
         doc="How often expired committed offsets are removed, in milliseconds.",
     )
     offsets_topic_num_partitions: int = setting(
+        "offsets.topic.num.partitions",
         Type.INT,
         50,
         minimum=1,
         doc="The number of partitions of __consumer_offsets; it applies when that topic is created.",
     )
     offsets_topic_replication_factor: int | None = setting(
+        "offsets.topic.replication.factor",
         Type.SHORT,
         None,
         minimum=1,
-        doc="The replicas of __consumer_offsets. Unset means 3 with zookeeper.connect, else 1; while fewer "
-        "brokers run, as many as there are, and the controller adds the others when they come.",
+        doc="The replicas of __consumer_offsets. Unset means 3 with zookeeper.connect, else 1. While "
+        "fewer brokers run, the topic has one replica for each, and the controller adds the "
+        "others when more brokers join.",
     )
     offsets_topic_segment_bytes: int = setting(
+        "offsets.topic.segment.bytes",
         Type.INT,
         104_857_600,
         minimum=1,
@@ -1122,72 +1368,86 @@ class BrokerConfig(Settings):
 
     # --- transactions ---
     transaction_max_timeout_ms: int = setting(
+        "transaction.max.timeout.ms",
         Type.INT,
         900_000,
         minimum=1,
         doc="The longest transaction.timeout.ms that a producer may request.",
     )
     transactional_id_expiration_ms: int = setting(
+        "transactional.id.expiration.ms",
         Type.INT,
         604_800_000,
         minimum=1,
-        doc="How long a transactional id that nobody uses is remembered, in milliseconds.",
+        doc="How long the coordinator keeps an unused transactional id, in milliseconds.",
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         Type.INT,
         10_000,
         minimum=1,
         doc="How often transactions that have exceeded their timeout are aborted, in milliseconds.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
         Type.INT,
         3_600_000,
         minimum=1,
         doc="How often expired transactional ids are removed, in milliseconds.",
     )
     transaction_partition_verification_enable: bool = setting(
+        "transaction.partition.verification.enable",
         Type.BOOLEAN,
         True,
         update=Update.CLUSTER_WIDE,
-        doc="Whether a write is checked to belong to an open transaction before it is taken (KIP-890).",
+        doc="Whether the broker checks that a write belongs to an open transaction before it accepts "
+        "the write (KIP-890).",
     )
     add_partitions_to_txn_retry_backoff_ms: int = setting(
+        "add.partitions.to.txn.retry.backoff.ms",
         Type.INT,
         20,
         minimum=1,
-        doc="How long a write waits before it asks again whether the transaction before has ended.",
+        doc="How long a write waits before it asks again whether the previous transaction has ended, "
+        "in milliseconds.",
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = setting(
+        "add.partitions.to.txn.retry.backoff.max.ms",
         Type.INT,
         100,
         minimum=0,
-        doc="How long a write waits at most for the transaction before to end, in milliseconds.",
+        doc="The longest time that a write waits for the end of the previous transaction, in milliseconds.",
     )
     transaction_state_log_num_partitions: int = setting(
+        "transaction.state.log.num.partitions",
         Type.INT,
         50,
         minimum=1,
         doc="The number of partitions of __transaction_state; it applies when that topic is created.",
     )
     transaction_state_log_replication_factor: int | None = setting(
+        "transaction.state.log.replication.factor",
         Type.SHORT,
         None,
         minimum=1,
         doc="The replicas of __transaction_state. Unset as for offsets.topic.replication.factor.",
     )
     transaction_state_log_min_isr: int | None = setting(
+        "transaction.state.log.min.isr",
         Type.INT,
         None,
         minimum=1,
         doc="The min.insync.replicas of __transaction_state. Unset means 2 with zookeeper.connect, else 1.",
     )
     transaction_state_log_segment_bytes: int = setting(
+        "transaction.state.log.segment.bytes",
         Type.INT,
         104_857_600,
         minimum=1,
         doc="The segment size of __transaction_state, in bytes.",
     )
     request_timeout_ms: int = setting(
+        "request.timeout.ms",
         Type.INT,
         30_000,
         minimum=1,

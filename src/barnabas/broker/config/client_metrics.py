@@ -27,12 +27,14 @@ class ClientMetricsConfig(Settings):
     """The settings of a client-metrics resource, for the clients that it matches."""
 
     metrics: tuple[str, ...] = setting(
+        "metrics",
         Type.LIST,
         (),
         update=Update.CLUSTER_WIDE,
-        doc="The beginnings of the names of the metrics to push; `*` for all.",
+        doc="The prefixes of the names of the metrics to push; `*` for all.",
     )
     interval_ms: int = setting(
+        "interval.ms",
         Type.INT,
         300_000,
         minimum=100,
@@ -41,12 +43,14 @@ class ClientMetricsConfig(Settings):
         doc="How often clients push, in milliseconds.",
     )
     match: tuple[str, ...] = setting(
+        "match",
         Type.LIST,
         (),
         update=Update.CLUSTER_WIDE,
-        doc="Which clients push: `ATTRIBUTE=REGEX` for each attribute that has to match as a whole, of "
-        + ", ".join(f"`{name}`" for name in ATTRIBUTES)
-        + "; without any, every client.",
+        doc="The clients that push: `ATTRIBUTE=REGEX`, where the whole value of each attribute must "
+        "match. The attributes are `client_instance_id`, `client_id`, `client_software_name`, "
+        "`client_software_version`, `client_source_address` and `client_source_port`. Without "
+        "any, every client pushes.",
     )
 
 

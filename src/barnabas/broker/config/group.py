@@ -13,6 +13,7 @@ class GroupConfig(Settings):
     """The settings of one group of the consumer protocol: its own values over the broker's defaults."""
 
     consumer_heartbeat_interval_ms: int = setting(
+        "consumer.heartbeat.interval.ms",
         Type.INT,
         5000,
         minimum=1,
@@ -21,6 +22,7 @@ class GroupConfig(Settings):
         doc="How often members send heartbeats, in milliseconds.",
     )
     consumer_session_timeout_ms: int = setting(
+        "consumer.session.timeout.ms",
         Type.INT,
         45_000,
         minimum=1,

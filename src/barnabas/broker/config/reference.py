@@ -1,4 +1,4 @@
-"""What docs/reference/configuration.md says: every setting, made from the declarations."""
+"""Generate docs/reference/configuration.md: every setting, from the declarations."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from barnabas.broker.config.topic import TopicConfig
 _HEAD = """\
 # Settings
 
-The names, types and meanings are Apache Kafka's. Settings that are not listed are refused, since they
-would have no effect. [differences.md](differences.md) lists the defaults that differ from Kafka's.
+The names, types and meanings are Apache Kafka's. The broker rejects settings that are not listed, because
+they would have no effect. [differences.md](differences.md) lists the defaults that differ from Kafka's.
 
-A broker takes its settings from `barnabas start --set NAME=VALUE`, else from `--config FILE`, else from the
-defaults. FILE is TOML, where a setting is a key (`log.retention.hours = 24`), or Kafka's own
-`server.properties`, in which settings that apply only to Kafka itself are ignored with a warning. A file that
-requires an unsupported feature (TLS, SASL) is refused with file, line and reason.
+`barnabas start --set NAME=VALUE` overrides `--config FILE`, and both override the defaults. FILE is TOML,
+where a setting is a key (`log.retention.hours = 24`), or Kafka's own `server.properties`. There the broker
+ignores settings that apply only to Kafka itself, with a warning. It rejects a file that requires an
+unsupported feature, and names file, line and reason.
 
-Settings marked *at run time* can also be changed while the broker runs, for one broker or for all of them
-(`barnabas configs --help`), and take effect at once; the others are read at start.
+Settings marked *at run time* can also change while the broker runs, for one broker or for all of them
+(`barnabas configs --help`), and take effect at once. The broker reads the others at its start.
 
-A topic's setting is the topic's own, else that of its broker, else that of all brokers, else the one the
-broker was started with, else the default. Sizes are in bytes and times in the unit of the name.
+The value of a topic's setting is the first of these that exists: the topic's own, that of its broker, that of
+all brokers, the broker's value at start, the default. Sizes are in bytes and times in the unit of the name.
 """
 
 _INTEGERS = (Type.INT, Type.SHORT, Type.LONG)
@@ -41,16 +41,16 @@ def configuration_reference() -> str:
         + "\nOther spellings: "
         + ", ".join(f"`{other}` for `{name}`" for other, name in BrokerConfig.spellings.items())
         + ".\n\n## Topic settings\n\n"
-        + "All of them can be changed at run time. The column *Broker's* has the broker settings that\n"
+        + "All of them can change at run time. The column *Broker's* has the broker settings that\n"
         + "give the default; the first one that is set applies.\n\n"
         + _table(TopicConfig.declared.values(), "Broker's", _names)
         + "\n## Group settings\n\n"
-        + "They apply to groups of the consumer protocol, and can be changed at run time, also before the\n"
+        + "They apply to groups of the consumer protocol, and can change at run time, also before the\n"
         + "group exists.\n\n"
         + _table(GroupConfig.declared.values(), "Broker's", _names)
         + "\n## Settings of client metrics\n\n"
         + "They belong to resources of the type `client-metrics` (KIP-714), which `barnabas configs alter`\n"
-        + "and Kafka's `kafka-client-metrics.sh` make, and can be changed at run time.\n\n"
+        + "and Kafka's `kafka-client-metrics.sh` create, and can change at run time.\n\n"
         + _table(ClientMetricsConfig.declared.values(), "Broker's", _names)
     )
 

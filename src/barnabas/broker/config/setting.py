@@ -1,7 +1,7 @@
 """How a setting is declared: once, as a typed attribute of a `Settings` class.
 
     class TopicConfig(Settings):
-        retention_ms: int = setting(Type.LONG, 604_800_000, minimum=-1, doc="How long ...")
+        retention_ms: int = setting("retention.ms", Type.LONG, 604_800_000, minimum=-1, doc="How long ...")
 
 declares ``retention.ms``: the attribute's name with dots. The declaration is what parses and checks a value,
 what DescribeConfigs answers and what docs/reference/configuration.md is made from.
@@ -58,8 +58,9 @@ _INTEGER_LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One declared setting; `name` is set by the class that holds it."""
+    """One declared setting."""
 
+    name: str
     type: Type
     default: Any
     doc: str
@@ -72,7 +73,6 @@ class Setting:
     synonyms: tuple[str, ...] = ()
     #: of a list: the regular expression that each item matches, and the cure for one that does not
     items: tuple[str, str] | None = None
-    name: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -151,6 +151,7 @@ class Setting:
 
 
 def setting(
+    name: str,
     type: Type,
     default: Any,
     *,
@@ -163,5 +164,9 @@ def setting(
     synonyms: tuple[str, ...] = (),
     items: tuple[str, str] | None = None,
 ) -> Any:
-    """Declare a setting in the body of a `Settings` class (typed Any so that the annotation rules)."""
-    return Setting(type, default, doc, minimum, maximum, choices, update, sensitive, synonyms, items)
+    """Declare a setting in the body of a `Settings` class (typed Any so that the annotation rules).
+
+    Args:
+        name: Kafka's name, so that a search for it finds the declaration; the attribute has `_` for each `.`.
+    """
+    return Setting(name, type, default, doc, minimum, maximum, choices, update, sensitive, synonyms, items)

@@ -32,9 +32,8 @@ class Settings:
         cls.declared = dict(cls.declared)
         for attribute, value in list(vars(cls).items()):
             if isinstance(value, Setting):
-                name = attribute.replace("_", ".")
-                object.__setattr__(value, "name", name)
-                cls.declared[name] = value
+                assert value.name == attribute.replace("_", "."), f"{attribute} declares {value.name}"
+                cls.declared[value.name] = value
 
     def __init__(self, **values: Any) -> None:
         unknown = [name for name in values if name.replace("_", ".") not in self.declared]

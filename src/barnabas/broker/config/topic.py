@@ -20,39 +20,45 @@ class TopicConfig(Settings):
     """The settings of one topic: its own values over the broker's defaults."""
 
     cleanup_policy: tuple[str, ...] = setting(
+        "cleanup.policy",
         Type.LIST,
         ("delete",),
         choices=("delete", "compact"),
         synonyms=("log.cleanup.policy",),
         update=Update.CLUSTER_WIDE,
-        doc="How old records are removed: delete by age and size, compact all but the last of a key.",
+        doc="The removal of old records: delete by age and size, or compact all but the last record "
+        "of a key.",
     )
     compression_type: str = setting(
+        "compression.type",
         Type.STRING,
         "producer",
         choices=COMPRESSION_TYPES,
         synonyms=("compression.type",),
         update=Update.CLUSTER_WIDE,
-        doc="How batches are compressed on disk; producer keeps what the producer chose, byte for byte.",
+        doc="The compression of batches on disk; producer keeps the producer's compression, byte for byte.",
     )
     delete_retention_ms: int = setting(
+        "delete.retention.ms",
         Type.LONG,
         86_400_000,
         minimum=0,
         synonyms=("log.cleaner.delete.retention.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How long compaction keeps a tombstone or a transaction marker that has done its work, in "
-        "milliseconds.",
+        doc="How long compaction keeps a tombstone or a transaction marker that has no more effect, "
+        "in milliseconds.",
     )
     file_delete_delay_ms: int = setting(
+        "file.delete.delay.ms",
         Type.LONG,
         60_000,
         minimum=0,
         synonyms=("log.segment.delete.delay.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How long a deleted segment's files stay on disk for readers still at work, in milliseconds.",
+        doc="How long a deleted segment's files stay on disk for active readers, in milliseconds.",
     )
     flush_messages: int = setting(
+        "flush.messages",
         Type.LONG,
         LONG_MAX,
         minimum=1,
@@ -61,6 +67,7 @@ class TopicConfig(Settings):
         doc="How many records may be appended to a partition before it is fsynced.",
     )
     flush_ms: int = setting(
+        "flush.ms",
         Type.LONG,
         LONG_MAX,
         minimum=0,
@@ -69,36 +76,42 @@ class TopicConfig(Settings):
         doc="How long an appended record may wait for an fsync, in milliseconds.",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        "follower.replication.throttled.replicas",
         Type.LIST,
         (),
         items=THROTTLED_REPLICA,
         update=Update.CLUSTER_WIDE,
-        doc="The replicas that are throttled while they fetch: PARTITION:BROKER each, or * for all.",
+        doc="The replicas whose fetches are throttled: PARTITION:BROKER each, or * for all.",
     )
     index_interval_bytes: int = setting(
+        "index.interval.bytes",
         Type.INT,
         4096,
         minimum=0,
         synonyms=("log.index.interval.bytes",),
         update=Update.CLUSTER_WIDE,
-        doc="How many bytes of log lie between two entries of the offset index.",
+        doc="The number of bytes of log between two entries of the offset index.",
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        "leader.replication.throttled.replicas",
         Type.LIST,
         (),
         items=THROTTLED_REPLICA,
         update=Update.CLUSTER_WIDE,
-        doc="The replicas that are throttled in what they send: PARTITION:BROKER each, or * for all.",
+        doc="The replicas whose sends are throttled: PARTITION:BROKER each, or * for all.",
     )
     max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms",
         Type.LONG,
         LONG_MAX,
         minimum=1,
         synonyms=("log.cleaner.max.compaction.lag.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="After how long a record is compacted however little of the log is dirty, in milliseconds.",
+        doc="The time, in milliseconds, after which a record is compacted, even if little of the log "
+        "is dirty.",
     )
     max_message_bytes: int = setting(
+        "max.message.bytes",
         Type.INT,
         1_048_588,
         minimum=0,
@@ -107,30 +120,34 @@ class TopicConfig(Settings):
         doc="The largest batch that is accepted, in bytes, after compression.",
     )
     message_timestamp_after_max_ms: int = setting(
+        "message.timestamp.after.max.ms",
         Type.LONG,
         3_600_000,
         minimum=0,
         synonyms=("log.message.timestamp.after.max.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How far ahead of the broker's clock a record's timestamp may be, in milliseconds.",
+        doc="How far a record's timestamp can be ahead of the broker's clock, in milliseconds.",
     )
     message_timestamp_before_max_ms: int = setting(
+        "message.timestamp.before.max.ms",
         Type.LONG,
         LONG_MAX,
         minimum=0,
         synonyms=("log.message.timestamp.before.max.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How far behind the broker's clock a record's timestamp may be, in milliseconds.",
+        doc="How far a record's timestamp can be behind the broker's clock, in milliseconds.",
     )
     message_timestamp_type: str = setting(
+        "message.timestamp.type",
         Type.STRING,
         "CreateTime",
         choices=("CreateTime", "LogAppendTime"),
         synonyms=("log.message.timestamp.type",),
         update=Update.CLUSTER_WIDE,
-        doc="Whose time a record has: the producer's (CreateTime) or the broker's (LogAppendTime).",
+        doc="The source of a record's time: the producer (CreateTime) or the broker (LogAppendTime).",
     )
     min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio",
         Type.DOUBLE,
         0.5,
         minimum=0,
@@ -140,6 +157,7 @@ class TopicConfig(Settings):
         doc="How much of a log must be dirty, not yet compacted, before it is compacted.",
     )
     min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms",
         Type.LONG,
         0,
         minimum=0,
@@ -148,45 +166,52 @@ class TopicConfig(Settings):
         doc="How long a record is safe from compaction, in milliseconds.",
     )
     min_insync_replicas: int = setting(
+        "min.insync.replicas",
         Type.INT,
         1,
         minimum=1,
         synonyms=("min.insync.replicas",),
         update=Update.CLUSTER_WIDE,
-        doc="How many replicas must be in sync for a write with acks=all to be taken.",
+        doc="The number of replicas that must be in sync before the leader accepts a write with acks=all.",
     )
     unclean_leader_election_enable: bool = setting(
+        "unclean.leader.election.enable",
         Type.BOOLEAN,
         False,
         synonyms=("unclean.leader.election.enable",),
         update=Update.CLUSTER_WIDE,
-        doc="Whether a replica that may lack acknowledged records may lead when no other can: they are lost.",
+        doc="Whether a replica that may lack acknowledged records can become the leader if no other "
+        "can. The missing records are lost.",
     )
     retention_bytes: int = setting(
+        "retention.bytes",
         Type.LONG,
         -1,
         synonyms=("log.retention.bytes",),
         update=Update.CLUSTER_WIDE,
-        doc="How large a partition may grow before its oldest segments go, in bytes; -1 for no bound.",
+        doc="The size of a partition, in bytes, at which its oldest segments are deleted; -1 for no limit.",
     )
     retention_ms: int = setting(
+        "retention.ms",
         Type.LONG,
         604_800_000,
         minimum=-1,
         synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         update=Update.CLUSTER_WIDE,
-        doc="How long records are kept, in milliseconds; -1 for ever.",
+        doc="How long records are kept, in milliseconds; -1 for no limit.",
     )
     segment_bytes: int = setting(
+        "segment.bytes",
         Type.INT,
         1_073_741_824,
         minimum=14,
         maximum=INT_MAX,
         synonyms=("log.segment.bytes",),
         update=Update.CLUSTER_WIDE,
-        doc="The size at which a segment is closed and a new one begun, in bytes.",
+        doc="The size at which a segment is closed and a new one started, in bytes.",
     )
     segment_index_bytes: int = setting(
+        "segment.index.bytes",
         Type.INT,
         10_485_760,
         minimum=4,
@@ -195,20 +220,22 @@ class TopicConfig(Settings):
         doc="How large a segment's index may grow before the segment is rolled, in bytes.",
     )
     segment_jitter_ms: int = setting(
+        "segment.jitter.ms",
         Type.LONG,
         0,
         minimum=0,
         synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
         update=Update.CLUSTER_WIDE,
-        doc="A random time, at most this long, by which a segment is rolled earlier, in milliseconds.",
+        doc="The longest random time by which a segment is rolled earlier, in milliseconds.",
     )
     segment_ms: int = setting(
+        "segment.ms",
         Type.LONG,
         604_800_000,
         minimum=1,
         synonyms=("log.roll.ms", "log.roll.hours"),
         update=Update.CLUSTER_WIDE,
-        doc="The age at which a segment is closed even when it is not full, in milliseconds.",
+        doc="The age at which a segment is closed even if it is not full, in milliseconds.",
     )
 
     @cached_property

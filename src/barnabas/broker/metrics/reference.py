@@ -1,4 +1,4 @@
-"""What docs/reference/metrics.md says: every metric, made from the declarations."""
+"""Generate docs/reference/metrics.md: every metric, from the declarations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from barnabas.broker.metrics.catalogue import METRICS
 _HEAD = """\
 # Metrics
 
-A broker serves them to Prometheus with `barnabas start --metrics HOST:PORT`. `/metrics` has what concerns
-the broker and its topics, `/metrics/partitions` what grows with partitions and with the offsets of groups:
-read it less often, or leave it out, where there are tens of thousands. Metrics that begin with `kafka_` have
-the names and labels by which dashboards know Apache Kafka. [Operations](../use/operations.md) says what to
-watch.
+A broker serves them to Prometheus with `barnabas start --metrics HOST:PORT`. `/metrics` has the metrics of
+the broker and its topics. `/metrics/partitions` has those of partitions and of the offsets of groups. With
+tens of thousands of partitions, read it less often, or not at all. Metrics with the prefix `kafka_` have the
+names and labels of Apache Kafka's dashboards. [Operations](../use/operations.md) explains the alerts.
 
-Counters start at 0 with the broker. A metric that has nothing to say (a group's lag where there is no group)
-has no series.
+Counters start at 0 with the broker. A metric without a value (a group's lag without a group) has no series.
 """
 
 

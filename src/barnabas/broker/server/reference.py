@@ -1,4 +1,4 @@
-"""What docs/reference/protocol.md says: the APIs served, made from the handlers' registry."""
+"""Generate docs/reference/protocol.md: the served APIs, from the handlers' registry."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from barnabas.broker.server.requests.api import Api
 _HEAD = """\
 # The protocol
 
-The requests this broker serves, by key. A version not listed is not advertised, and closes the connection
-when it is sent all the same (ApiVersions excepted). Each section ends with what a client must be allowed
-where there is an [authorizer](../use/security.md). The field-by-field definition is Apache Kafka's:
+The requests that this broker serves, by key. The broker does not advertise other versions, and closes the
+connection if a client sends one (except for ApiVersions). Each section ends with the operations that a client
+needs with an [authorizer](../use/security.md). Apache Kafka defines the fields:
 <https://kafka.apache.org/protocol>.
 
 | Key | API | Versions |
@@ -27,14 +27,14 @@ where there is an [authorizer](../use/security.md). The field-by-field definitio
 _ORDER = """
 ## Order
 
-The broker answers a connection's requests in the order in which they were sent. As in Apache Kafka, a request
-begins when those before it on its connection have been answered, so it sees all their effects. Two rules make
-this faster:
+The broker answers a connection's requests in the order in which the client sent them. As in Apache Kafka,
+a request begins when all earlier requests on its connection are answered, so it sees all their effects. Two
+rules make this faster:
 
-- Some requests may begin while earlier ones of the same API are unanswered, as their sections say:
+- Some requests can begin while earlier ones of the same API are unanswered (see their sections):
   {apis}.
-- A consumer's Fetch that waits for records (`max.wait.ms`) is answered at once, with what there is, when a
-  request of another API comes behind it. In Apache Kafka that request waits as long as the Fetch.
+- A consumer's Fetch can wait for records (`max.wait.ms`). When a request of another API follows, the broker
+  answers the Fetch at once, with the present records. In Apache Kafka that request waits for the Fetch.
 
 Different connections do not wait for each other.
 """
@@ -53,8 +53,8 @@ def protocol_reference() -> str:
 _ABSENT = """
 ## Not served
 
-The requests and versions that a broker of Apache Kafka 4.2 serves and Barnabas does not. They are not
-advertised.
+The requests and versions that a broker of Apache Kafka 4.2 serves and Barnabas does not. Barnabas does not
+advertise them.
 
 | Key | API | Kafka's versions | Why |
 |---:|---|---|---|
@@ -63,8 +63,8 @@ advertised.
 _FEATURES = """
 ## Features
 
-The features of ApiVersions and UpdateFeatures. Kafka 4.2 has `metadata.version`, `kraft.version`,
-`eligible.leader.replicas.version`, `share.version` and `streams.version` besides; Barnabas answers
+The features of ApiVersions and UpdateFeatures. Kafka 4.2 also has `metadata.version`, `kraft.version`,
+`eligible.leader.replicas.version`, `share.version` and `streams.version`. Barnabas answers
 INVALID_UPDATE_VERSION for them.
 
 | Feature | Levels | Level of a new cluster |
