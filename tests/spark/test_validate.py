@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,35 @@ OPTIONS = {
         r"shop\.py:\d+: sink c: Syntax error at or near 'id'.* \(line 1, pos \d+\)",
     ),
 }
+
+
+WRONG_COLUMN = """/*
+[source.orders]
+files = "{folder}/orders"
+format = "json"
+schema = "id BIGINT, price DOUBLE"
+
+[sink.dear]
+from = "dear"
+console = true
+*/
+CREATE TEMPORARY VIEW dear AS SELECT id, prise FROM orders;
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
+def test_a_wrong_column_prints_the_error_for_people_and_no_stack_trace(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    file = tmp_path / "shop.sql"
+    file.write_text(WRONG_COLUMN.format(folder=tmp_path))
+    command = [sys.executable, "-m", "barnabas.cli", "pipeline", "validate", str(file), "--offline"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: {file}:11: view dear: A column, variable, or function parameter"), line
+    assert "`prise` cannot be resolved. Did you mean" in line
 
 
 @pytest.mark.parametrize("case", OPTIONS)
