@@ -45,9 +45,9 @@ class PipelineRunner:
             self._spark.catalog.dropTempView(table.name)
 
 
-def supervise(query: Query) -> Supervisor:
+def supervise(query: Query, restarts: int = 10) -> Supervisor:
     """Run a query to its end; when Spark gives up on a slow Python process it is run again."""
-    supervisor = Supervisor([query], 10, time.monotonic, print)
+    supervisor = Supervisor([query], restarts, time.monotonic, print)
     while not supervisor.finished:
         time.sleep(0.1)
         supervisor.look()

@@ -15,66 +15,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.spark.derby import Derby
 from tests.spark.pipeline_run import PipelineRunner
 
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines import jdbc
 from barnabas.pipelines.jdbc import JdbcError
 from barnabas.pipelines.options import SinkOptions
-
-Answer = list[tuple[Any, ...]]
-
-
-class Derby:
-    """A database in a folder, which Spark's JVM has open."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.url = f"jdbc:derby:{folder}/db"
-        self._jvm = spark.sparkContext._jvm
-        self._jvm.System.setProperty("derby.stream.error.file", f"{folder}/derby.log")
-        self.connect(create=True).close()
-
-    def connect(self, create: bool = False) -> Any:
-        driver = self._jvm.org.apache.derby.iapi.jdbc.AutoloadedDriver()
-        return driver.connect(
-            f"{self.url};create=true" if create else self.url, self._jvm.java.util.Properties()
-        )
-
-    def run(self, *statements: str) -> Answer:
-        """Run them; the rows of the last."""
-        connection = self.connect()
-        try:
-            rows: Answer = []
-            for text in statements:
-                statement = connection.createStatement()
-                if statement.execute(text):
-                    rows = _rows(statement.getResultSet())
-                statement.close()
-            return rows
-        finally:
-            connection.close()
-
-    def stop(self) -> None:
-        driver = self._jvm.org.apache.derby.iapi.jdbc.AutoloadedDriver()
-        with pytest.raises(Exception, match="08006"):  # as Derby says that it has shut down
-            driver.connect(f"{self.url};shutdown=true", self._jvm.java.util.Properties())
-
-    @property
-    def people(self) -> Answer:
-        return self.run("SELECT id, name FROM people ORDER BY id, name")
-
-    @property
-    def tables(self) -> list[str]:
-        found = self.run("SELECT tablename FROM sys.systables WHERE tabletype = 'T' ORDER BY 1")
-        return [name for (name,) in found]
-
-
-def _rows(found: Any) -> Answer:
-    count = found.getMetaData().getColumnCount()
-    rows = []
-    while found.next():
-        rows.append(tuple(found.getObject(number + 1) for number in range(count)))
-    return rows
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any]]:
 
         opened = psycopg.connect(request.getfixturevalue("postgres_server"), autocommit=True)
     with closing(opened):
-        tables = ("shop", "staged_1", sql.BATCHES)
+        tables = ("shop", "staged_1", sql.BATCHES, sql.REJECTED)
         for table in tables:
             opened.execute(f"DROP TABLE IF EXISTS {table}")
         opened.execute(
@@ -37,8 +37,10 @@ def database(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any]]:
             opened.execute(f"DROP TABLE IF EXISTS {table}")
 
 
-def take_over(database: tuple[str, Any], key: list[str], staged: list[Row]) -> list[Row]:
-    """Stage rows (id, place, name, number, deletes) and merge them; the table's rows then."""
+def take_over(
+    database: tuple[str, Any], key: list[str], staged: list[Row], *parts: tuple[int, int] | None
+) -> list[Row]:
+    """Stage rows (id, place, name, number, deletes) and merge them, or parts; the table's rows then."""
     kind, opened = database
     columns = ["id", "place", "Name"]
     statements = Statements(kind, "shop", "staged_1", columns, key, lambda name: f'"{name}"')
@@ -48,8 +50,9 @@ def take_over(database: tuple[str, Any], key: list[str], staged: list[Row]) -> l
     for row in staged:
         values = ", ".join("NULL" if value is None else repr(value) for value in row)
         opened.execute(f"INSERT INTO staged_1 ({names}) VALUES ({values})")
-    for text in statements.merge(deletes=any(row[-1] for row in staged)):
-        opened.execute(text)
+    for part in parts or (None,):
+        for text in statements.merge(deletes=any(row[-1] for row in staged), rows=part):
+            opened.execute(text)
     opened.execute(statements.drop())
     rows: list[Row] = opened.execute("SELECT * FROM shop ORDER BY id, place").fetchall()
     return rows
@@ -68,6 +71,35 @@ def test_rows_replace_and_delete_those_of_the_same_key(database: tuple[str, Any]
     database[1].execute("UPDATE shop SET extra = 8")
     changes = [(1, "y", "new", 0, 0), (2, "x", None, 1, 1), (3, "x", "d", 2, 0), (4, "x", None, 3, 1)]
     assert take_over(database, key, changes) == [(1, "x", "a", 8), (1, "y", "new", 8), (3, "x", "d", 7)]
+
+
+@pytest.mark.parametrize("key", [[], ["id", "place"]])
+def test_rows_are_taken_over_in_parts_and_only_those_of_a_part(
+    database: tuple[str, Any], key: list[str]
+) -> None:
+    database[1].execute("INSERT INTO shop VALUES (9, 'x', 'i', 7), (8, 'x', 'h', 7)")
+    rows = [(1, "x", "a", 0, 0), (2, "x", "b", 1, 0), (3, "x", "c", 5, 0)]
+    changes: list[Row] = [(9, "x", "new", 6, 0), (8, "x", None, 7, 1)] if key else []
+    found = take_over(database, key, [*rows, *changes], (0, 0), (5, 7))
+    old = [(9, "x", "new", 7)] if key else [(8, "x", "h", 7), (9, "x", "i", 7)]
+    assert found == [(1, "x", "a", 7), (3, "x", "c", 7), *old]
+
+
+def test_dead_letters_are_kept_until_they_are_delivered(database: tuple[str, Any]) -> None:
+    kind, opened = database
+    mark = "?" if kind == "sqlite" else "%s"
+
+    def run(text: str, *values: object) -> Any:
+        return opened.execute(text.replace("?", mark), values)
+
+    run(sql.create_rejected(kind))
+    large = "x" * 100_000
+    for query, batch in (("a", 7), ("a", 3), ("b", 3)):
+        run(sql.SET_ASIDE, query, batch, large)
+    assert [(int(n), text) for n, text in run(sql.UNDELIVERED, "a").fetchall()] == [(3, large), (7, large)]
+    run(sql.DELIVERED, "a", 3)
+    assert [int(n) for n, _ in run(sql.UNDELIVERED, "a").fetchall()] == [7]
+    assert [int(n) for n, _ in run(sql.UNDELIVERED, "b").fetchall()] == [3]
 
 
 def test_a_key_of_all_columns_keeps_what_is_there(database: tuple[str, Any]) -> None:

@@ -98,6 +98,30 @@ def counts(records):
 """
 
 
+#: Both sinks refuse some of the rows: PostgreSQL an age, and a topic a text that is too long for it.
+REJECTED = """
+from barnabas.pipelines import pipeline, sink, source
+from pyspark.sql import functions as F
+
+pipeline(restarts=1000)
+
+@source(
+    topic="{source}", format="json", schema="id BIGINT NOT NULL, age BIGINT, text STRING",
+    options={{"maxOffsetsPerTrigger": "500"}},
+)
+def people(rows):
+    return rows
+
+@sink(postgres="{server}", table="people", dead_letter="{rejected}")
+def table(people):
+    return people.select("id", "age", "_record")
+
+@sink(topic="{copy}", key="id", delivery="exactly-once", dead_letter="{large}")
+def copy(people):
+    return people.select("id", "text", "_record").repartition(3, "id")
+"""
+
+
 @pytest.fixture
 def process(servers: str, tmp_path: Path) -> Iterator[PipelineProcess]:
     process = PipelineProcess(tmp_path / "killed.py", "killed", servers, master="local[2]")
@@ -154,6 +178,49 @@ def test_outputs_of_a_shared_source_killed_at_any_moment_get_each_row_once(
     letters = committed_values(servers, topics["bad"])  # at least once
     assert set(letters) == {f"{number} is bad" for number in bad}
     check_counts(servers, topics["counts"], Counter(number % KINDS for number in good))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_sinks_that_refuse_rows_killed_at_any_moment_give_each_row_or_its_dead_letter_once(
+    servers: str,
+    make_topic: Callable[..., str],
+    feed: Any,
+    postgres_server: str,
+    process: PipelineProcess,
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    import psycopg
+
+    chance = random.Random(seed)
+    topics = {name: make_topic(2) for name in ("source", "rejected", "large")}
+    topics["copy"] = make_topic(2, max_message_bytes="1000")
+    (tmp_path / "killed.py").write_text(REJECTED.format(**topics, server=postgres_server))
+    old, long = (set(chance.sample(range(ROWS), ROWS // 50)) for _ in range(2))
+    for partition in range(2):
+        rows = [
+            {"id": n, "age": 999 if n in old else 40, "text": "x" * (2000 if n in long else 9)}
+            for n in range(partition, ROWS, 2)
+        ]
+        feed(topics["source"], map(json.dumps, rows), partition)
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE TABLE people (id BIGINT, age SMALLINT CHECK (age < 100))")
+        try:
+            kill_and_finish(process, chance)
+            written = [number for (number,) in connection.execute("SELECT id FROM people ORDER BY id")]
+            left = connection.execute("SELECT count(*) FROM barnabas_rejected").fetchone()
+        finally:
+            connection.execute("DROP TABLE people; DROP TABLE IF EXISTS barnabas_batches, barnabas_rejected")
+
+    assert written == [number for number in range(ROWS) if number not in old]
+    assert left == (0,)
+    assert ids_in(servers, topics["rejected"]) == sorted(old)
+    assert ids_in(servers, topics["copy"]) == [number for number in range(ROWS) if number not in long]
+    assert ids_in(servers, topics["large"]) == sorted(long)
+
+
+def ids_in(servers: str, topic: str) -> list[int]:
+    return sorted(json.loads(value)["id"] for value in committed_values(servers, topic))
 
 
 def kill_and_finish(process: PipelineProcess, chance: random.Random) -> None:

@@ -139,7 +139,9 @@ def run(
     status = run_pipeline(file, choices, Observer(lambda words: click.echo(words, err=True)))
     for query in status.queries:
         read = "" if query.rows_read is None else f"{query.rows_read:,} rows read, "
-        click.echo(f"{query.query} {query.state}: {read}{query.rows_written:,} rows written", err=True)
+        rejected = f", {query.rows_rejected:,} of them rejected" if query.rows_rejected else ""
+        written = f"{query.rows_written:,} rows written{rejected}"
+        click.echo(f"{query.query} {query.state}: {read}{written}", err=True)
 
 
 @pipeline.command(

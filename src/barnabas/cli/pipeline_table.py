@@ -15,7 +15,7 @@ from rich.text import Text
 
 from barnabas.cli.output import print_table
 from barnabas.cli.progress import human_bytes
-from barnabas.pipelines.status import PipelineStatus, QueryStatus
+from barnabas.pipelines.status import PipelineStatus, QueryStatus, rejected_words
 from barnabas.pipelines.stuck_alert import words_of
 
 _COLOURS = {
@@ -127,6 +127,8 @@ def _details(query: QueryStatus) -> list[Text]:
         batch = 0 if query.batch is None else query.batch + 1
         since = f", the one before ended at {query.progress_at}" if query.progress_at else ""
         lines.append(Text(f"  {query.query} has been at batch {batch} for {words_of(query.busy_s)}{since}"))
+    if query.rows_rejected:
+        lines.append(Text(f"  {query.query}: {rejected_words(query.rows_rejected)}: {query.last_rejection}"))
     behind = sorted((each for each in query.partitions if each.lag), key=lambda each: -each.lag)
     for each in behind[:_PARTITIONS_SHOWN]:
         place = f"{each.topic}-{each.partition}"

@@ -9,7 +9,7 @@ from barnabas.base.types import TopicPartition
 from barnabas.client import Producer
 from barnabas.console.access_changes import create_rule, delete_rule, delete_user, set_password
 from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of
-from barnabas.console.dead_letters import origin, without_errors
+from barnabas.console.dead_letters import origin, sink_of, without_errors
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, leaders, offsets_at
 from barnabas.console.pages.query import QueryError
 from barnabas.console.pages.records import record_at
@@ -118,7 +118,7 @@ def _send(view: ClusterView, topic: str, value: str | bytes | None, **more: Any)
 
 
 def _redrive(view: ClusterView, wanted: Wanted) -> Change:
-    """Send a dead letter to the topic it came from: key, value and its own headers, byte by byte."""
+    """Send a dead letter to the topic it belongs to: key, value and its own headers, byte by byte."""
     name = text_of(wanted, "topic")
     partition = number_of(wanted, "partition", 0, 2**31 - 1)
     offset = number_of(wanted, "offset", 0, 2**63 - 1)
@@ -126,6 +126,11 @@ def _redrive(view: ClusterView, wanted: Wanted) -> Change:
         raise QueryError("partition and offset: name the record")
     record = record_at(view, name, partition, offset)
     to = origin(record.headers)
+    if to is None and (sink := sink_of(record.headers)) is not None:
+        raise QueryError(
+            f"{name[:40]}-{partition} at {offset} is a row that the sink {sink[:40]} has rejected for a "
+            "table: write it again with a pipeline that reads this topic"
+        )
     if to is None:
         raise QueryError(f"{name[:40]}-{partition} at {offset} is no dead letter: no header says its topic")
     described(view, to)  # sending would create it

@@ -1,4 +1,4 @@
-"""Dead letters: their origin by their headers, and the original records."""
+"""Dead letters: the topic that takes them back, by their headers, and the original records."""
 
 from __future__ import annotations
 
@@ -7,16 +7,33 @@ from collections.abc import Iterable
 #: the prefixes of headers that pipelines, Kafka Streams (KIP-1034) and Kafka Connect (KIP-298) add
 _PREFIXES = ("__barnabas.errors.", "__streams.errors.", "__connect.errors.")
 _ORIGINS = {f"{prefix}topic" for prefix in _PREFIXES}
+#: of what a pipeline's sink has rejected: the sink, and the topic that it writes to, if it does
+_SINK, _DESTINATION = (f"{_PREFIXES[0]}{name}" for name in ("sink", "destination"))
 
 Headers = Iterable[tuple[str, bytes | None]]
 
 
 def origin(headers: Headers) -> str | None:
-    """The topic that a dead letter was read from; None for any other record."""
-    found = [value for name, value in headers if name in _ORIGINS and value]
-    return found[-1].decode(errors="replace") if found else None
+    """The topic that a dead letter belongs to: the one it was read from, or that rejected it.
+
+    None for any other record, and for a row that a table has rejected: no topic has such a record.
+    """
+    given = list(headers)
+    if sink_of(given) is not None:
+        return _last(given, {_DESTINATION})
+    return _last(given, _ORIGINS)
+
+
+def sink_of(headers: Headers) -> str | None:
+    """The pipeline's sink that has rejected a dead letter."""
+    return _last(headers, {_SINK})
 
 
 def without_errors(headers: Headers) -> list[tuple[str, bytes | None]]:
     """The headers that the record had before."""
     return [(name, value) for name, value in headers if not name.startswith(_PREFIXES)]
+
+
+def _last(headers: Headers, names: set[str]) -> str | None:
+    found = [value for name, value in headers if name in names and value]
+    return found[-1].decode(errors="replace") if found else None

@@ -16,10 +16,11 @@
 
 What is where: `options` (each declared once, for Python and SQL), `python_file` and `sql_file` (read a file),
 `parameters` (what it leaves open), `model` (what it declares), `packages` (those that only some need),
-`sources` and `sinks` (to DataFrames and from them), `build` (queries), `batch` (those that end by
-themselves), `supervisor` (keeps them running), `status` (what they leave for others to see), `status_topic`
-and `metrics` (where else it is seen), `lag_alert`, `session` (Spark), `run`, `validate`, `reset`. Tests of
-pipeline files: `barnabas.testing.pipelines`.
+`sources` and `sinks` (to DataFrames and from them), `sink_letters` and `topic_letters` (rows that sinks
+refuse, found by `bisect`), `build` (queries), `batch` (those that end by themselves), `supervisor` (keeps
+them running), `status` (what they leave for others to see), `status_topic` and `metrics` (where else it is
+seen), `lag_alert`, `session` (Spark), `run`, `validate`, `reset`. Tests of pipeline files:
+`barnabas.testing.pipelines`.
 """
 
 from barnabas.pipelines.python_file import parameter, pipeline, sink, source, step

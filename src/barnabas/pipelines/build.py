@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from uuid import uuid4
 
@@ -22,6 +22,7 @@ from barnabas.pipelines.refresh import Lookup
 from barnabas.pipelines.reset import PARQUET_LOG, remembers
 from barnabas.pipelines.session import SPARK_FAILS, answers
 from barnabas.pipelines.shared import Fanout, Output, can_share
+from barnabas.pipelines.sink_letters import Rejections
 from barnabas.pipelines.sinks import static_writer, writer_to
 from barnabas.pipelines.sources import Parsed, open_source
 from barnabas.pipelines.stateless import comes_alone
@@ -47,6 +48,8 @@ class Query:
     lookups: Sequence[Lookup] = ()
     #: the rows given to sinks, where Spark does not count them
     written: Callable[[], int] | None = None
+    #: the rows that sinks have rejected, where Spark does not count them
+    rejected: Sequence[Rejections] = ()
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ class _Builder:
         letters = SinkOptions.parse({"topic": source.options.dead_letter, "format": "raw"})
         name = f"{source.name}.dead_letter"
         if opened.parsed is not None:
-            output = Output(name, letters, lambda frames: frames[name])
+            output = Output(name, letters, Rejections(name), lambda frames: frames[name])
             self._shared[-1].add(output, opened.dead_letters)
             return []
         return [self._query(name, source.place, opened.dead_letters, letters)]
@@ -195,7 +198,7 @@ class _Builder:
         if rows.isStreaming and can_share(sink.options):
             for shared in self._shared:
                 if comes_alone(rows, shared.source.name):
-                    shared.add(Output(sink.name, sink.options, rows_of), rows)
+                    shared.add(Output(sink.name, sink.options, Rejections(sink.name), rows_of), rows)
                     return []
         return [self._query(sink.name, sink.place, rows, sink.options)]
 
@@ -251,6 +254,7 @@ class _Builder:
             lambda: self._attempt(place, shared.name, check),
             self._lookups,
             lambda: fanout.written,
+            [output.rejections for output in shared.outputs],
         )
 
     def _check_not_shared_before(self, query: str) -> None:
@@ -283,37 +287,45 @@ class _Builder:
         return session.table(name)
 
     def _query(self, name: str, place: Place, rows: DataFrame, options: SinkOptions) -> Query:
-        begin = self._streaming(name, rows, options) if rows.isStreaming else self._static(rows, options)
+        rejections = Rejections(name)
+        start = self._streaming if rows.isStreaming else self._static
+        begin: Callable[[], StreamingQuery | BatchRun] = start(name, rows, options, rejections)
         return Query(
             name,
             lambda: self._attempt(place, name, begin),
             lambda: self._attempt(place, name, lambda: self._analyse(rows, options)),
             self._lookups,
+            rejected=[rejections],
         )
 
     def _analyse(self, rows: DataFrame, options: SinkOptions) -> None:
+        unasked = replace(options, dead_letter="")  # brokers would be asked what their topics refuse
         if rows.isStreaming:
-            writer_to(rows, options, self._client, self._registry)
+            writer_to(rows, unasked, self._client, self._registry, Rejections("checked"))
             check_streaming(rows, options.mode)
         else:
-            static_writer(rows, options, self._client, self._registry, "checked")
+            static_writer(rows, unasked, self._client, self._registry, Rejections("checked"), "checked")
 
-    def _static(self, rows: DataFrame, options: SinkOptions) -> Callable[[], BatchRun]:
+    def _static(
+        self, name: str, rows: DataFrame, options: SinkOptions, rejections: Rejections
+    ) -> Callable[[], BatchRun]:
         run = str(uuid4())  # what is tried again is still the same write
 
         def prepare(rows: DataFrame) -> Callable[[], None]:
-            return static_writer(rows, options, self._client, self._registry, run)
+            return static_writer(rows, options, self._client, self._registry, rejections, run)
 
         return lambda: BatchRun(rows, prepare)
 
-    def _streaming(self, name: str, rows: DataFrame, options: SinkOptions) -> Callable[[], StreamingQuery]:
+    def _streaming(
+        self, name: str, rows: DataFrame, options: SinkOptions, rejections: Rejections
+    ) -> Callable[[], StreamingQuery]:
         checkpoint = f"{self._run.checkpoints}/{name}"
 
         def start() -> StreamingQuery:
             self._check_not_shared_before(name)
             if options.parquet and is_forgotten(self._spark, checkpoint, options.parquet):
                 raise PipelineError(f"{name}: {remembers(options.parquet)}")
-            writer = writer_to(counted(rows), options, self._client, self._registry)
+            writer = writer_to(counted(rows), options, self._client, self._registry, rejections)
             writer = writer.queryName(name).option("checkpointLocation", checkpoint)
             if self._run.once:
                 writer = writer.trigger(availableNow=True)

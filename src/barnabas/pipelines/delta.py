@@ -3,9 +3,19 @@
 A batch is one commit of the table's log, which holds the number of the query's last batch as an application
 transaction (Delta's protocol, "Transaction Identifiers"): one that comes again is known by it. The rows pass
 through the driver: bound the batches of a large stream with maxOffsetsPerTrigger.
+
+With dead letters, the sink tries a batch that the table rejects in parts, down to single rows. It does so on
+an empty local table with the same columns and constraints. The commit's information has the dead letters, so
+a driver that dies after the commit loses none.
 """
 
 from __future__ import annotations
+
+import tempfile
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -13,32 +23,112 @@ from deltalake.exceptions import DeltaError as DeltaLakeError
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.text import without_userinfo
+from barnabas.pipelines.bisect import find_rejected
 from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_letters import DeadLetters, without_origin
+
+_CONSTRAINT = "delta.constraints."
+#: Of a commit with dead letters: what wrote it, and the letters.
+_QUERY, _BATCH, _LETTERS = "barnabas.query", "barnabas.batch", "barnabas.deadLetters"
+#: In how many of the last commits the letters of a batch are looked for that is written already.
+_MOST_COMMITS = 1000
 
 
 class DeltaError(BarnabasError):
     """The table cannot be written."""
 
 
-def write_batch(options: SinkOptions, rows: pa.Table, query: str, number: int) -> None:
+def write_batch(
+    options: SinkOptions, rows: pa.Table, query: str, number: int, letters: DeadLetters | None = None
+) -> None:
     """Append batch `number` of `query`, or in mode complete replace all by it, unless that is done.
+
+    With `letters` the rows that the table rejects are left out, and delivered there once.
 
     Raises:
         DeltaError: the table does not take it.
+        TooManyRejectedError: it rejects more rows than may become dead letters.
+        DeliveryError: the topic does not take the dead letters.
     """
+    written, made = without_origin(rows), b""
+    rejected: dict[int, str] = {}
+    with _errors_of(options):
+        table = DeltaTable(options.delta) if DeltaTable.is_deltatable(options.delta) else None
+        last = table.transaction_version(query) if table is not None else None
+        if table is not None and last is not None and last >= number:
+            made = _letters_of(table, query, number) if letters is not None else b""
+        else:
+            try:
+                _write(options, written, query, number, b"")
+            except Exception:
+                if table is None or letters is None:
+                    raise
+                rejected = _rejected(table, written, letters)
+                if not rejected:
+                    raise
+                made = letters.made_of(rows.take(list(rejected)), list(rejected.values()))
+                accepted = written.filter([each not in rejected for each in range(rows.num_rows)])
+                _write(options, accepted, query, number, made)
+    if letters is not None and made:
+        letters.add(rejected)
+        letters.deliver(query, number, made)
+
+
+def _write(options: SinkOptions, rows: pa.Table, query: str, number: int, letters: bytes) -> None:
+    known = {_QUERY: query, _BATCH: str(number), _LETTERS: b64encode(letters).decode()} if letters else None
+    write_deltalake(
+        options.delta,
+        rows,
+        mode="overwrite" if options.mode == "complete" else "append",
+        partition_by=options.partitions or None,
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(query, number)], custom_metadata=known
+        ),
+    )
+
+
+def _rejected(table: DeltaTable, rows: pa.Table, letters: DeadLetters) -> dict[int, str]:
+    """The numbers of the rows that the table rejects, each with its reason."""
+    with tempfile.TemporaryDirectory(prefix="barnabas-delta-") as folder:
+        given = table.metadata().configuration
+        constraints = {name: text for name, text in given.items() if name.startswith(_CONSTRAINT)}
+        trial = DeltaTable.create(folder, table.schema(), partition_by=table.metadata().partition_columns)
+        for name, text in constraints.items():
+            trial.alter.add_constraint({name.removeprefix(_CONSTRAINT): text})
+
+        def attempt(start: int, end: int) -> str | None:
+            try:
+                write_deltalake(folder, rows.slice(start, end - start), mode="append")
+            except OSError:
+                raise
+            except Exception as error:  # deltalake raises some as no class of its own
+                return " ".join(str(error).split())
+            return None
+
+        reason = attempt(0, 0)
+        if reason is not None:  # the columns do not fit, whatever the rows are
+            return {}
+        return find_rejected(rows.num_rows, attempt, letters.check)
+
+
+def _letters_of(table: DeltaTable, query: str, number: int) -> bytes:
+    """The dead letters of a batch that is written, or none."""
+    for commit in table.history(_MOST_COMMITS):
+        if (commit.get(_QUERY), commit.get(_BATCH)) == (query, str(number)):
+            return b64decode(commit[_LETTERS])
+    return b""
+
+
+@contextmanager
+def _errors_of(options: SinkOptions) -> Iterator[None]:
     path = options.delta
     try:
-        if DeltaTable.is_deltatable(path):
-            written = DeltaTable(path).transaction_version(query)
-            if written is not None and written >= number:
-                return
-        write_deltalake(
-            path,
-            rows,
-            mode="overwrite" if options.mode == "complete" else "append",
-            partition_by=options.partitions or None,
-            commit_properties=CommitProperties(app_transactions=[Transaction(query, number)]),
-        )
-    except (DeltaLakeError, ValueError, OSError) as error:
+        yield
+    except BarnabasError:
+        raise
+    except Exception as error:
+        known: tuple[type[Any], ...] = (DeltaLakeError, ValueError, OSError)
+        if not isinstance(error, known) and type(error) is not Exception:  # as a cast that fails
+            raise
         said = " ".join(str(error).split()).replace(path, without_userinfo(path))
         raise DeltaError(f"Delta table {without_userinfo(path)}: {said}") from None

@@ -8,6 +8,11 @@ Each attempt has a staging table of its own and notes its name before it makes t
 was taken for dead, or a task of it that still writes, cannot add to the rows of the attempt that came after
 it: its claim finds another name, and changes nothing. The next attempt drops the table that one left behind.
 
+With dead letters a batch that the database rejects is tried in parts, down to the single rows that it
+rejects, first into the staging table, then into the table itself; nothing of these trials stays. Then it is
+written without them. Their letters are part of the transaction, in the table ``barnabas_jdbc_rejected``,
+until they are delivered.
+
 Batches are noted by the query's id, not by the sink's name: the id lives as long as the checkpoint, which
 numbers the batches.
 """
@@ -16,10 +21,12 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import pyarrow as pa
 from py4j.java_gateway import JVMView
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -30,57 +37,67 @@ from pyspark.sql.window import Window
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.pipelines import jdbc_statements as sql
-from barnabas.pipelines.errors import explain
+from barnabas.pipelines.bisect import find_rejected
+from barnabas.pipelines.jdbc_connection import Database, is_of_a_row, reason_of
 from barnabas.pipelines.jdbc_drivers import driver_of, subprotocol
 from barnabas.pipelines.jdbc_statements import Statements
 from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_letters import DeadLetters
+from barnabas.pipelines.sources import ORIGIN
 from barnabas.spark.debezium import DELETED
 
-_MAX_CAUSES = 20
-
-#: Spark's loggers that write the password to the log, at DEBUG and below.
-_TELLTALE = "org.apache.spark.sql.execution.datasources.jdbc.connection"
+#: Classes of SQLSTATE that are a row's own: a value, a constraint, a view's check option.
+_OF_A_ROW = ("22", "23", "44")
 
 
 class JdbcError(BarnabasError):
     """The database cannot be reached, or does not take the rows."""
 
 
-def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int) -> None:
+def write_batch(
+    options: SinkOptions, rows: DataFrame, query: str, number: int, letters: DeadLetters | None = None
+) -> None:
     """Write batch `number` of `query`, unless that is done; with a key, a row replaces the last one of it.
 
-    Where the column `_deleted` of a row is true, the row of its key is deleted.
+    Where the column `_deleted` of a row is true, the row of its key is deleted. With `letters` the rows that
+    the database rejects are left out, and delivered there once.
 
     Raises:
         JdbcError: the database does not take it; the text is the driver's, in one line.
         ConfigError: the rows have a column that the table lacks, or lack one of the key.
+        TooManyRejectedError: it rejects more rows than may become dead letters.
+        DeliveryError: the topic does not take the dead letters.
     """
     try:
-        with _Attempt(options, rows, query, number).open() as attempt:
+        with _Attempt(options, rows, query, number, letters).open() as attempt:
             attempt.prepare()
-            attempt.fill()
-            attempt.take_over()
+            attempt.write()
+            attempt.deliver()
             attempt.clean_up()
     except (Py4JError, PySparkException) as error:
-        said = " ".join(_reason(error).split())
+        said = " ".join(reason_of(error).split())
         raise JdbcError(f"{options.jdbc}, table {options.table}: {said}") from None
-
-
-def _keep_secret(jvm: JVMView) -> None:
-    """Have the loggers that write passwords say no more than INFO, in this JVM; executors have their own."""
-    log4j = jvm.org.apache.logging.log4j
-    log4j.core.config.Configurator.setLevel(_TELLTALE, log4j.Level.INFO)
 
 
 class _Attempt:
     """One attempt to write a batch; its methods are called in their order."""
 
-    def __init__(self, options: SinkOptions, rows: DataFrame, query: str, number: int) -> None:
+    def __init__(
+        self,
+        options: SinkOptions,
+        rows: DataFrame,
+        query: str,
+        number: int,
+        letters: DeadLetters | None = None,
+    ) -> None:
         self._options = options
         self._query = query
         self._number = number
+        self._letters = letters
         self._deletes = DELETED in rows.columns
-        self._rows = rows
+        self._rows = rows.withColumn(sql.ROW, F.monotonically_increasing_id())
+        #: why the database rejects a row, by its number
+        self._rejected: dict[int, str] = {}
         self._jvm: JVMView = rows.sparkSession.sparkContext._jvm
         password = os.environ.get(options.password_env, "")
         self._login = {
@@ -91,18 +108,15 @@ class _Attempt:
             **({"password": password} if password else {}),
         }
         self._staging = f"barnabas_{uuid.uuid4().hex[:16]}"
+        self._database: Database
         self._connection: Any = None
         self._as_clob: dict[str, str] = {}
         self._statements: Statements
 
     @contextmanager
     def open(self) -> Iterator[_Attempt]:
-        _keep_secret(self._jvm)
-        given = self._jvm.PythonUtils.toScalaMap({**self._login, "dbtable": self._options.table})
-        jdbc = self._jvm.org.apache.spark.sql.execution.datasources.jdbc
-        dialect = self._jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._options.jdbc)
-        connect = dialect.createConnectionFactory(jdbc.JdbcOptionsInWrite(given))
-        self._connection = connect.apply(-1)
+        self._database = Database(self._jvm, self._login, self._options.table)
+        self._connection = self._database.connection
         try:
             self._connection.setAutoCommit(True)
             self._statements = Statements(
@@ -110,11 +124,15 @@ class _Attempt:
                 self._options.table,
                 self._staging,
                 *self._columns(),
-                dialect.quoteIdentifier,
+                self._database.dialect.quoteIdentifier,
                 self._as_clob,
             )
+            if self._letters is not None:
+                self._rows.persist()  # a row has to keep its number
             yield self
         finally:
+            if self._letters is not None:
+                self._rows.unpersist()
             with suppress(Py4JError):  # what failed is said already
                 if not self._connection.getAutoCommit():
                     self._connection.rollback()
@@ -123,56 +141,179 @@ class _Attempt:
 
     def prepare(self) -> None:
         """Note the name of this attempt's staging table, drop the last one's, and make it."""
-        found = self._find()
+        found = self._find_batch()
         if found is None:
-            self._run(sql.ADD, self._query, self._staging)
+            self._database.run(sql.ADD, self._query, self._staging)
         else:
-            self._run(sql.TAKE_OVER, self._staging, self._query)
+            self._database.run(sql.TAKE_OVER, self._staging, self._query)
             if found[1]:
                 with suppress(Py4JJavaError):  # it is gone, as it mostly is
-                    self._run(f"DROP TABLE {found[1]}")
+                    self._database.run(f"DROP TABLE {found[1]}")
         for statement in self._statements.create():
-            self._run(statement)
+            self._database.run(statement)
+        if self._letters is not None:
+            self._make_table_of_rejected()
+
+    def write(self) -> None:
+        """Fill the staging table and take it over, without the rows that the database rejects."""
+        while True:
+            try:
+                self.fill()
+            except (Py4JError, PySparkException) as error:
+                self._leave_out(self._rejected_at_staging(error), error)
+                continue
+            try:
+                self.take_over()
+            except Py4JJavaError as error:
+                self._leave_out(self._rejected_at_take_over(error), error)
+                continue
+            return
 
     def fill(self) -> None:
         """Have the executors write the rows to the staging table.
 
         Done for a batch that is written already, too: operators before the sink keep their state only then.
         """
+        self._stage(self._accepted())
+
+    def _accepted(self) -> DataFrame:
+        """The rows that are not known to be rejected; of those with the same key the last one."""
         rows = self._rows
+        if self._rejected:
+            rows = rows.where(~F.col(sql.ROW).isin(list(self._rejected)))
+        return _last_of(self._options.keys, rows)
+
+    def _stage(self, rows: DataFrame) -> None:
+        rows = rows.drop(ORIGIN)
         for field in rows.schema.fields:
             if isinstance(field.dataType, (T.ArrayType, T.MapType, T.StructType)):
                 rows = rows.withColumn(field.name, F.to_json(F.col(_quoted(field.name))))
         deletes = F.coalesce(F.col(DELETED), F.lit(False)) if self._deletes else F.lit(False)
         rows = rows.withColumn(sql.DELETES, deletes.cast("int")).drop(DELETED)
-        rows = rows.withColumn(sql.ROW, F.monotonically_increasing_id())
-        writer = _last_of(self._options.keys, rows).write.format("jdbc").options(**self._login)
+        writer = rows.write.format("jdbc").options(**self._login)
         writer.option("dbtable", self._staging).mode("append").save()
 
     def take_over(self) -> None:
         """Claim the batch and take its rows over, in one transaction; nothing if it is written."""
         self._connection.setAutoCommit(False)
-        if self._run(sql.CLAIM, self._number, self._query, self._number, self._staging) == 1:
+        if self._database.run(sql.CLAIM, self._number, self._query, self._number, self._staging) == 1:
             for statement in self._statements.merge(deletes=self._deletes):
-                self._run(statement)
+                self._database.run(statement)
+            if self._letters is not None and self._rejected:
+                made = b64encode(self._letters.made_of(*self._rejected_rows())).decode()
+                self._database.run(sql.SET_ASIDE, self._query, self._number, made)
+        else:
+            self._rejected.clear()  # they were told of when the batch was written
         self._commit()
         self._connection.setAutoCommit(True)
+
+    def deliver(self) -> None:
+        """Deliver the dead letters that this and earlier attempts have set aside."""
+        if self._letters is None:
+            return
+        self._letters.add(self._rejected)
+        for batch, made in self._undelivered():
+            self._letters.deliver(self._query, batch, b64decode(made))
+            self._database.run(sql.DELIVERED, self._query, batch)
 
     def clean_up(self) -> None:
         """Drop the staging table; one that stays is dropped by the next batch."""
         with suppress(Py4JJavaError):
-            self._run(self._statements.drop())
+            self._database.run(self._statements.drop())
+
+    # --- the rows that the database rejects ---
+
+    def _rejected_rows(self) -> tuple[pa.Table, list[str]]:
+        numbers = sorted(self._rejected)
+        rows = self._rows.where(F.col(sql.ROW).isin(numbers)).orderBy(sql.ROW).drop(sql.ROW)
+        return rows.toArrow(), [self._rejected[number] for number in numbers]
+
+    def _leave_out(self, found: dict[int, str], error: Exception) -> None:
+        """Write without these rows from now on; if there are none, `error` says what is wrong."""
+        if not found:
+            raise error
+        self._rejected |= found
+        self._database.run(self._statements.empty())
+
+    def _rejected_at_staging(self, error: Exception) -> dict[int, str]:
+        # the staging table has an index of its own and no other constraint
+        if self._letters is None or not is_of_a_row(error, ("22",)):
+            return {}
+        rows = self._accepted().persist()
+
+        def attempt(first: int, last: int) -> str | None:
+            self._database.run(self._statements.empty())
+            try:
+                self._stage(rows.where(F.col(sql.ROW).between(first, last)).coalesce(1))
+            except (Py4JError, PySparkException) as error:
+                if not is_of_a_row(error, ("22",)):
+                    raise
+                return reason_of(error)
+            return None
+
+        try:
+            return self._search(rows, attempt)
+        finally:
+            rows.unpersist()
+
+    def _rejected_at_take_over(self, error: Exception) -> dict[int, str]:
+        if self._letters is None or not is_of_a_row(error, _OF_A_ROW):
+            return {}
+        self._connection.rollback()
+
+        def attempt(first: int, last: int) -> str | None:
+            before = self._connection.setSavepoint()
+            try:
+                for statement in self._statements.merge(deletes=self._deletes, rows=(first, last)):
+                    self._database.run(statement)
+            except Py4JJavaError as error:
+                if not is_of_a_row(error, _OF_A_ROW):
+                    raise
+                self._connection.rollback(before)
+                return reason_of(error)
+            return None
+
+        try:
+            return self._search(self._accepted(), attempt)
+        finally:
+            self._connection.rollback()
+            self._connection.setAutoCommit(True)
+
+    def _search(self, rows: DataFrame, attempt: Callable[[int, int], str | None]) -> dict[int, str]:
+        """The numbers of the rows that `attempt` rejects, which it is given the first and the last of."""
+        assert self._letters is not None
+        check, before = self._letters.check, len(self._rejected)
+        numbers = sorted(rows.select(sql.ROW).toArrow()[sql.ROW].to_pylist())
+        found = find_rejected(
+            len(numbers),
+            lambda start, end: attempt(numbers[start], numbers[end - 1]),
+            lambda count, reason: check(before + count, reason),
+        )
+        return {numbers[place]: reason for place, reason in found.items()}
+
+    def _make_table_of_rejected(self) -> None:
+        try:
+            self._undelivered()
+        except Py4JJavaError:
+            with suppress(Py4JJavaError):  # another query has just made it
+                self._database.run(sql.create_rejected(subprotocol(self._options.jdbc)))
+            self._undelivered()
+
+    def _undelivered(self) -> list[tuple[int, str]]:
+        return self._database.numbers_and_texts(sql.UNDELIVERED, self._query)
+
+    # --- the database ---
 
     def _commit(self) -> None:
         self._connection.commit()
 
-    def _find(self) -> tuple[int, str] | None:
+    def _find_batch(self) -> tuple[int, str] | None:
         """The last batch and staging table of this query; the table of all queries is made if need be."""
         try:
             return self._known()
         except Py4JJavaError as error:
             try:
-                self._run(sql.CREATE_BATCHES)
+                self._database.run(sql.CREATE_BATCHES)
             except Py4JJavaError:
                 with suppress(Py4JJavaError):  # another query has just made it
                     return self._known()
@@ -180,28 +321,15 @@ class _Attempt:
             return None
 
     def _known(self) -> tuple[int, str] | None:
-        statement = self._prepared(sql.FIND, self._query)
-        try:
-            found = statement.executeQuery()
-            return (int(found.getLong(1)), str(found.getString(2) or "")) if found.next() else None
-        finally:
-            statement.close()
+        found = self._database.numbers_and_texts(sql.FIND, self._query)
+        return found[0] if found else None
 
     def _columns(self) -> tuple[list[str], list[str]]:
         """The columns of the rows and those of the key, as the table spells them."""
-        statement = self._connection.createStatement()
-        try:
-            shape = statement.executeQuery(f"SELECT * FROM {self._options.table} WHERE 1 = 0").getMetaData()
-            numbers = range(1, shape.getColumnCount() + 1)
-            names = [str(shape.getColumnName(number)) for number in numbers]
-            types = {
-                name: f"{shape.getColumnTypeName(number)}({shape.getPrecision(number)})"
-                for name, number in zip(names, numbers, strict=True)
-            }
-        finally:
-            statement.close()
+        types = self._database.columns_of(self._options.table)
+        names = list(types)
         known = {name.lower(): name for name in names}
-        given = [name for name in self._rows.columns if name != DELETED]
+        given = [name for name in self._rows.columns if name not in (DELETED, ORIGIN, sql.ROW)]
         for name in given:
             if name.lower() not in known:
                 raise ConfigError(
@@ -220,22 +348,6 @@ class _Attempt:
                 raise ConfigError(f"option key={name}: the rows have no such column: {', '.join(given)}")
         return [known[name.lower()] for name in self._options.keys]
 
-    def _run(self, text: str, *values: object) -> int:
-        statement = self._prepared(text, *values)
-        try:
-            return int(statement.executeUpdate())
-        finally:
-            statement.close()
-
-    def _prepared(self, text: str, *values: object) -> Any:
-        statement = self._connection.prepareStatement(text)
-        for number, value in enumerate(values, 1):
-            if isinstance(value, int):
-                statement.setLong(number, value)
-            else:
-                statement.setString(number, value)
-        return statement
-
 
 def _last_of(key: list[str], rows: DataFrame) -> DataFrame:
     """The last row of each key; all rows where there is none. NULLs are never the same, as in a database."""
@@ -250,15 +362,3 @@ def _last_of(key: list[str], rows: DataFrame) -> DataFrame:
 
 def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
-
-
-def _reason(error: Exception) -> str:
-    """What the database says: the innermost cause."""
-    cause = getattr(error, "java_exception", None)
-    for _ in range(_MAX_CAUSES):
-        inner = cause.getCause() if cause is not None else None
-        if inner is None:
-            break
-        cause = inner
-    said = cause.getMessage() if cause is not None else None
-    return str(said) if said else explain(error)

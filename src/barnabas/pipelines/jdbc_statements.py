@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 #: What is known of batches: a row a query. PostgreSQL's own sink has another table, of another shape.
 BATCHES = "barnabas_jdbc_batches"
+#: The dead letters of batches that are written, as text, until they are delivered.
+REJECTED = "barnabas_jdbc_rejected"
 CREATE_BATCHES = (
     f"CREATE TABLE {BATCHES} "
     "(query VARCHAR(64) NOT NULL PRIMARY KEY, batch DECIMAL(20) NOT NULL, staging VARCHAR(64))"
@@ -21,11 +23,29 @@ TAKE_OVER = f"UPDATE {BATCHES} SET staging = ? WHERE query = ?"
 #: Changes no row when the batch is written, or when another attempt has taken over since.
 CLAIM = f"UPDATE {BATCHES} SET batch = ? WHERE query = ? AND batch < ? AND staging = ?"
 
+SET_ASIDE = f"INSERT INTO {REJECTED} (query, batch, letters) VALUES (?, ?, ?)"
+UNDELIVERED = f"SELECT batch, letters FROM {REJECTED} WHERE query = ? ORDER BY batch"
+DELIVERED = f"DELETE FROM {REJECTED} WHERE query = ? AND batch = ?"
+#: A text of any length, by the URL's subprotocol.
+_LONG_TEXT = {
+    "mariadb": "LONGTEXT",
+    "mysql": "LONGTEXT",
+    "postgresql": "TEXT",
+    "sqlite": "TEXT",
+    "sqlserver": "VARCHAR(MAX)",
+}
+
 #: Columns of a staging table beside those of the rows: a row's number, and whether it deletes.
 ROW, DELETES = "barnabas_row", "barnabas_deletes"
 
 #: How a table is made from a query without its rows, by the URL's subprotocol; else by a condition.
 _NO_DATA = ("derby", "db2", "hsqldb")
+
+
+def create_rejected(subprotocol: str) -> str:
+    """Make the table of dead letters."""
+    text = _LONG_TEXT.get(subprotocol, "CLOB")
+    return f"CREATE TABLE {REJECTED} (query VARCHAR(64) NOT NULL, batch DECIMAL(20) NOT NULL, letters {text})"
 
 
 @dataclass(frozen=True)
@@ -77,20 +97,28 @@ class Statements:
             statements.append(f"CREATE INDEX {self.staging}_k ON {self.staging} ({self._names(self.key)})")
         return statements
 
-    def merge(self, *, deletes: bool) -> list[str]:
-        """Take over the rows of the staging table, which has at most one of each key."""
+    def merge(self, *, deletes: bool, rows: tuple[int, int] | None = None) -> list[str]:
+        """Take over the rows of the staging table, which has at most one of each key.
+
+        Args:
+            rows: the numbers of the first and of the last of them; all of them by default.
+        """
+        within = f" AND staged.{ROW} BETWEEN {rows[0]} AND {rows[1]}" if rows else ""
         if not self.key:
-            return [self._insert("")]
+            return [self._insert(f" WHERE 1 = 1{within}" if rows else "")]
         statements = []
         others = [name for name in self.columns if name not in self.key]
         if others:
             changes = ", ".join(f"{self.quote(name)} = ({self._value(name)})" for name in others)
-            statements.append(f"UPDATE {self.table} SET {changes} WHERE EXISTS ({self._match(0)})")
+            statements.append(f"UPDATE {self.table} SET {changes} WHERE EXISTS ({self._match(0)}{within})")
         known = f"SELECT 1 FROM {self.table} known WHERE {self._same('known', 'staged')}"
-        statements.append(self._insert(f" WHERE staged.{DELETES} = 0 AND NOT EXISTS ({known})"))
+        statements.append(self._insert(f" WHERE staged.{DELETES} = 0{within} AND NOT EXISTS ({known})"))
         if deletes:
-            statements.append(f"DELETE FROM {self.table} WHERE EXISTS ({self._match(1)})")
+            statements.append(f"DELETE FROM {self.table} WHERE EXISTS ({self._match(1)}{within})")
         return statements
+
+    def empty(self) -> str:
+        return f"DELETE FROM {self.staging}"
 
     def drop(self) -> str:
         return f"DROP TABLE {self.staging}"

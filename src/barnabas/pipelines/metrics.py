@@ -35,6 +35,10 @@ OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
         _counter("rows_written", "Rows given to the sink since the pipeline started."),
         lambda q: q.rows_written,
     ),
+    (
+        _counter("rows_rejected", "Rows that sinks have rejected, and that are in dead-letter topics."),
+        lambda q: q.rows_rejected,
+    ),
     (_counter("restarts", "How often the query was started again after a failure."), lambda q: q.restarts),
     (_gauge("batch", "The number of the last finished batch."), lambda q: q.batch),
     (

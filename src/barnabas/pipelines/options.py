@@ -280,6 +280,9 @@ _MODES = {
     "jdbc": ("append", "update"),
 }
 
+#: how many rows of a batch a sink may refuse, where nothing else is said
+DEAD_LETTERS_OF_A_BATCH = 100
+
 #: sinks whose rows do not pass through the driver, beside those that Spark itself writes
 WRITTEN_BY_EXECUTORS = ("iceberg", "jdbc")
 
@@ -299,6 +302,7 @@ _ONLY_OF = (
     (("topic",), ("format", "schema", "subject", "subject_strategy", "message", "references", "delivery")),
     (("topic", "postgres", "jdbc"), ("key",)),
     (("parquet", "delta", "iceberg"), ("partition_by",)),
+    (("topic", "delta", "postgres", "jdbc"), ("dead_letter",)),
     (("postgres", "jdbc"), ("table",)),
     (("jdbc",), ("driver", "user", "password_env")),
     (("topic", "parquet", "iceberg", "jdbc", "console"), ("options",)),
@@ -368,6 +372,16 @@ class SinkOptions(Options):
         "append",
     )
     delivery: str = option("Of topics: at-least-once (the default) or exactly-once.", "")
+    dead_letter: str = option(
+        "Of topics, PostgreSQL, JDBC and Delta: the topic for rows that the sink rejects (a constraint, a "
+        "value out of range, a record too large). Without it such a row stops the pipeline.",
+        "",
+    )
+    dead_letter_limit: int = option(
+        "How many rows of one batch may go there; a batch with more stops the pipeline, and none of it is "
+        "written.",
+        DEAD_LETTERS_OF_A_BATCH,
+    )
     partition_by: str = option(
         "Of Parquet and Delta: the columns to make folders of, by commas. Of Iceberg: what a table that is "
         "made is partitioned by, such as `day(at), item`; year, month, day, hour and truncate[N] go.",
@@ -399,6 +413,7 @@ class SinkOptions(Options):
             if self.kind not in kinds:
                 self.refuse_set(names, f"it goes with {' or '.join(kinds)}, not with {self.kind}")
         self.choose("mode", _MODES[self.kind])
+        self._check_dead_letter()
         if self.trigger and not _INTERVAL.fullmatch(self.trigger.strip()):
             raise refuse(
                 "trigger", self.trigger, "write numbers and units: `10 seconds`, `1 minute 30 seconds`"
@@ -449,6 +464,18 @@ class SinkOptions(Options):
             self.subject = subject_for(strategy, self.topic, name)
         for name, where in self.references.items():
             Reference.parse(name, where)
+
+    def _check_dead_letter(self) -> None:
+        if self.dead_letter and not _TOPIC.fullmatch(self.dead_letter):
+            raise refuse("dead_letter", self.dead_letter, "write letters, digits, ., _ and -, at most 249")
+        if self.dead_letter and self.dead_letter in self.topics:
+            raise refuse("dead_letter", self.dead_letter, "the sink writes there: choose another topic")
+        if self.dead_letter_limit < 1:
+            raise refuse("dead_letter_limit", self.dead_letter_limit, "write 1 or more")
+        if self.dead_letter_limit != DEAD_LETTERS_OF_A_BATCH and not self.dead_letter:
+            raise refuse(
+                "dead_letter_limit", self.dead_letter_limit, "it goes with dead_letter: set that too"
+            )
 
     def _check_table(self) -> None:
         if not self.table:

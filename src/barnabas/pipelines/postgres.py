@@ -1,8 +1,12 @@
 """Rows into a PostgreSQL table, each batch once.
 
-A batch is one transaction: its rows, and in the table ``barnabas_batches`` the number of the query's last
-batch, by which one that comes again is known. The rows pass through the driver: bound the batches of a large
-stream with maxOffsetsPerTrigger.
+A batch is one transaction: its rows, and in the table ``barnabas_batches`` the number of the query's
+last batch, by which one that comes again is known. The rows pass through the driver: bound the batches of a
+large stream with maxOffsetsPerTrigger.
+
+With dead letters a batch that PostgreSQL rejects is written in parts, each under a savepoint, down to the
+single rows that it rejects. Their letters are part of the transaction, in the table ``barnabas_rejected``,
+until they are delivered.
 """
 
 from __future__ import annotations
@@ -17,18 +21,34 @@ from psycopg.types.json import Jsonb
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.text import without_userinfo
+from barnabas.pipelines.bisect import find_rejected
 from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_letters import DeadLetters, without_origin
 from barnabas.spark.debezium import DELETED
 
+#: Tables of our own.
+_BATCHES = "barnabas_batches"
+_REJECTED = "barnabas_rejected"
 #: Asked first: PostgreSQL refuses IF NOT EXISTS, too, to one who may create no tables.
-_IS_THERE = "SELECT to_regclass('barnabas_batches') IS NOT NULL"
-_CREATE = "CREATE TABLE IF NOT EXISTS barnabas_batches (query TEXT PRIMARY KEY, batch BIGINT NOT NULL)"
+_IS_THERE = "SELECT to_regclass(%s) IS NOT NULL"
+_CREATE = {
+    _BATCHES: "CREATE TABLE IF NOT EXISTS barnabas_batches (query TEXT PRIMARY KEY, batch BIGINT NOT NULL)",
+    _REJECTED: "CREATE TABLE IF NOT EXISTS barnabas_rejected "
+    "(query TEXT, batch BIGINT, letters BYTEA NOT NULL, PRIMARY KEY (query, batch))",
+}
+_SET_ASIDE = "INSERT INTO barnabas_rejected VALUES (%s, %s, %s)"
+_UNDELIVERED = "SELECT batch, letters FROM barnabas_rejected WHERE query = %s ORDER BY batch"
+_DELIVERED = "DELETE FROM barnabas_rejected WHERE query = %s AND batch = %s"
 #: Affects no row when the batch is written already; waits for another attempt that is just writing it.
 _CLAIM = """
 INSERT INTO barnabas_batches AS done VALUES (%s, %s)
 ON CONFLICT (query) DO UPDATE SET batch = EXCLUDED.batch WHERE done.batch < EXCLUDED.batch
 """
 
+
+#: Errors that are a row's own, beside psycopg's DataError (class 22) and IntegrityError (class 23): a view's
+#: check option, an exception that a trigger raises, a value too large for an index.
+_OF_A_ROW = ("44000", "P0001", "54000")
 
 #: The rows of a batch, numbered in their order, of which the last of each key is merged: PostgreSQL itself
 #: refuses to change a row twice at once.
@@ -50,13 +70,18 @@ class PostgresError(BarnabasError):
     """The server cannot be reached, or does not take the rows."""
 
 
-def write_batch(options: SinkOptions, rows: pa.Table, query: str, number: int) -> None:
+def write_batch(
+    options: SinkOptions, rows: pa.Table, query: str, number: int, letters: DeadLetters | None = None
+) -> None:
     """Write batch `number` of `query`, unless that is done; with a key, a row replaces the last one of it.
 
-    Where the column `_deleted` of a row is true, the row of its key is deleted.
+    Where the column `_deleted` of a row is true, the row of its key is deleted. With `letters` the rows that
+    the server rejects are left out, and delivered there once.
 
     Raises:
         PostgresError: the server does not take it; the text is the server's, in one line.
+        TooManyRejectedError: it rejects more rows than may become dead letters.
+        DeliveryError: the topic does not take the dead letters.
     """
     try:
         conninfo.conninfo_to_dict(options.postgres)
@@ -65,16 +90,71 @@ def write_batch(options: SinkOptions, rows: pa.Table, query: str, number: int) -
         raise PostgresError(f"option postgres={shown} cannot be read: postgresql://user@host/name") from None
     try:
         with psycopg.connect(options.postgres) as connection, connection.cursor() as cursor:
-            if cursor.execute(_IS_THERE).fetchone() != (True,):
-                # two queries at a time would both find no table
-                cursor.execute("SELECT pg_advisory_xact_lock(hashtext('barnabas_batches'))")
-                cursor.execute(_CREATE)
-                connection.commit()
+            _make_tables(cursor, [_BATCHES, _REJECTED] if letters else [_BATCHES])
             cursor.execute(_CLAIM, (query, number))
+            table = sql.Identifier(*options.table.split("."))
+            rejected: dict[int, str] = {}
             if cursor.rowcount == 1:
-                _write(cursor, sql.Identifier(*options.table.split(".")), options.keys, rows)
+                if letters is None:
+                    _write(cursor, table, options.keys, rows)
+                else:
+                    rejected = _write_accepted(cursor, table, options.keys, rows, letters)
+            if letters is not None:
+                if rejected:
+                    made = letters.made_of(rows.take(list(rejected)), list(rejected.values()))
+                    cursor.execute(_SET_ASIDE, (query, number, made))
+                connection.commit()
+                letters.add(rejected)
+                _deliver(cursor, query, letters)
     except psycopg.Error as error:
-        raise PostgresError(f"PostgreSQL, table {options.table}: {' '.join(str(error).split())}") from None
+        raise PostgresError(f"PostgreSQL, table {options.table}: {_words(error)}") from None
+
+
+def _make_tables(cursor: psycopg.Cursor[Any], names: list[str]) -> None:
+    for name in names:
+        if cursor.execute(_IS_THERE, (name,)).fetchone() != (True,):
+            # two queries at a time would both find no table
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtext('barnabas_batches'))")
+            cursor.execute(_CREATE[name])
+            cursor.connection.commit()
+
+
+def _write_accepted(
+    cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], rows: pa.Table, letters: DeadLetters
+) -> dict[int, str]:
+    """Write the rows that the server takes. Returns the numbers of the others, each with its reason."""
+    written = without_origin(rows)
+
+    def attempt(start: int, end: int) -> str | None:
+        try:
+            with cursor.connection.transaction():  # a savepoint
+                _write(cursor, table, key, written.slice(start, end - start))
+                # those that would be checked at the commit
+                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        except psycopg.Error as error:
+            if not _is_of_a_row(error):
+                raise
+            return _words(error)
+        return None
+
+    return find_rejected(rows.num_rows, attempt, letters.check)
+
+
+def _deliver(cursor: psycopg.Cursor[Any], query: str, letters: DeadLetters) -> None:
+    """Deliver what this and earlier attempts have set aside."""
+    for batch, made in cursor.execute(_UNDELIVERED, (query,)).fetchall():
+        letters.deliver(query, batch, made)
+        cursor.execute(_DELIVERED, (query, batch))
+        cursor.connection.commit()
+
+
+def _is_of_a_row(error: psycopg.Error) -> bool:
+    """Whether the server rejects a row, and would take others."""
+    return isinstance(error, psycopg.DataError | psycopg.IntegrityError) or error.sqlstate in _OF_A_ROW
+
+
+def _words(error: psycopg.Error) -> str:
+    return " ".join(str(error).split())
 
 
 def _write(cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], rows: pa.Table) -> None:
@@ -103,6 +183,7 @@ def _write(cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], r
     cursor.execute(sql.SQL(_MERGE).format(**parts))
     if DELETED in rows.column_names:
         cursor.execute(sql.SQL(_DELETE).format(**parts))
+    cursor.execute(sql.SQL("DROP TABLE {staged}").format(**parts))
 
 
 def _copy(cursor: psycopg.Cursor[Any], table: sql.Composable, rows: pa.Table) -> None:

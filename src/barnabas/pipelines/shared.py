@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_letters import Rejections
 from barnabas.pipelines.sinks import static_writer
 from barnabas.pipelines.status import ROWS_WRITTEN
 
@@ -31,6 +32,7 @@ class Output:
 
     name: str
     options: SinkOptions
+    rejections: Rejections
     of: Callable[[Mapping[str, DataFrame]], DataFrame]
 
 
@@ -52,12 +54,16 @@ class Fanout:
     written: int = field(default=0, init=False)
     _last: int = field(default=-1, init=False)
     _before_last: int = field(default=0, init=False)
+    _rejected_before_last: list[int] = field(default_factory=list, init=False)
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write a batch, all of which has been written when this returns."""
         if number == self._last:
             self.written = self._before_last
+            for output, rows in zip(self.outputs, self._rejected_before_last, strict=True):
+                output.rejections.rows = rows
         self._last, self._before_last = number, self.written
+        self._rejected_before_last = [output.rejections.rows for output in self.outputs]
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         batch.persist()
         try:
@@ -66,7 +72,9 @@ class Fanout:
                 seen = Observation()
                 rows = output.of(frames).observe(seen, F.count(F.lit(1)).alias(ROWS_WRITTEN))
                 name = f"{query}-{output.name}"
-                static_writer(rows, output.options, self.client, self.registry, name, number)()
+                static_writer(
+                    rows, output.options, self.client, self.registry, output.rejections, name, number
+                )()
                 self.written += seen.get[ROWS_WRITTEN]
         finally:
             batch.unpersist()

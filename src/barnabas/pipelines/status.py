@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Under this name Spark counts the rows that reach a sink, in the metrics it observes.
 ROWS_WRITTEN = "rows_written"
+#: And under this name the records that a topic rejects: their `rows`, and a `reason`.
+ROWS_REJECTED = "rows_rejected"
 
 
 @dataclass
@@ -42,6 +44,8 @@ class QueryStatus:
     state: str
     rows_read: int | None = None  # since the pipeline started; None where Spark does not count them
     rows_written: int = 0  # rows given to the sink since the pipeline started
+    rows_rejected: int = 0  # those of them that the sink has rejected: they are in its dead-letter topic
+    last_rejection: str | None = None  # why
     batch: int | None = None
     batch_ms: int | None = None
     progress_at: str | None = None  # when the last finished batch ended
@@ -63,7 +67,11 @@ class QueryStatus:
         """Add the rows of a batch, once for each batch that Spark reports."""
         if "numInputRows" in progress:
             self.rows_read = (self.rows_read or 0) + progress["numInputRows"]
-        self.rows_written += progress.get("observedMetrics", {}).get(ROWS_WRITTEN, {}).get(ROWS_WRITTEN, 0)
+        observed = progress.get("observedMetrics", {})
+        self.rows_written += observed.get(ROWS_WRITTEN, {}).get(ROWS_WRITTEN, 0)
+        rejected = observed.get(ROWS_REJECTED, {})
+        self.rows_rejected += rejected.get("rows", 0)
+        self.last_rejection = rejected.get("reason") or self.last_rejection
 
     def take(self, progress: Mapping[str, Any]) -> None:
         """Take over what Spark reports of a batch."""
@@ -127,6 +135,11 @@ class PipelineStatus:
             for partitions in [query["partitions"]]
         ]
         return cls(**{**_known(cls, found), "queries": queries})
+
+
+def rejected_words(count: int) -> str:
+    """A count of rejected rows in words."""
+    return f"the sink has rejected {count:,} row{'s' * (count != 1)}, now in its dead-letter topic"
 
 
 def _known(kind: type, found: Mapping[str, Any]) -> dict[str, Any]:

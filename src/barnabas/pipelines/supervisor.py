@@ -12,7 +12,8 @@ from barnabas.base.errors import ConfigError
 from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.build import Query
 from barnabas.pipelines.errors import PipelineError, explain
-from barnabas.pipelines.status import QueryStatus
+from barnabas.pipelines.status import QueryStatus, rejected_words
+from barnabas.spark.dead_letters import TooManyRejectedError
 from barnabas.spark.exactly_once import ReplayError
 from barnabas.spark.open_ranges import DataLossError
 
@@ -24,10 +25,17 @@ LONGEST_WAIT_S = 60.0
 #: How long the start of one query keeps the next one waiting at most, in seconds.
 LONGEST_START_S = 60.0
 
+#: How often at most the rows that a sink rejects are told of, in seconds.
+REJECTIONS_TOLD_S = 60.0
+
 #: Errors that no restart cures: a wrong option, a record that does not parse, a batch whose rows have changed
-#: since it was written, records that are gone. Spark repeats the full name of a Python error in its own.
+#: since it was written, records that are gone, too many rejected rows. Spark repeats the full name of a
+#: Python error in its own.
 _LASTING = (
-    *(f"{error.__module__}.{error.__qualname__}: " for error in (ConfigError, ReplayError, DataLossError)),
+    *(
+        f"{error.__module__}.{error.__qualname__}: "
+        for error in (ConfigError, ReplayError, DataLossError, TooManyRejectedError)
+    ),
     "[USER_RAISED_EXCEPTION]",
 )
 
@@ -53,6 +61,8 @@ class _Watched:
     retry_at: float = 0.0
     seen: str = ""
     busy_since: float | None = None
+    rejections_told: int = 0
+    rejections_told_at: float = float("-inf")
 
 
 class Supervisor:
@@ -119,6 +129,7 @@ class Supervisor:
         active = each.handle.isActive
         self._take_progress(each)
         self._measure(each, active)
+        self._tell_rejections(each)
         if not active:
             error = each.handle.exception()
             if error is None:
@@ -153,6 +164,11 @@ class Supervisor:
                 each.status.count(one)
         if each.query.written is not None:
             each.status.rows_written = each.query.written()
+        for sink in each.query.rejected:
+            each.status.last_rejection = sink.reason or each.status.last_rejection
+        each.status.rows_rejected = (
+            sum(sink.rows for sink in each.query.rejected) or each.status.rows_rejected
+        )
         each.seen = found["timestamp"]
         each.status.take(found)
         each.failures = each.counted = 0
@@ -160,6 +176,13 @@ class Supervisor:
         each.status.progress_at = _now()
         if each.status.last_error is not None and each.status.recovered_at is None:
             each.status.recovered_at = _now()
+
+    def _tell_rejections(self, each: _Watched) -> None:
+        status, now = each.status, self._clock()
+        news = status.rows_rejected - each.rejections_told
+        if news > 0 and now - each.rejections_told_at >= REJECTIONS_TOLD_S:
+            each.rejections_told, each.rejections_told_at = status.rows_rejected, now
+            self._say(f"{status.query}: {rejected_words(news)}, the last one since {status.last_rejection}")
 
     def _on_failure(self, each: _Watched, text: str, why: str) -> None:
         status = each.status

@@ -92,3 +92,5 @@ def _topics(pipeline: Pipeline) -> Iterator[tuple[Place, str, str]]:
     for sink in pipeline.sinks:
         for topic in sink.options.topics:
             yield sink.place, f"sink {sink.name}", topic
+        if sink.options.dead_letter:
+            yield sink.place, f"sink {sink.name}, dead_letter", sink.options.dead_letter

@@ -1,17 +1,33 @@
-"""Records that cannot be understood, on their way to a dead-letter topic: as they came, and why."""
+"""Records that cannot be understood and rows that a sink rejects, on their way to a dead-letter topic."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
+from barnabas.base.errors import BarnabasError
+
 #: The headers of a dead letter begin so; the names after it are those of KIP-1034.
 PREFIX = "__barnabas.errors."
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+
+class TooManyRejectedError(BarnabasError):
+    """A sink rejects more rows than may go to its dead-letter topic."""
+
+
+def check_rejected(count: int, most: int, topic: str, reason: str = "") -> None:
+    """Raise TooManyRejectedError when one batch has more dead letters than `most`."""
+    if count > most:
+        last = f"; the last reason: {reason}" if reason else ""
+        raise TooManyRejectedError(
+            f"more than {most} rows of one batch would go to the dead-letter topic {topic} "
+            f"(dead_letter_limit): cure the cause, or raise the limit{last}"
+        )
 
 
 def letters(rows: DataFrame, value: Column, reason: Column, origin: Iterable[str]) -> DataFrame:
@@ -21,14 +37,20 @@ def letters(rows: DataFrame, value: Column, reason: Column, origin: Iterable[str
     (``__barnabas.errors.message``) and hold the columns of `origin` as text, such as
     ``__barnabas.errors.offset``.
     """
-    said = [_header("message", reason), *(_header(name, F.col(name).cast("string")) for name in origin)]
-    headers = F.array(*said).cast(_HEADERS)
-    if "headers" in rows.columns:
-        headers = F.concat(F.coalesce("headers", F.array().cast(_HEADERS)), headers)
+    named = {"message": reason, **{name: F.col(name) for name in origin}}
     key = F.col("key") if "key" in rows.columns else F.lit(None).cast("binary")
     return rows.where(reason.isNotNull()).select(
-        key.alias("key"), value.alias("value"), headers.alias("headers")
+        key.alias("key"), value.alias("value"), headers_of(rows, named).alias("headers")
     )
+
+
+def headers_of(rows: DataFrame, named: Mapping[str, Column]) -> Column:
+    """The headers of `rows`, where there are any, and then those of a dead letter; NULL makes no header."""
+    said = [F.when(value.isNotNull(), _header(name, value.cast("string"))) for name, value in named.items()]
+    added = F.filter(F.array(*said), lambda header: header.isNotNull()).cast(_HEADERS)
+    if "headers" not in rows.columns:
+        return added
+    return F.concat(F.coalesce("headers", F.array().cast(_HEADERS)), added)
 
 
 def dead_letters(decoded: DataFrame, *, column: str = "value", error: str = "error") -> DataFrame:

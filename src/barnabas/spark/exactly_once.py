@@ -105,7 +105,9 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
         adopt=adopt,
         has_held_records=progress.has_held_records,
     )
-    topics = _Topics(progress, what, {} if adopt else before)
+    # whoever has dealt with dead letters may delete their topic, and create it again
+    lasting = {name: mark for name, mark in before.items() if name != options.dead_letter_topic}
+    topics = _Topics(progress, what, {} if adopt else lasting)
     topics.add(some_topic)
     with contextlib.closing(
         _Transaction(transaction_settings(options.client, what.name), what)

@@ -121,6 +121,7 @@ def encode(
     subject: str = "",
     message: str = "",
     references: Sequence[Reference] = (),
+    keep: Sequence[str] = (),
 ) -> DataFrame:
     """Rows as the data source writes them: the column `value`, and `key` when columns are named for it.
 
@@ -131,6 +132,7 @@ def encode(
         format: json or csv of all columns; text, of the column value; or a registered format, by `schema`,
             which is registered if need be, else by the newest of `subject`.
         references: what the schema refers to.
+        keep: columns that are no part of the record, and stay beside it.
 
     Raises:
         ConfigError: an option is not allowed, or the columns do not fit the format.
@@ -138,7 +140,7 @@ def encode(
     """
     if format not in WRITABLE:
         raise refuse("format", format, f"choose from {', '.join(WRITABLE)}")
-    names = [name for name in rows.columns if name != DELETED]
+    names = [name for name in rows.columns if name not in (DELETED, *keep)]
     deletes = DELETED in rows.columns
     if not set(key) <= set(names):
         raise refuse("key", ",".join(key), f"the columns are {', '.join(names)}")
@@ -168,8 +170,8 @@ def encode(
         value = F.when(~_is_deleted(rows), value)
     columns = [value.alias("value")]
     if key:
-        columns.append(_key(rows, key).alias("key"))
-    return rows.select(*columns)
+        columns.append(key_of(rows, key).alias("key"))
+    return rows.select(*columns, *keep)
 
 
 def _decode_registered(
@@ -197,7 +199,7 @@ def _is_deleted(rows: DataFrame) -> Column:
     return F.coalesce(rows[DELETED], F.lit(False))
 
 
-def _key(rows: DataFrame, names: Sequence[str]) -> Column:
+def key_of(rows: DataFrame, names: Sequence[str]) -> Column:
     """One column as it is, so that any client can make the same key; several as a JSON object."""
     if len(names) > 1:
         return F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)))

@@ -87,11 +87,15 @@ WRITE_OPTIONS = {
     "is tried again has other rows than it has already written.",
     "barnabas.adoptTopic": "exactly-once: true or false (default): whether a query may go on, with its next "
     "batch, in a topic that it has not written to, such as one that was deleted and created again.",
+    "barnabas.deadLetterTopic": "A topic that rows name in the column topic, for those that no other takes.",
+    "barnabas.deadLetterLimit": "How many rows of one write, or of one micro-batch, may go to "
+    "barnabas.deadLetterTopic; more fail it.",
 }
 
 _LIMITS = ("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _BATCH_OF_SINK = ("barnabas.sinkId", "barnabas.batchId")
+_DEAD_LETTERS = ("barnabas.deadLetterTopic", "barnabas.deadLetterLimit")
 _ONLY_EXACTLY_ONCE = (*_BATCH_OF_SINK, "barnabas.failOnChangedReplay", "barnabas.adoptTopic")
 
 #: Options of Spark itself that come along with ours.
@@ -214,6 +218,8 @@ class WriteOptions:
     batch: int | None = None
     fail_on_changed_replay: bool = True
     adopt_topic: bool = False
+    dead_letter_topic: str | None = None
+    dead_letter_limit: int = 0
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
@@ -225,7 +231,7 @@ class WriteOptions:
         if streaming:
             given.refuse_each(_BATCH_OF_SINK, "a stream counts its own batches: remove it")
         given.take("includeHeaders", boolean, default=False)
-        for name, other in (_BATCH_OF_SINK, _BATCH_OF_SINK[::-1]):
+        for name, other in (*_in_pairs(_BATCH_OF_SINK), *_in_pairs(_DEAD_LETTERS)):
             if name in given and other not in given:
                 raise refuse(name, given[name], f"set {other} too")
         return cls(
@@ -236,6 +242,8 @@ class WriteOptions:
             batch=given.take("barnabas.batchId", count, default=None),
             fail_on_changed_replay=given.take("barnabas.failOnChangedReplay", boolean, default=True),
             adopt_topic=given.take("barnabas.adoptTopic", boolean, default=False),
+            dead_letter_topic=given.take("barnabas.deadLetterTopic", topic_name, default=None),
+            dead_letter_limit=given.take("barnabas.deadLetterLimit", count, default=0),
         )
 
 
@@ -282,6 +290,10 @@ class _Given:
         if not settings.get("bootstrap.servers", "").strip():
             raise ConfigError(f"option {_SERVERS} is missing: set it to your broker, such as 127.0.0.1:9092")
         return settings
+
+
+def _in_pairs(names: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    return names, names[::-1]
 
 
 def _advice(name: str, by_lower: Mapping[str, str]) -> str:

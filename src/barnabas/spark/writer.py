@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.spark.clients import forget, kept, producer_settings
+from barnabas.spark.dead_letters import check_rejected
 from barnabas.spark.exactly_once import TaskReport, WriteId, close_batch, write_once
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import RecordSink
@@ -27,6 +29,8 @@ class Written(WriterCommitMessage):
     """What a task tells the driver."""
 
     records: int
+    #: of them those for the topic of dead letters
+    rejected: int = 0
     #: of a task that writes exactly once
     report: TaskReport | None = None
 
@@ -47,6 +51,7 @@ class TopicWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Note that all tasks are done, if somebody may try the batch again."""
+        _check_rejected(self._options, messages)
         if self._options.sink is not None:
             _close(self._options, messages)
 
@@ -67,15 +72,41 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Note that all tasks of a micro-batch are done, before Spark notes it in the checkpoint."""
+        _check_rejected(self._options, messages)
         _close(self._options, messages)
 
 
 def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch], what: WriteId) -> Written:
     count_use()
+    rejected = _RejectedRows(options)
+    batches = rejected.of(batches)
     if not options.exactly_once:
-        return Written(write_batches(options, batches))
+        return Written(write_batches(options, batches), rejected.rows)
     report = write_once(options, what, batches)
-    return Written(report.rows, report)
+    return Written(report.rows, rejected.rows, report)
+
+
+class _RejectedRows:
+    """Counts the rows of a task that go to the topic of dead letters."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._topic = options.dead_letter_topic
+        self._most = options.dead_letter_limit
+        self.rows = 0
+
+    def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass `batches` on. Raises TooManyRejectedError at the batch that has too many."""
+        for batch in batches:
+            if self._topic is not None and "topic" in batch.schema.names:
+                self.rows += pc.sum(pc.equal(batch.column("topic"), self._topic)).as_py() or 0
+                check_rejected(self.rows, self._most, self._topic)
+            yield batch
+
+
+def _check_rejected(options: WriteOptions, messages: Iterable[WriterCommitMessage | None]) -> None:
+    if options.dead_letter_topic is not None:
+        rejected = sum(each.rejected for each in messages if isinstance(each, Written))
+        check_rejected(rejected, options.dead_letter_limit, options.dead_letter_topic)
 
 
 def _close(options: WriteOptions, messages: Iterable[WriterCommitMessage | None]) -> None:

@@ -169,6 +169,9 @@ class PipelineUnderTest:
             of_sink = [record for topic in sink.options.topics for record in by_topic[topic]]
             is_json = sink.options.format == "json"
             yield sink.name, [record.json() if is_json else record.value for record in of_sink]
+            if sink.options.dead_letter:
+                letters = self._new_records(sink.options.dead_letter)
+                yield f"{sink.name}.dead_letter", [record.value for record in letters]
 
     def _new_records(self, topic: str) -> list[Record]:
         """The committed records of a topic that the previous run had not read."""
@@ -227,7 +230,7 @@ class PipelineUnderTest:
         for source in self._pipeline.sources:
             found += map(str.strip, source.options.topic.split(","))
         for sink in self._pipeline.sinks:
-            found += sink.options.topics
+            found += [*sink.options.topics, sink.options.dead_letter]
         return [topic for topic in dict.fromkeys(found) if topic]
 
     def _source(self, name: str) -> Source:

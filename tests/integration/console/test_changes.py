@@ -71,6 +71,24 @@ def test_a_dead_letter_goes_back_to_its_topic_byte_by_byte(console, make_topic, 
     assert [(name, value["text"]) for name, value in row["headers"]] == [("own", "01")]
 
 
+def test_a_record_that_a_sinks_topic_rejected_goes_to_that_topic_and_a_row_for_a_table_to_none(
+    console, make_topic, barnabas_broker
+):
+    source, sink, letters = make_topic().name, make_topic().name, make_topic().name
+    prefix = "__barnabas.errors."
+    origin = [(f"{prefix}sink", b"copy"), (f"{prefix}topic", source.encode())]
+    with Producer(barnabas_broker.bootstrap_servers) as producer:
+        destination = (f"{prefix}destination", sink.encode())
+        producer.send(letters, "large", partition=0, headers=[*origin, destination])
+        producer.send(letters, "{}", partition=0, headers=origin)
+    assert [each["origin"] for each in console.get("records", topic=letters)["records"]] == [sink, None]
+    asked = {"do": "redrive", "topic": letters, "partition": 0, "execute": True}
+    assert console.change(**asked, offset=0).body["result"] == {"topic": sink, "partition": 0, "offset": 0}
+    rejected = console.change(**asked, offset=1).body["error"]
+    assert "a row that the sink copy has rejected for a table: write it again with a pipeline" in rejected
+    assert console.get("records", topic=source)["records"] == []
+
+
 def test_what_is_no_dead_letter_goes_nowhere(console, make_topic, barnabas_broker):
     topic, gone = make_topic().name, f"{make_topic().name}-gone"
     with Producer(barnabas_broker.bootstrap_servers) as producer:

@@ -25,6 +25,7 @@ def status(**fields):
         "state": "running",
         "rows_read": 7,
         "rows_written": 6,
+        "rows_rejected": 2,
         "processed_rows_per_second": 2.5,
         "batch_ms": 120,
         "lag": 3,
@@ -82,6 +83,7 @@ def test_the_newest_word_of_each_pipeline_is_shown(start_console, broker):
     ]
     (query,) = told["pipelines"][2]["queries"]
     assert (query["lag"], query["rows_a_second"], query["error"]) == (3, 2.5, "row 7 is odd")
+    assert (query["rows_written"], query["rows_rejected"]) == (6, 2)
     assert (told["left"], told["problem"]) == (0, None)
 
 

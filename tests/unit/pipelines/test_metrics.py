@@ -17,6 +17,7 @@ AT = "2026-03-01T00:00:00+00:00"
 
 def status(state: str = "running") -> PipelineStatus:
     query = QueryStatus("out", state, rows_read=7, rows_written=5, batch=3, batch_ms=1500, restarts=2, lag=6)
+    query.rows_rejected = 1
     query.partitions = [PartitionLag("t", 0, 5, 9, 4), PartitionLag("t", 1, 7, 9, 2)]
     query.watermark = "2026-03-01T00:00:10.000Z"
     return PipelineStatus("shop", "shop.py", "local[1]", 1, "running", AT, AT, [query], alerts=["late"])
@@ -28,6 +29,7 @@ def test_every_number_of_a_status_is_a_sample() -> None:
     for line in (
         f"barnabas_pipeline_rows_read_total{{{query}}} 7.0",
         f"barnabas_pipeline_rows_written_total{{{query}}} 5.0",
+        f"barnabas_pipeline_rows_rejected_total{{{query}}} 1.0",
         f"barnabas_pipeline_restarts_total{{{query}}} 2.0",
         f"barnabas_pipeline_batch_seconds{{{query}}} 1.5",
         f"barnabas_pipeline_lag{{{query}}} 6.0",

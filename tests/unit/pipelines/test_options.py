@@ -113,6 +113,17 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
             {"topic": "t", "mode": "update", "options": {"Barnabas.delivery": "exactly-once"}},
             "option Barnabas.delivery=exactly-once is not allowed: it is the sink's own option delivery",
         ),
+        (
+            {"parquet": "p", "dead_letter": "bad"},
+            "it goes with topic or delta or postgres or jdbc, not with parquet",
+        ),
+        ({"topic": "t", "dead_letter": "t"}, "the sink writes there: choose another topic"),
+        ({"topic": "t", "dead_letter": "a b"}, "option dead_letter=a b is not allowed: write letters"),
+        (
+            {"topic": "t", "dead_letter": "bad", "dead_letter_limit": 0},
+            "option dead_letter_limit=0 is not allowed: write 1 or more",
+        ),
+        ({"topic": "t", "dead_letter_limit": 5}, "it goes with dead_letter: set that too"),
     ],
 )
 def test_a_sink_that_cannot_be_is_refused_with_the_cure(given: dict[str, object], said: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.pipelines.build import Query
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.sink_letters import Rejections
 from barnabas.pipelines.supervisor import Supervisor
 
 UNREACHABLE = "org.apache.spark.SparkException: Job aborted\nbarnabas.spark.fetch.ReadTimeoutError: no answer"
@@ -145,6 +146,7 @@ def test_a_query_that_fails_too_often_in_a_row_ends_the_pipeline() -> None:
         "a.SparkException: [USER_RAISED_EXCEPTION] t-0 offset 3 does not parse SQLSTATE: P0001",
         "barnabas.spark.sink_progress.ReplayError: task 0 was written with 3 rows and now has 4",
         "barnabas.spark.open_ranges.DataLossError: t-0: offsets 3 to 4 are gone",
+        "barnabas.spark.dead_letters.TooManyRejectedError: more than 100 rows of one batch",
     ],
 )
 def test_what_would_fail_again_is_not_tried_again(scene: Scene, why: str) -> None:
@@ -155,6 +157,7 @@ def test_what_would_fail_again_is_not_tried_again(scene: Scene, why: str) -> Non
         "t-0 offset 3 does not parse",
         "task 0 was written with 3 rows and now has 4",
         "t-0: offsets 3 to 4 are gone",
+        "more than 100 rows of one batch",
     )
 
 
@@ -345,3 +348,42 @@ def test_the_age_of_a_batch_grows_until_the_next_one_ends(scene: Scene) -> None:
     scene.handle.status = WAITS
     scene.look(after=1)
     assert scene.status.busy_s is None
+
+
+def test_rejected_rows_are_counted_and_told_of_once_a_minute_at_most(scene: Scene) -> None:
+    def reject(number: int, rows: int, reason: str) -> None:
+        scene.handle.batch(number, 5, written=5)
+        report = json.loads(scene.handle.recentProgress[-1].json)
+        report["observedMetrics"]["rows_rejected"] = {"rows": rows, "reason": reason if rows else None}
+        scene.handle.recentProgress[-1] = SimpleNamespace(json=json.dumps(report))
+        scene.look(after=1.0)
+
+    reject(0, 1, "too large")
+    reject(1, 0, "")
+    assert (scene.status.rows_rejected, scene.status.last_rejection) == (1, "too large")
+    reject(2, 2, "no key")
+    assert (scene.status.rows_rejected, scene.status.rows_written) == (3, 15)
+    told = [words for words in scene.said if "rejected" in words]
+    assert told == [
+        "q: the sink has rejected 1 row, now in its dead-letter topic, the last one since too large"
+    ]
+    scene.look(after=60.0)
+    scene.look(after=60.0)
+    assert [words for words in scene.said if "rejected" in words][1:] == [
+        "q: the sink has rejected 2 rows, now in its dead-letter topic, the last one since no key"
+    ]
+
+
+def test_rows_that_tables_reject_are_counted_as_their_sinks_count_them() -> None:
+    scene = Scene()
+    sinks = [Rejections("a"), Rejections("b")]
+    supervisor = Supervisor(
+        [Query("q", scene._start, rejected=sinks)], 0, lambda: scene.now, scene.said.append
+    )
+    supervisor.look()
+    sinks[0].add(2, "too long")
+    sinks[1].add(1, None)
+    scene.handle.batch(0, 5)
+    supervisor.look()
+    (status,) = supervisor.statuses
+    assert (status.rows_rejected, status.last_rejection) == (3, "too long")

@@ -127,6 +127,7 @@ class Pipelines:
             "rows_a_second": _number(query.get("processed_rows_per_second")),
             "rows_read": _number(query.get("rows_read")),
             "rows_written": _number(query.get("rows_written")),
+            "rows_rejected": _number(query.get("rows_rejected")),
             "batch_ms": _number(query.get("batch_ms")),
             "lag": _number(query.get("lag")),
             "restarts": _number(query.get("restarts")),

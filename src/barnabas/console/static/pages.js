@@ -272,7 +272,7 @@ export async function pipelines({ main, every, isShown }) {
         p.alerts.map((alert) => h("p.warn", {}, alert)),
         table(`Queries of ${p.name}`, [
           ["query", (q) => q.name], ["state", (q) => tone(q.state)], ["rows a second", (q) => count(q.rows_a_second), true],
-          ["read", (q) => count(q.rows_read), true], ["written", (q) => count(q.rows_written), true], ["records behind", (q) => count(q.lag), true],
+          ["read", (q) => count(q.rows_read), true], ["written", (q) => count(q.rows_written), true], ["rejected", (q) => count(q.rows_rejected), true], ["records behind", (q) => count(q.lag), true],
           ["batch", (q) => (q.batch_ms === null ? "–" : `${count(q.batch_ms)} ms`), true], ["restarts", (q) => count(q.restarts), true],
           ["last error", (q) => q.error ? [h("code", {}, q.error), h("div.quiet", {}, at(q.error_at), q.recovered_at ? `, recovered ${at(q.recovered_at)}` : "")] : "–"],
         ], p.queries))));

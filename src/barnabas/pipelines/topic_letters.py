@@ -1,0 +1,162 @@
+"""Records that a topic would reject: they go to the sink's dead-letter topic instead.
+
+The topic's limits show it before a record is sent: it is too large, or has no key and the topic is compacted.
+So each record gets the topic that takes it. The same tasks write both kinds, with `delivery="exactly-once"`
+in the same transactions. Sizes are those before compression, as Java's clients count them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from barnabas.base.errors import BarnabasError
+from barnabas.client.config_calls import describe_settings
+from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_letters import LIMITLESS, origin_of
+from barnabas.spark.dead_letters import headers_of
+from barnabas.spark.kafka_brokers import new_brokers
+from barnabas.spark.options import WriteOptions
+
+#: Why a record is rejected; NULL for those that are not.
+REJECTION = "_barnabas_rejection"
+
+#: librdkafka's default of message.max.bytes, and of batch.size.
+_LARGEST = 1_000_000
+#: A request has no more than this beside the bytes that batch.size counts.
+_BESIDE = 512
+_BATCH_OVERHEAD = 61
+_PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True)
+class TopicLimits:
+    """The limits of a topic; None where the brokers do not tell."""
+
+    largest: int | None = None
+    is_compacted: bool = False
+
+
+def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, TopicLimits]:
+    """The limits of `topics`; of one that is not there, or whose settings are hidden, none are known."""
+    settings = WriteOptions.parse(client, streaming=False).client
+    found = {}
+    with closing(new_brokers(settings, _PATIENCE_S)) as brokers:
+        for topic in topics:
+            try:
+                said = {each.name: each.value or "" for each in describe_settings(brokers, "topic", topic)}
+            except BarnabasError:
+                found[topic] = TopicLimits()
+                continue
+            largest = said.get("max.message.bytes", "")
+            is_compacted = "compact" in said.get("cleanup.policy", "")
+            found[topic] = TopicLimits(int(largest) if largest.isdecimal() else None, is_compacted)
+    return found
+
+
+def writer_options(
+    given: Mapping[str, str], options: SinkOptions, limits: Mapping[str, TopicLimits]
+) -> dict[str, str]:
+    """Options of the data source by which it writes what `route` makes."""
+    kept = {name: value for name, value in given.items() if name != "topic" and not _is_size(name)}
+    sizes = [limit.largest for limit in limits.values() if limit.largest is not None]
+    batch = int(WriteOptions.parse(given, streaming=False).client.get("batch.size", _LARGEST))
+    return {
+        **kept,
+        **LIMITLESS,
+        # librdkafka fills its requests by this alone, and a topic rejects one that is too large for it
+        "kafka.batch.size": str(max(1, min(batch, *(size - _BESIDE for size in sizes)) if sizes else batch)),
+        "barnabas.deadLetterTopic": options.dead_letter,
+        "barnabas.deadLetterLimit": str(options.dead_letter_limit),
+    }
+
+
+def mark_rejected(
+    records: DataFrame, options: SinkOptions, given: Mapping[str, str], limits: Mapping[str, TopicLimits]
+) -> DataFrame:
+    """Add the column `REJECTION` to `records`."""
+    largest = int(WriteOptions.parse(given, streaming=False).client.get("message.max.bytes", _LARGEST))
+    size = _size(records, F.col("headers") if "headers" in records.columns else None)
+    text = size.cast("string")
+    to = _destination(options)
+    rejection = F.when(
+        size > largest,
+        F.concat(F.lit("the record has "), text, F.lit(f" bytes; message.max.bytes={largest}")),
+    )
+    has_key = F.col("key").isNotNull() if "key" in records.columns else F.lit(False)
+    for topic in options.topics:
+        limit = limits[topic]
+        if limit.largest is not None:
+            words = F.lit(f" bytes; max.message.bytes={limit.largest} of topic {topic}")
+            rejection = rejection.when(
+                (to == topic) & (size > limit.largest), F.concat(F.lit("the record has "), text, words)
+            )
+        if limit.is_compacted:
+            words = F.lit(f"the record has no key, and topic {topic} is compacted")
+            rejection = rejection.when((to == topic) & ~has_key, words)
+    return records.withColumn(REJECTION, rejection)
+
+
+def route(marked: DataFrame, options: SinkOptions, limits: Mapping[str, TopicLimits], sink: str) -> DataFrame:
+    """Give each marked record the topic that takes it, and a rejected one the headers of a dead letter."""
+    rejection, to = F.col(REJECTION), _destination(options)
+    named = {"message": rejection, "sink": F.lit(sink), "destination": to, **origin_of(marked)}
+    of_letter = headers_of(marked, named)
+    own = F.col("headers") if "headers" in marked.columns else F.lit(None)
+    topic = F.lit(options.dead_letter)
+    room = limits[options.dead_letter].largest
+    if room is not None:
+        slip = F.concat(
+            rejection,
+            F.lit(f". Topic {options.dead_letter} takes {room} bytes: raise its max.message.bytes"),
+        )
+        is_too_large = _size(marked, of_letter) > room
+        topic = F.when(is_too_large, F.raise_error(slip).cast("string")).otherwise(topic)
+    others = [name for name in ("partition",) if name in marked.columns]
+    return marked.select(
+        F.when(rejection.isNull(), to).otherwise(topic).alias("topic"),
+        *([F.col("key")] if "key" in marked.columns else []),
+        F.col("value"),
+        F.when(rejection.isNull(), own).otherwise(of_letter).alias("headers"),
+        *(F.when(rejection.isNull(), F.col(name)).alias(name) for name in others),
+    )
+
+
+def _is_size(name: str) -> bool:
+    return name.lower() in ("kafka.message.max.bytes", "kafka.max.request.size", "kafka.batch.size")
+
+
+def _destination(options: SinkOptions) -> Column:
+    return F.lit(options.topics[0]) if len(options.topics) == 1 else F.col("topic")
+
+
+def _size(records: DataFrame, headers: Column | None) -> Column:
+    """The bytes of a record that is alone in its batch, uncompressed (message format 2)."""
+    body = F.lit(3)  # the attributes, and the differences of its time and of its offset
+    for name in ("key", "value"):
+        body = body + (_of_bytes(F.col(name)) if name in records.columns else F.lit(1))
+    if headers is None:
+        body = body + F.lit(1)
+    else:
+        listed = F.coalesce(F.size(headers), F.lit(0))
+        listed = F.greatest(listed, F.lit(0))  # the size of NULL is -1
+        each = F.transform(headers, lambda one: _of_bytes(one["key"]) + _of_bytes(one["value"]))
+        summed = F.aggregate(each, F.lit(0), lambda before, size: before + size)
+        body = body + _varint(listed) + F.coalesce(summed, F.lit(0))
+    return body + _varint(body) + F.lit(_BATCH_OVERHEAD)
+
+
+def _of_bytes(value: Column) -> Column:
+    size = F.octet_length(value)
+    return F.coalesce(_varint(size) + size, F.lit(1))
+
+
+def _varint(number: Column) -> Column:
+    """The bytes of a number that is not negative, in zigzag encoding."""
+    steps = F.when(number < 1 << 6, 1).when(number < 1 << 13, 2).when(number < 1 << 20, 3)
+    steps = steps.when(number < 1 << 27, 4)
+    return F.when(number.isNull(), F.lit(None)).otherwise(steps.otherwise(5))
