@@ -118,6 +118,14 @@ def test_a_table_may_have_nothing_but_texts(derby: Derby, rows: Any) -> None:
     assert derby.run("SELECT * FROM words ORDER BY word") == [("apple", "a"), (None, None)]
 
 
+def test_a_text_that_is_too_long_for_its_column_is_an_error_and_never_cut(derby: Derby, rows: Any) -> None:
+    for key, number in (("", 0), ("id", 1)):
+        sink = to_people(derby, key=key)
+        with pytest.raises(JdbcError, match="truncation"):
+            jdbc.write_batch(sink, rows(1, name="twenty-one characters"), "query-1", number)
+    assert derby.people == []
+
+
 def test_what_does_not_fit_is_named_and_leaves_nothing(derby: Derby, rows: Any) -> None:
     with pytest.raises(ConfigError, match="table people has no column city: it has ID, NAME"):
         jdbc.write_batch(to_people(derby), rows(1).withColumn("city", F.lit("x")), "query-1", 0)

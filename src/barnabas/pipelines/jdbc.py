@@ -50,6 +50,10 @@ from barnabas.spark.debezium import DELETED
 _OF_A_ROW = ("22", "23", "44")
 
 
+#: Derby cuts a text that is too long for the type of a CAST; for a column it rejects the text.
+_LONGEST_OF_DERBY = "VARCHAR(32672)"
+
+
 class JdbcError(BarnabasError):
     """The database cannot be reached, or does not take the rows."""
 
@@ -339,7 +343,7 @@ class _Attempt:
         if subprotocol(self._options.jdbc) == "derby":
             # Spark calls a NULL of a text a CLOB, which Derby alone takes to be no VARCHAR
             texts = [name for name in columns if types[name].startswith(("VARCHAR(", "CHAR("))]
-            self._as_clob = {name: types[name] for name in texts if name not in key}
+            self._as_clob = {name: _LONGEST_OF_DERBY for name in texts if name not in key}
         return columns, key
 
     def _key(self, given: list[str], known: dict[str, str]) -> list[str]:

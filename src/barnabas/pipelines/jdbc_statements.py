@@ -56,7 +56,7 @@ class Statements:
         table, staging: as they are written in SQL.
         columns: those of the rows, by the target's own spelling; `key`: those of them that name a row.
         quote: makes an identifier of a column's name.
-        as_clob: columns that are staged as CLOB, each with its type in the target.
+        as_clob: columns that are staged as CLOB, each with the type to read it as.
     """
 
     subprotocol: str
