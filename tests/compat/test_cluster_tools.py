@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from tests.compat.conftest import ToolFailed
 
 from barnabas.testing import BarnabasBroker
 
@@ -145,6 +146,11 @@ def test_kafka_topics_finds_partitions_at_and_under_their_min_isr(tool, cluster)
     assert "Topic: t\tPartition: 0" in tool(TOPICS, "--describe", "--under-min-isr-partitions")
 
 
-def test_kafka_cluster_is_told_that_no_broker_can_be_unregistered(java, cluster):
-    told = java.run(CLUSTER, "unregister", "--bootstrap-server", cluster.bootstrap_servers, "--id", "1")
-    assert "does not support the broker unregistration API" in told
+def test_kafka_cluster_unregisters_a_broker_that_is_gone(java, cluster):
+    unregister = ("unregister", "--bootstrap-server", cluster.bootstrap_servers, "--id", "3")
+    with pytest.raises(ToolFailed, match="broker 3 is alive"):
+        java.run(CLUSTER, *unregister)
+    cluster.stop(3)
+    assert "Broker ID 3 is no longer registered" in java.run(CLUSTER, *unregister)
+    with pytest.raises(ToolFailed, match="broker 3 is not currently registered"):
+        java.run(CLUSTER, *unregister)

@@ -1,4 +1,4 @@
-"""`barnabas brokers`: list, describe and drain brokers."""
+"""`barnabas brokers`: list, describe, drain and unregister brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.cli.moving import (
     throttle_option,
     wait_for_moves,
 )
-from barnabas.cli.options import bootstrap_option, example, json_option
+from barnabas.cli.options import bootstrap_option, connect, example, json_option
 from barnabas.cli.output import numbers, print_json, print_table
 from barnabas.cli.streams import report
 
@@ -29,7 +29,7 @@ _TIMEOUT = 15.0
 
 @click.group()
 def brokers() -> None:
-    """List, describe and drain brokers."""
+    """List, describe, drain and unregister brokers."""
 
 
 @brokers.command(
@@ -184,6 +184,24 @@ def drain(broker: int, throttle: int | None, dry_run: bool, no_wait: bool, boots
 
         lift(bootstrap_server, _TIMEOUT, {partition.topic for partition in plan}, racks)
     report(f"broker {broker} holds no replicas any more")
+
+
+@brokers.command(
+    epilog=example(
+        "barnabas brokers unregister 4",
+        "A new topic gets no replicas on a broker that is unregistered, even if too few others run. A broker "
+        "that comes back registers again.",
+    )
+)
+@click.argument("broker", metavar="ID", type=_BROKER)
+@bootstrap_option
+def unregister(broker: int, bootstrap_server: str) -> None:
+    """Forget a broker that is gone for good. It has to be stopped."""
+    connect(bootstrap_server).unregister_broker(broker)
+    report(f"broker {broker} is unregistered")
+    held = sum(broker in replicas for replicas in current_replicas(connect_moves(bootstrap_server)).values())
+    if held:
+        report(f"it still holds {held} replicas: `barnabas brokers drain {broker}` makes them elsewhere")
 
 
 def _find(nodes: tuple[Node, ...], broker: int) -> Node:

@@ -28,6 +28,7 @@ from barnabas.client.connection import Connection
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, check_settings, librdkafka_settings
 from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.kafka.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 #: special times of ListOffsets
 _TIMES = {"earliest": -2, "latest": -1}
@@ -66,6 +67,15 @@ class Admin:
         nodes = sorted(Node(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers)
         controller = None if answer.controller_id == NO_BROKER else answer.controller_id
         return ClusterDescription(answer.cluster_id, controller, tuple(nodes))
+
+    def unregister_broker(self, broker: BrokerId) -> None:
+        """Forget a broker that is gone for good, so that no new replicas are placed on it."""
+
+        def unregister(connection: Connection) -> None:
+            answer = connection.ask(UnregisterBrokerRequest(broker_id=broker))
+            check(answer.error_code, f"broker {broker}", answer.error_message)
+
+        self._brokers.ask_controller(repeatable(unregister, ErrorCode.BROKER_ID_NOT_REGISTERED))
 
     # -- topics
 

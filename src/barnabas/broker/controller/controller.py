@@ -27,6 +27,7 @@ from barnabas.broker.controller.standing import leaders_to_move
 from barnabas.broker.controller.tokens import TokenControl
 from barnabas.broker.controller.topics import TopicControl
 from barnabas.broker.controller.unclean_elections import UncleanElections
+from barnabas.broker.controller.unregistration import UnregistrationControl
 from barnabas.broker.controller.users import UserControl
 from barnabas.broker.logins.delegation_tokens import TokenKeys
 from barnabas.broker.metadata.image import BrokerImage, BrokerState, ClusterImage, ImageDelta
@@ -123,6 +124,8 @@ class Controller:
         self.configs = ConfigControl(self._election, loader, configs, broker.id, try_keys)
         #: which level of each feature the cluster uses
         self.features = FeatureControl(store, self._election, loader)
+        #: which brokers are gone for good
+        self.unregistration = UnregistrationControl(self._election, loader)
         #: who may log in
         self.users = UserControl(self._election, loader)
         #: how much clients may use

@@ -220,7 +220,6 @@ def served_apis(
         list_partition_reassignments.list_partition_reassignments.using(
             list_partition_reassignments.Ports(image, long_work)
         ),
-        unregister_broker.unregister_broker.using(image),
         describe_log_dirs.describe_log_dirs.using(describe_log_dirs.Ports(logs, long_work)),
         alter_replica_log_dirs.alter_replica_log_dirs.using(
             alter_replica_log_dirs.Ports(replicas, moves, long_work)
@@ -238,6 +237,7 @@ def served_apis(
                 alter_configs.alter_configs.using(controller.configs),
                 incremental_alter_configs.incremental_alter_configs.using(controller.configs),
                 update_features.update_features.using(controller.features),
+                unregister_broker.unregister_broker.using(controller.unregistration),
                 alter_user_scram_credentials.alter_user_scram_credentials.using(
                     alter_user_scram_credentials.Ports(controller.users, long_work)
                 ),

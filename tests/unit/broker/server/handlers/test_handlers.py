@@ -91,7 +91,7 @@ ANSWERED_IN_DOUBT = {
     "it is of the client's own metrics": {"GetTelemetrySubscriptions", "PushTelemetry"},
     "it tells what the image shows": {
         *("Metadata", "FindCoordinator", "DescribeCluster", "DescribeTopicPartitions"),
-        *("ListPartitionReassignments", "ListConfigResources", "UnregisterBroker"),
+        *("ListPartitionReassignments", "ListConfigResources"),
         *("DescribeAcls", "DescribeClientQuotas", "DescribeConfigs", "DescribeDelegationToken"),
         "DescribeUserScramCredentials",
     },
@@ -99,7 +99,7 @@ ANSWERED_IN_DOUBT = {
         *("Envelope", "AllocateProducerIds", "AlterPartition", "AlterPartitionReassignments"),
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "UpdateFeatures"),
         *("AlterConfigs", "IncrementalAlterConfigs", "AlterClientQuotas", "AlterUserScramCredentials"),
-        *("CreateAcls", "DeleteAcls"),
+        *("CreateAcls", "DeleteAcls", "UnregisterBroker"),
         *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken"),
     },
 }
