@@ -31,6 +31,10 @@ NOT_RUN = {
         "docs/use/cluster.md",
         "barnabas cluster import barnabas-data --zookeeper zk1:2181,zk2:2181,zk3:2181/prod",
     ): "needs an ensemble; tests/integration/test_zookeeper.py imports into one",
+    ("docs/use/cluster.md", "barnabas brokers drain 4"): (
+        "needs a fourth broker; tests/integration/cluster/test_moves.py drains one, and "
+        "tests/integration/test_unregister_broker.py unregisters one"
+    ),
     ("docs/use/damage.md", "barnabas log check broker-2"): "tests/integration/cluster/test_damage_page.py",
     ("docs/use/damage.md", "barnabas log repair broker-2 --dry-run"): "the same",
     ("docs/use/damage.md", "barnabas topics elect orders:0 --unclean"): "the same",
