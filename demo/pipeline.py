@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from barnabas.pipelines import parameter, pipeline, sink, source
-from barnabas.spark.streaming_api import HAS_LIMITS
+from barnabas.spark.pyspark_versions import HAS_LIMITS
 from demo import LOG_TOPICS, STATS_TOPIC
 
 pipeline(restarts=1)

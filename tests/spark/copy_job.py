@@ -16,6 +16,7 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from barnabas.spark.pyspark_versions import HAS_LIMITS
 from barnabas.spark.session import _LOCAL
 
 ROWS_A_BATCH = 2_000
@@ -30,9 +31,9 @@ def start_copy(
     reader = spark.readStream.format("barnabas").options(**client)
     if parallelism:
         reader = reader.option("parallelism", parallelism)
-    rows = reader.options(
-        subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS_A_BATCH)
-    ).load()
+    if HAS_LIMITS:  # else there is one batch
+        reader = reader.option("maxOffsetsPerTrigger", str(ROWS_A_BATCH))
+    rows = reader.options(subscribe=source, startingOffsets="earliest").load()
     rows = rows.select("value") if parallelism else rows.select("value").repartition(TASKS, "value")
     writer = rows.writeStream.format("barnabas")
     return (

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.spark.streaming_api import HAS_LIMITS
+from barnabas.spark.pyspark_versions import HAS_LIMITS
 
 NEEDS_LIMITS = pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 has no limits of a micro-batch")

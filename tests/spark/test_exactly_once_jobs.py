@@ -23,9 +23,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark import copy_job
 from tests.spark.committed import committed_values
-from tests.spark.limits import NEEDS_LIMITS
 from tests.spark.processes import TASKS, children, executors_of, kill, workers_of
 
+from barnabas.spark.pyspark_versions import HAS_LIMITS
 from barnabas.testing import BarnabasBroker, BarnabasCluster
 
 MakeTopic = Callable[..., str]
@@ -34,6 +34,8 @@ Feed = Callable[..., None]
 SEEDS = int(os.environ.get("BARNABAS_KILL_SEEDS", "1"))
 KILLS = 3 if SEEDS > 1 else 1  # of one job
 ROWS = 10_000
+#: The moments of a batch to kill a driver at; with no limits the only batch is all there is, and is longer.
+LONGEST_WAIT_S = 0.6 if HAS_LIMITS else 3
 ROOT = Path(__file__).parents[2]
 
 thorough = pytest.mark.skipif(
@@ -51,6 +53,11 @@ def source(make_topic: MakeTopic, feed: Feed) -> str:
 
 def everything() -> list[str]:
     return sorted(map(str, range(ROWS)))
+
+
+def batches_to_kill(chance: random.Random, count: int) -> list[int]:
+    """Which of a job's batches to kill its driver in, so many times; with no limits there is only one."""
+    return chance.sample(range(5), count) if HAS_LIMITS else [0] * count
 
 
 def copy(spark: SparkSession, servers: str, source: str, target: str, folder: Path) -> str | None:
@@ -175,11 +182,10 @@ def test_drivers_killed_at_any_moment_give_each_row_once(
 ) -> None:
     """Its Python workers die with the driver's JVM, at once or, left alone, a little later."""
     target, chance = make_topic(2), random.Random(seed)
-    batches = chance.sample(range(5), KILLS)
-    for batch in sorted(batches):
+    for batch in sorted(batches_to_kill(chance, KILLS)):
         with job("local[2]", servers, source, target, tmp_path) as process:
             wait_for(tmp_path / "checkpoint" / "offsets" / str(batch))
-            time.sleep(chance.uniform(0, 0.6))
+            time.sleep(chance.uniform(0, LONGEST_WAIT_S))
             if chance.random() < 0.5:
                 os.killpg(process.pid, signal.SIGKILL)
             else:
@@ -198,11 +204,11 @@ def test_drivers_killed_and_moved_to_other_machines_give_each_row_once(
 ) -> None:
     """Each of them takes the cluster to have another number of cores; nothing is shuffled."""
     target, chance = make_topic(2), random.Random(seed)
-    for batch in sorted(chance.sample(range(5), 2)):
+    for batch in sorted(batches_to_kill(chance, 2)):
         cores = str(chance.randint(1, 4))
         with job("local[2]", servers, source, target, tmp_path, cores) as process:
             wait_for(tmp_path / "checkpoint" / "offsets" / str(batch))
-            time.sleep(chance.uniform(0, 0.6))
+            time.sleep(chance.uniform(0, LONGEST_WAIT_S))
             os.killpg(process.pid, signal.SIGKILL)
     with job("local[2]", servers, source, target, tmp_path, str(chance.randint(1, 4))) as process:
         assert process.wait(240) == 0
@@ -327,7 +333,6 @@ def test_a_numbered_batch_is_written_once_however_often_it_is_tried(
 
 
 @pytest.mark.spark
-@NEEDS_LIMITS
 def test_a_copied_checkpoint_in_another_topic_takes_nothing_from_the_original(
     spark: SparkSession, servers: str, make_topic: MakeTopic, feed: Feed, tmp_path: Path
 ) -> None:

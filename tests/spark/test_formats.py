@@ -102,6 +102,10 @@ def test_formats_without_a_registry_and_what_is_refused(spark: SparkSession) -> 
         ({"format": "json"}, "option schema is missing"),
         ({"format": "protobuf", "subject": "s"}, "option registry is missing"),
         ({"format": "csv", "schema": "id INT", "envelope": "debezium"}, "it is debezium, of json"),
+        (
+            {"format": "json", "schema": "at TIMESTAMP", "envelope": "debezium", "time_unit": "seconds"},
+            "time_unit=seconds is not allowed: choose from ms, us, ns",
+        ),
     ):
         with pytest.raises(ConfigError, match=words):
             decode(rows, **options)

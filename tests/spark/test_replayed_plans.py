@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.spark.committed import committed_values
 
@@ -200,6 +200,36 @@ def test_a_plan_of_a_later_version_is_refused(source: str, query: Callable[..., 
     end = first.next(start)
     plan = Position.from_json(end).plan
     assert plan is not None
-    end["#plan"] = {**plan.to_json(), "version": 2}
-    with pytest.raises(PlanError, match="version 2"):
+    end["#plan"] = {**plan.to_json(), "version": 3}
+    with pytest.raises(PlanError, match="version 3"):
         first.plan(start, end)
+
+
+def test_a_partition_added_after_a_first_batch_was_planned_is_no_loss(
+    source: str, query: Callable[..., Query], admin: AdminClient
+) -> None:
+    first = query(4, source)
+    start = first.reader.initialOffset()
+    end = first.next(start)
+    tasks = first.plan(start, end)
+    admin.create_partitions([NewPartitions(source, 5)])[source].result(60)
+    again = query(4, source)
+    assert again.plan(again.reader.initialOffset(), end) == tasks
+
+
+def test_a_topic_made_anew_leaves_the_tasks_of_the_others_where_they_were(
+    source: str, make_topic: MakeTopic, feed: Feed, query: Callable[..., Query], admin: AdminClient
+) -> None:
+    other = make_topic()
+    feed(other, range(900))
+    first = query(4, f"{source},{other}")
+    start = first.next(first.reader.initialOffset())
+    feed(other, range(200))
+    feed(source, range(300))
+    end = first.next(start)
+    tasks = first.plan(start, end)
+    assert [{each.topic for each in task.ranges} for task in tasks] == [{source}, {other}]
+    admin.delete_topics([other])[other].result(60)
+    make_topic(name=other)
+    left = query(4, f"{source},{other}", failOnDataLoss="false").plan(start, end)
+    assert [task.ranges for task in left] == [tasks[0].ranges, []]

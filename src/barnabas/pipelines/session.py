@@ -12,6 +12,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from barnabas.pipelines.errors import PipelineError, explain
+from barnabas.spark.pyspark_versions import AVAILABLE_NOW
 from barnabas.spark.session import FORKED, stderr_to
 from barnabas.spark.worker_python import worker_python
 
@@ -30,6 +31,7 @@ DEFAULTS = {
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     # an empty headers column is an array of NULLs, which cost square time in small Arrow batches
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    **AVAILABLE_NOW,
 }
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 

@@ -13,8 +13,8 @@ from barnabas.pipelines.stateless import mark
 from barnabas.spark.dead_letters import letters
 from barnabas.spark.formats import decode_columns
 from barnabas.spark.options import ReadOptions
+from barnabas.spark.pyspark_versions import require_limits
 from barnabas.spark.session import let_streams_start_together
-from barnabas.spark.streaming_api import require_limits
 from barnabas.spark.text_formats import parse_schema
 
 #: The column with where a row comes from: of a topic its key, topic, partition, offset and timestamp.

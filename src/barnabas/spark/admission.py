@@ -1,4 +1,4 @@
-"""How much the next micro-batch reads: at least and at most how many records, about how many bytes."""
+"""Limits of a micro-batch: a minimum and a maximum of records, and an approximate maximum of bytes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from barnabas.base.types import TopicPartition
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import Offsets, limit_to
 
-#: How many bytes a record has on average, of each partition for which that is known.
+#: The mean size of a record in bytes, for each partition where it is known.
 Sizes = dict[TopicPartition, float]
 
 
 class Admission:
-    """Decides where each micro-batch of a query ends; remembers when the last one was let through."""
+    """Decides where each micro-batch of a query ends; remembers the start of the last one."""
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -22,7 +22,7 @@ class Admission:
         self._last: float | None = None
 
     def waits(self, start: Offsets, available: Offsets) -> bool:
-        """Whether to wait for more records; the first micro-batch does not, as with Spark's connector."""
+        """Whether to wait for more records; the first micro-batch does not wait, as in Spark's connector."""
         least = self._options.min_offsets_per_trigger
         if least is None or sum(max(0, end - start[tp]) for tp, end in available.items()) >= least:
             waits = False
@@ -36,15 +36,18 @@ class Admission:
     def end(
         self, start: Offsets, available: Offsets, most: int | None, sizes: Callable[[], Sizes]
     ) -> Offsets:
-        """Where to stop, after `most` records at most; `sizes` is asked only when bytes are limited."""
+        """The end of a micro-batch of at most `most` records; calls `sizes` only for a limit in bytes."""
         end = available if most is None else limit_to(most, start, available)
         bytes_at_most = self._options.max_bytes_per_trigger
         return end if bytes_at_most is None else _limit_bytes(bytes_at_most, start, end, sizes())
 
 
 def _limit_bytes(most: int, start: Offsets, available: Offsets, sizes: Sizes) -> Offsets:
-    """As `limit_to`, in bytes: each partition that lags gets a share in proportion to its bytes, and one
-    record at least. Where no size is known, that of the others is taken."""
+    """Limit by bytes, as `limit_to` does by records.
+
+    Each partition that lags gets a share in proportion to its bytes, and at least one record. A partition
+    without a known size has the mean size of the others.
+    """
     if not sizes:
         return available
     usual = sum(sizes.values()) / len(sizes)

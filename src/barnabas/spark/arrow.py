@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Buffer, Offset, TopicPartition
-from barnabas.spark.record_fields import Fields, Places, fields_of, headers_of
+from barnabas.spark.record_fields import Fields, Spans, fields_of, headers_of
 from barnabas.spark.visible_batches import Payload
 
 #: So many bytes of records are decoded at once, and are a batch for Spark, whose own cost for a batch (some
@@ -50,7 +50,7 @@ def to_record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The records of `tp` from offset `start` up to, not including, `end`.
 
-    Of headers nothing is looked at but for their column.
+    Headers are decoded for their column only.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE; INVALID_TIMESTAMP, a time that Spark cannot hold; and what `payloads`
@@ -78,14 +78,14 @@ def _groups(payloads: Iterable[Payload]) -> Iterator[list[Payload]]:
         yield group
 
 
-def _binary(data: Buffer, places: Places) -> pa.Array:
-    count = len(places.start)
+def _binary(data: Buffer, spans: Spans) -> pa.Array:
+    count = len(spans.start)
     edges = np.zeros(2 * count + 1, np.int64)
-    edges[:-1:2], edges[1::2] = places.start, places.end
+    edges[:-1:2], edges[1::2] = spans.start, spans.end
     edges[-1] = edges[-2] if count else 0
     kind, offsets = (pa.binary(), edges.astype(np.int32)) if len(data) < 2**31 else (pa.large_binary(), edges)
     elements = pa.Array.from_buffers(kind, 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    taken = elements.take(pa.array(np.arange(0, 2 * count, 2), mask=_nulls(places.length < 0)))
+    taken = elements.take(pa.array(np.arange(0, 2 * count, 2), mask=_nulls(spans.length < 0)))
     return taken.cast(pa.binary())
 
 
@@ -93,9 +93,9 @@ def _nulls(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
     return mask if mask.any() else None
 
 
-def _text(data: Buffer, places: Places) -> pa.Array:
-    """UTF-8; what is damaged is replaced, as Java's clients do."""
-    raw = _binary(data, places)
+def _text(data: Buffer, spans: Spans) -> pa.Array:
+    """Decode UTF-8; damaged bytes are replaced, as by Java's clients."""
+    raw = _binary(data, spans)
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:

@@ -21,9 +21,9 @@ class AvroSchema:
     """A schema as fastavro reads and writes with it, with dates and times as numbers."""
 
     parsed: Any
-    #: what tells two schemas apart
+    #: equal for equal schemas
     form: str
-    #: what a column of its records looks like
+    #: the type of a column of its records
     arrow: pa.DataType
     #: the same with dates and times as numbers
     raw: pa.DataType
@@ -38,7 +38,7 @@ class AvroSchema:
 
 
 def parse_writer(schema: RegisteredSchema) -> tuple[Any, str]:
-    """A schema that records were written with, for fastavro, and what tells it from others."""
+    """A writer's schema for fastavro, and its form, which is equal for equal schemas."""
     bare, names = _parse(schema, bare=True)
     return bare, json.dumps([bare, *(names[name] for name in sorted(names))], sort_keys=True)
 
@@ -56,7 +56,7 @@ def _parse(schema: RegisteredSchema, *, bare: bool) -> tuple[Any, dict[str, Any]
 
 
 class Decoder(PayloadDecoder[tuple[Any, Any]]):
-    """Keeps of a writer's schema fastavro's form, and the reader's when records need resolution."""
+    """Keeps each writer's schema as fastavro has it, with the reader's if records need resolution."""
 
     def __init__(
         self, reader: RegisteredSchema, registry: RegistryClient, column: pa.DataType | None = None

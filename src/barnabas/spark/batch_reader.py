@@ -88,7 +88,7 @@ def plan_for(options: ReadOptions, ranges: list[OffsetRange]) -> list[Task]:
 
 
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """What a task of a batch or of a micro-batch does."""
+    """The records of one task, of a batch or of a micro-batch."""
     assert isinstance(partition, Task)
     count_use()
     return read_ranges(

@@ -69,10 +69,10 @@ def consumer_settings(given: Mapping[str, str]) -> Settings:
 
 
 def producer_settings(given: Mapping[str, str]) -> Settings:
-    """Settings of a producer that retries without repeating and puts keys where Java's producer puts them.
+    """Settings of an idempotent producer that places keys as Java's producer does.
 
-    Where `given` asks for what it cannot do without repeating, it does without, as Java's: only who asks for
-    both is refused.
+    The producer is not idempotent if `given` has settings that rule it out, as with Java's. librdkafka
+    rejects such settings together with `enable.idempotence`.
     """
     return {**PRODUCER_DEFAULTS, "enable.idempotence": not _rules_idempotence_out(given), **given}
 
@@ -84,7 +84,7 @@ def transaction_settings(given: Mapping[str, str], transactional_id: str) -> Set
 
 
 def connection_settings(given: Mapping[str, Any]) -> Settings:
-    """Of a client's settings those that an admin client has, too: where and how to connect."""
+    """Those of a client's settings that say where and how to connect, which admin clients have too."""
     kinds = (
         "bootstrap.",
         "security.",
@@ -99,12 +99,12 @@ def connection_settings(given: Mapping[str, Any]) -> Settings:
 
 
 def new_admin(settings: Settings) -> AdminClient:
-    """For questions that no consumer answers; raises ConfigError as `new_consumer`."""
+    """An admin client; raises ConfigError as `new_consumer`."""
     return _create(AdminClient, settings)
 
 
 def new_consumer(settings: Settings, on_error: Callable[[ClientError], None] | None = None) -> Consumer:
-    """A consumer of its caller's own, which calls `on_error` for what happens to its connections.
+    """A consumer for its caller alone; it calls `on_error` with errors of its connections.
 
     Raises:
         ConfigError: librdkafka does not take a setting.
@@ -113,15 +113,15 @@ def new_consumer(settings: Settings, on_error: Callable[[ClientError], None] | N
 
 
 def new_producer(settings: Settings, on_failure: Callable[[Failed], None]) -> BatchProducer:
-    """A producer that calls `on_failure` for what fails; raises ConfigError as `new_consumer`."""
+    """A producer that calls `on_failure` with each failed record; raises ConfigError as `new_consumer`."""
     return _create(lambda given: BatchProducer(given, on_failure), settings)
 
 
 def check_producer_settings(settings: Settings) -> None:
     """Raises ConfigError for a setting that librdkafka does not take.
 
-    What was taken once is not asked again: a process of Spark plans or commits one micro-batch after another,
-    and a producer, with its thread and its connection, costs some milliseconds.
+    Each set of settings is tried once in a process: a producer, with its thread and its connection, costs
+    some milliseconds, and a process of Spark plans or commits many micro-batches.
     """
     _check_producer(frozenset(settings.items()))
 
@@ -132,7 +132,7 @@ def _check_producer(settings: frozenset[tuple[str, str | bool | int]]) -> None:
 
 
 def kept(create: Callable[[Settings], Client], settings: Settings) -> Client:
-    """This process's client made by `create(settings)`, made now when it is the first time."""
+    """The client of this process by `create(settings)`; the first call makes it."""
     key = (create, frozenset(settings.items()))
     if key not in _kept:
         _kept[key] = create(settings)
@@ -141,7 +141,7 @@ def kept(create: Callable[[Settings], Client], settings: Settings) -> Client:
 
 
 def forget(client: object) -> None:
-    """Keep `client` no longer: it has failed in a way it cannot recover from."""
+    """Stop keeping `client`, which has failed for good."""
     for key in [key for key, value in _kept.items() if value is client]:
         del _kept[key]
 

@@ -1,4 +1,4 @@
-"""The columns of a topic, in Spark's terms.
+"""The columns of a topic as a DataFrame.
 
 Read: ``key``, ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``
 (0 the producer's, 1 the broker's) and with ``includeHeaders`` ``headers``, NULL for none; or those
@@ -44,7 +44,7 @@ _WRITABLE: dict[str, tuple[type[DataType], ...]] = {
 
 
 def read_schema(include_headers: bool) -> StructType:
-    """What ``load()`` returns, unless ``schema()`` asks for less."""
+    """The columns that ``load()`` returns, unless ``schema()`` asks for fewer."""
     headers = [StructField("headers", _SPARK_HEADERS)] if include_headers else []
     return StructType(_SPARK_COLUMNS + headers)
 

@@ -1,4 +1,4 @@
-"""Records that cannot be understood and rows that a sink rejects, on their way to a dead-letter topic."""
+"""Rows for a dead-letter topic: undecodable records and rows that a sink rejects, each with the reason."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def headers_of(rows: DataFrame, named: Mapping[str, Column]) -> Column:
 
 
 def dead_letters(decoded: DataFrame, *, column: str = "value", error: str = "error") -> DataFrame:
-    """The rows of a decoded DataFrame that have an error, ready to be written to a topic for them.
+    """The rows of a decoded DataFrame that have an error, as rows for a dead-letter topic.
 
-    They are as `letters` makes them, with the reason and where the record lies.
+    Their headers have the reason, and the record's topic, partition and offset, or its file.
     """
     origin = [name for name in ("topic", "partition", "offset", "file") if name in decoded.columns]
     return letters(decoded, F.col(column), F.col(error), origin)

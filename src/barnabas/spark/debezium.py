@@ -31,7 +31,7 @@ _FIELD = StructType([StructField("field", StringType()), StructField("name", Str
 _SIDE = StructType([StructField("field", StringType()), StructField("fields", ArrayType(_FIELD))])
 _SCHEMA = StructField("schema", StructType([StructField("fields", ArrayType(_SIDE))]))
 
-#: The column that says that a row is gone: sinks with a key delete it.
+#: The column that marks a deleted row: sinks with a key delete it.
 DELETED = "_deleted"
 
 

@@ -1,7 +1,7 @@
 """Numbers of JSON and CSV that become decimals and times without a silent change.
 
 Spark rounds ``1.999`` into DECIMAL(10,2), and takes each number that becomes a TIMESTAMP for seconds. So
-decimals are parsed with all the decimal places there is room for, and looked at before they are cut.
+decimals are parsed with as many decimal places as fit, and checked before they are cut.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def parsed_type(declared: DataType) -> DataType:
 
 
 def exact_decimal(parsed: Column, name: str, declared: DecimalType) -> tuple[Column, Column]:
-    """A field of `parsed_type` as declared, and the reason where it has more decimal places than that."""
+    """A field of `parsed_type` as declared, and the reason if it has more decimal places than that."""
     made = parsed.try_cast(declared)
     words = F.lit(f"field {name} does not fit {declared.simpleString()}: ")
     reason = F.when(~made.eqNullSafe(parsed), F.concat(words, _plain(parsed)))
@@ -48,7 +48,7 @@ def _plain(number: Column) -> Column:
 
 
 def epoch_time(text: Column, name: str, declared: DataType, unit: Column) -> tuple[Column, Column]:
-    """A time from a number since 1970 or from ISO 8601, and the reason where it is neither.
+    """A time from a number since 1970 or from ISO 8601, and the reason if it is neither.
 
     Args:
         text: the field as text.

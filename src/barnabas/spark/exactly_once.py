@@ -43,7 +43,7 @@ from barnabas.spark.sink_progress import (
     own_mark,
     task_metadata,
 )
-from barnabas.spark.task_content import Content, TaskContent
+from barnabas.spark.task_content import TaskContent
 
 __all__ = ["ReplayError", "TaskReport", "WriteId", "close_batch", "write_once"]
 
@@ -58,19 +58,19 @@ _PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What a task has written of a batch, in this attempt or in an earlier one."""
+    """The part of a batch that a task has written, in this attempt or in an earlier one."""
 
     what: WriteId
     #: rows of this attempt
     rows: int
-    #: of the rows that are written, as text
+    #: the content of the rows that are written, as text
     content: str
     #: the topics that they went to, with their ids
     topics: Mapping[str, str]
 
 
 def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.RecordBatch]) -> TaskReport:
-    """Write the rows of one task unless an attempt before has.
+    """Write the rows of one task, unless an earlier attempt has written them.
 
     Raises:
         ReplayError: the batch was written with other rows, or does not go on where the sink is.
@@ -123,7 +123,7 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
             transaction.commit(some_topic, task_metadata(content, topics.ids))
             return TaskReport(what, content.rows, str(content), topics.ids)
     # Read to the end all the same: operators before the sink keep their state only then.
-    now: Content = mark.content.empty() if mark is not None else TaskContent()
+    now: TaskContent = mark.content.empty() if mark is not None else TaskContent()
     if options.topic is None:
         batches = topics.of(batches)
     collections.deque(now.of(batches, options.topic), maxlen=0)
@@ -131,7 +131,7 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
 
 
 def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
-    """Mark a batch as written by all of its tasks. Call it again and it only compares.
+    """Mark a batch as written by all of its tasks; a second call only compares.
 
     Raises:
         ReplayError: the batch was written by other tasks or with other rows, or a later one was written.
@@ -184,7 +184,7 @@ class _Topics:
             self.ids[topic] = found
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass `batches` on, and take note of the topics that their rows name."""
+        """Yield `batches`, and add the topics that their rows name."""
         for batch in batches:
             for topic in batch.column("topic").unique().to_pylist():
                 if topic is not None:  # which the sink refuses
@@ -201,7 +201,7 @@ def _new_brokers(client: Settings) -> Brokers:
 
 
 def _replay(
-    what: WriteId, mark: TaskMark | None, now: Content, topics: Mapping[str, str], options: WriteOptions
+    what: WriteId, mark: TaskMark | None, now: TaskContent, topics: Mapping[str, str], options: WriteOptions
 ) -> TaskReport:
     """Compare a task that was written with what it has now: raise or log a difference."""
     if mark is not None and mark.batch > what.batch:
@@ -210,11 +210,11 @@ def _replay(
             "checkpoint was set back or is a copy, start the query with a new one"
         )
     if mark is None or mark.batch < what.batch:  # the batch is whole
-        written: Content = TaskContent()
+        written: TaskContent = TaskContent()
         difference: str | None = f"was written without rows and now has {now.rows}"
     else:
         written = mark.content
-        difference = written.difference(now)  # type: ignore[arg-type]
+        difference = written.difference(now)
         if difference is None and topics and mark.topics not in ("", identity(topics)):
             difference = "was written to a topic that was deleted and created again since"
     if difference is not None:
@@ -246,7 +246,7 @@ class _Transaction:
         self._open = False
 
     def take_over(self, topic: str) -> None:
-        """Fence every older attempt and abort what it has open; waits for what it is committing."""
+        """Fence every older attempt and abort its open transaction; waits for one that is committing."""
         with contextlib.suppress(KafkaException):
             for _ in range(2):
                 # Only to save time: the second answer comes from a broker that is known by its id. Asked for
@@ -270,9 +270,9 @@ class _Transaction:
         self._open = False
 
     def close(self) -> None:
-        """Give up what is not committed, so that readers need not wait for the timeout.
+        """Abort an open transaction, so that readers need not wait for its timeout.
 
-        One who is fenced has nothing open.
+        A fenced attempt has none.
         """
         self._sink.purge()
         if self._open:
@@ -281,7 +281,7 @@ class _Transaction:
         self._sink.close()
 
     def _insist(self, call: Callable[[float], object]) -> None:
-        """Call until it is done: librdkafka goes on where a call that timed out has left off."""
+        """Call until it succeeds: librdkafka continues a call that timed out."""
         end = time.monotonic() + self._timeout_s
         while True:
             try:

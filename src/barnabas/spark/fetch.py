@@ -15,7 +15,7 @@ from barnabas.kafka.records.batch import BatchHeader
 from barnabas.spark.arrow import to_record_batches
 from barnabas.spark.clients import Settings, kept
 from barnabas.spark.cluster import Cluster
-from barnabas.spark.fetch_settings import HEEDED, FetchSettings
+from barnabas.spark.fetch_settings import FETCH_DEFAULTS, FetchSettings
 from barnabas.spark.fetcher import Fetched, Fetcher
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.ranges import OffsetRange
@@ -72,7 +72,7 @@ def read_ranges(
 
 
 class _Piece(NamedTuple):
-    """The whole batches of a response for one partition, and which of their records are wanted."""
+    """The whole batches of a response for one partition, and the offsets to read of them."""
 
     tp: TopicPartition
     records: memoryview
@@ -87,14 +87,13 @@ def _new_cluster(settings: Settings) -> Cluster:
 
 
 def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
-    """How long one answer is waited for: not longer than for all of them."""
-    return min(
-        int(settings.get("socket.timeout.ms", HEEDED["socket.timeout.ms"])), int(poll_timeout_s * 1000)
-    )
+    """The timeout of one response: at most that of the task."""
+    timeout = settings.get("socket.timeout.ms", FETCH_DEFAULTS["socket.timeout.ms"])
+    return min(int(timeout), int(poll_timeout_s * 1000))
 
 
 def _take(fetched: Fetched, fetcher: Fetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
-    """Moves the range on to the end of what has come for it."""
+    """Advance the range to the end of the batches that have come for it."""
     tp, data = fetched
     records = memoryview(cast("Buffer", data.records or b""))  # what was decoded is one buffer
     try:

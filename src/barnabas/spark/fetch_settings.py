@@ -1,4 +1,4 @@
-"""The `kafka.*` settings that reading heeds: it fetches and looks up by itself, without librdkafka."""
+"""The `kafka.*` settings that reading uses: it has a client of its own, without librdkafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST_PORT = 65_535
 
 #: With librdkafka's names. The defaults are Java's, but for a shorter wait, since a task reads what is there
 #: already, and for larger fetches, since each becomes a batch of Spark's (`barnabas.spark.arrow`).
-HEEDED = {
+FETCH_DEFAULTS = {
     "bootstrap.servers": "",
     "client.id": "barnabas",
     "isolation.level": "read_uncommitted",
@@ -67,9 +67,7 @@ _OF_LOOKUP_BY_PREFIX = (
 
 def has_effect(name: str) -> bool:
     """Whether a setting (without ``kafka.``) changes anything when a query reads."""
-    return (
-        name in HEEDED or name in OTHER_NAMES or name in _OF_LOOKUP or name.startswith(_OF_LOOKUP_BY_PREFIX)
-    )
+    return name in {*FETCH_DEFAULTS, *OTHER_NAMES, *_OF_LOOKUP} or name.startswith(_OF_LOOKUP_BY_PREFIX)
 
 
 def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
@@ -103,13 +101,13 @@ class FetchSettings:
 
     @classmethod
     def parse(cls, client: Mapping[str, object]) -> FetchSettings:
-        """Take what is heeded from a client's settings; what librdkafka has accepted is well-formed.
+        """Read the settings that reading uses; librdkafka has checked them.
 
         Raises:
             ConfigError: an address is not HOST:PORT, or as `security_of`.
         """
         given = {name: str(value) for name, value in client.items()}
-        take = {**HEEDED, **given}
+        take = {**FETCH_DEFAULTS, **given}
 
         def number(name: str) -> int:
             try:
@@ -151,10 +149,10 @@ def parse_servers(text: str) -> list[Address]:
 
 
 def _address(text: str) -> Address:
-    place = text.strip().rpartition("://")[2]
-    host, colon, port = place.rpartition(":")
-    if not colon or place.endswith("]"):
-        host, port = place, "9092"
+    endpoint = text.strip().rpartition("://")[2]
+    host, colon, port = endpoint.rpartition(":")
+    if not colon or endpoint.endswith("]"):
+        host, port = endpoint, "9092"
     if not port.isdecimal() or int(port) > _LAST_PORT:
         raise refuse("kafka.bootstrap.servers", text, "write HOST:PORT, by commas")
     return Address(host.strip("[]"), int(port))

@@ -33,19 +33,19 @@ _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, Error
 
 
 class Fetched(NamedTuple):
-    """What a leader has sent of a partition, without an error."""
+    """A leader's response for one partition, without an error."""
 
     tp: TopicPartition
     data: PartitionData
 
 
 class Fetcher:
-    """Fetches what is left of `ranges`, and closes those that cannot be read on."""
+    """Fetches the rest of `ranges`, and closes ranges that cannot be read further."""
 
     def __init__(
         self, cluster: Cluster, ranges: OpenRanges, topic_ids: Mapping[str, str] | None = None
     ) -> None:
-        """`topic_ids` are those the ranges were planned with; one that lacks is that of the first lookup."""
+        """`topic_ids` are those the ranges were planned with; the first lookup gives the missing ones."""
         self._cluster = cluster
         self._settings = cluster.settings
         self._ranges = ranges
@@ -58,11 +58,11 @@ class Fetcher:
         self._missed_since: dict[TopicPartition, float] = {}
         self._is_stale = True  # whether leaders are to be looked up, though not before
         self._not_before = 0.0
-        #: what went wrong last, for who loses patience
+        #: the last problem, for the message of a timeout
         self.last_problem = ""
 
     def request(self) -> None:
-        """Ask every leader that has none to answer for what is open."""
+        """Send a request for the open ranges to each leader that has none to answer."""
         if self._is_stale and time.monotonic() >= self._not_before:
             self._locate()
         asked = {tp for partitions in self._asked.values() for tp in partitions}
@@ -83,7 +83,7 @@ class Fetcher:
                 self._asked[leader] = partitions
 
     def receive(self) -> Iterator[Fetched]:
-        """What one leader has sent, partition by partition; nothing after a failure."""
+        """One leader's response, partition by partition; nothing after a failure."""
         leader = self._wait()
         if leader is None:
             return
@@ -108,9 +108,9 @@ class Fetcher:
                     yield Fetched(tp, data)
 
     def check_end(self, tp: TopicPartition, data: PartitionData) -> None:
-        """Called for a response without records: whether the log ends before the range does.
+        """Close the range if its log ends before it; called for a response without records.
 
-        The leader is asked once more, for one that is new in office may not know yet how far its log reaches.
+        Asks the leader once more: a new leader may not know the end of its log yet.
         """
         available = data.last_stable_offset if self._settings.read_committed else data.high_watermark
         if self._ranges.position(tp) >= available:
@@ -119,7 +119,7 @@ class Fetcher:
                 self._ranges.end_early(tp)
 
     def close(self) -> None:
-        """Wait for no more answers."""
+        """Abandon the requests that are not answered."""
         for leader in self._asked:
             self._cluster.leave(leader)
         self._asked.clear()
@@ -146,7 +146,7 @@ class Fetcher:
         )
 
     def _wait(self) -> BrokerId | None:
-        """A leader that has begun to answer; None when none does in time."""
+        """A leader that has begun to answer; None if none does in time."""
         if not self._asked:
             time.sleep(max(0.0, self._not_before - time.monotonic()))
             return None
@@ -177,9 +177,9 @@ class Fetcher:
         self._is_stale = False
         self._leaders = {}
         for tp in self._ranges:
-            self._place(tp, topics[tp.topic])
+            self._note_leader(tp, topics[tp.topic])
 
-    def _place(self, tp: TopicPartition, topic: Topic) -> None:
+    def _note_leader(self, tp: TopicPartition, topic: Topic) -> None:
         if topic.error is not ErrorCode.NONE and topic.error not in _GONE and not topic.error.retriable:
             raise BarnabasError(f"cannot read {tp}: {topic.error.doc}")
         if topic.error in _GONE or (topic.error is ErrorCode.NONE and tp.partition not in topic.leaders):
@@ -200,7 +200,7 @@ class Fetcher:
             self.last_problem = f"{tp} has no leader"
 
     def _is_another(self, name: str, topic_id: TopicId) -> bool:
-        """Whether another topic has the name now; no id is no other: of two brokers one may know of none."""
+        """Whether another topic has the name now. A missing id is no evidence: some brokers may give none."""
         known = self._topic_ids.get(name, ZERO_TOPIC_ID)
         if known == ZERO_TOPIC_ID:
             self._topic_ids[name] = topic_id
@@ -231,7 +231,7 @@ class Fetcher:
             raise BarnabasError(f"cannot read {tp}: {error.doc}")
 
     def _ask(self, tp: TopicPartition, which_end: int) -> int | None:
-        """An end of the log; None when the leader does not say now."""
+        """An end of the log; None if the leader does not answer now."""
         leader = self._leaders.get(tp)
         if leader is None or leader in self._asked:
             return None

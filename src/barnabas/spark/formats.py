@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 from barnabas.base.errors import ConfigError
 from barnabas.spark.dead_letters import dead_letters
 from barnabas.spark.debezium import DELETED, decode_debezium_json, unwrap
+from barnabas.spark.exact_fields import TIME_UNITS
 from barnabas.spark.option_values import refuse
 from barnabas.spark.registered import REGISTERED, decode_registered, encode_registered
 from barnabas.spark.registry_client import Reference
@@ -49,7 +50,7 @@ def decode(
     error: str = "error",
     **options: Any,
 ) -> DataFrame:
-    """Add the columns `record`, a struct of what the column `value` says, and `error`, why it says nothing.
+    """Add the columns `record`, the decoded `value` as a struct, and `error`, why it cannot be decoded.
 
     `options` are those of `decode_columns`. Of each pair one is NULL.
 
@@ -76,7 +77,7 @@ def decode_columns(
     time_unit: str = "",
     options: dict[str, str] | None = None,
 ) -> tuple[DataFrame, Decoded]:
-    """`rows`, with columns for use, and what their column value says.
+    """`rows` with auxiliary columns, and the decoded columns of their column value.
 
     Args:
         format: one of `READABLE`.
@@ -98,6 +99,8 @@ def decode_columns(
     if envelope not in _ENVELOPES or (envelope and format not in ("json", *REGISTERED)):
         allowed = f"it is debezium, of json, {', '.join(REGISTERED)}"
         raise refuse("envelope", envelope, allowed)
+    if time_unit not in ("", *TIME_UNITS):
+        raise refuse("time_unit", time_unit, f"choose from {', '.join(TIME_UNITS)}")
     if envelope:
         rows = rows.where(F.col("value").isNotNull())
     if format == "log":
@@ -131,7 +134,7 @@ def encode(
     Args:
         format: json or csv of all columns; text, of the column value; or a registered format, by `schema`,
             which is registered if need be, else by the newest of `subject`.
-        references: what the schema refers to.
+        references: the schemas that `schema` refers to.
         keep: columns that are no part of the record, and stay beside it.
 
     Raises:
@@ -200,7 +203,7 @@ def _is_deleted(rows: DataFrame) -> Column:
 
 
 def key_of(rows: DataFrame, names: Sequence[str]) -> Column:
-    """One column as it is, so that any client can make the same key; several as a JSON object."""
+    """One column unchanged, so that any client can make the same key; several as a JSON object."""
     if len(names) > 1:
         return F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)))
     (name,) = names

@@ -27,7 +27,7 @@ _NO_GROUP = "reading joins no group"
 _OF_METRICS = "there are no Java metrics here"
 _LATE = "kafka.delivery.timeout.ms bounds how long a record may take"
 
-#: What is ignored when reading, and why.
+#: The settings that reading ignores, and why.
 IGNORED_IN_READING = {
     "auto.commit.interval.ms": "Spark's checkpoint holds the offsets",
     "auto.include.jmx.reporter": _OF_METRICS,
@@ -48,7 +48,7 @@ IGNORED_IN_READING = {
     "session.timeout.ms": _NO_GROUP,
 }
 
-#: What is ignored when writing, and why.
+#: The settings that writing ignores, and why.
 IGNORED_IN_WRITING = {
     "auto.include.jmx.reporter": _OF_METRICS,
     "client.rack": "records are written to leaders",
@@ -92,7 +92,7 @@ _SECURITY = ("sasl.", "security.", "ssl.")
 
 
 def from_java(given: Mapping[str, str], *, writing: bool) -> dict[str, str]:
-    """`given` (without ``kafka.``) under librdkafka's names, without what is ignored.
+    """`given` (without ``kafka.``) under librdkafka's names, without ignored settings.
 
     Raises:
         ConfigError: a value cannot be translated; the text names the setting and the cure.
@@ -127,7 +127,7 @@ def _partitioner(value: str) -> str:
 
 
 def _security(settings: dict[str, str]) -> dict[str, str]:
-    """Java's logins and stores, as in a client.properties."""
+    """Translate Java's logins and stores, as in a client.properties."""
     if not any(name in settings for name in _OF_SECURITY):
         return settings
     if "sasl.jaas.config" in settings:

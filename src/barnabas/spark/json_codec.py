@@ -1,8 +1,7 @@
 """Registered JSON in Arrow: columns of payloads to columns of records, and back.
 
-Behind the schema's id a payload is JSON text, as Confluent's serializers write it. What is read has to be as
-the reader's schema says, whatever version it was written with; what is written, as the schema it is written
-with.
+Behind the schema's id a payload is JSON text, as Confluent's serializers write it. Payloads of any version
+must conform to the reader's schema, and written rows to the schema that they are written with.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from barnabas.spark.json_columns import json_column
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
 from barnabas.spark.registry_client import JSON, RegisteredSchema, RegistryClient
 
-#: where a schema that says nothing of it lies
+#: the URI of a schema without one
 _HERE = "urn:barnabas:schema"
-#: characters of what a validator complains of
+#: characters of a validator's message
 _SHOWN = 300
 
 
 class JsonSchema:
-    """A schema with its columns. Raises ConfigError when it is none, or not of objects with properties."""
+    """A schema with its columns. Raises ConfigError if it is invalid, or not of objects with properties."""
 
     def __init__(self, schema: RegisteredSchema) -> None:
         try:
@@ -41,17 +40,17 @@ class JsonSchema:
             why = error.message if isinstance(error, SchemaError) else error
             raise ConfigError(f"not a JSON Schema ({why}): {schema.text}") from None
         own = _resource(contents)
-        place = own.id() or _HERE
-        registry: Registry[Any] = Registry().with_resources([*named, (place, own)]).crawl()
+        uri = own.id() or _HERE
+        registry: Registry[Any] = Registry().with_resources([*named, (uri, own)]).crawl()
         self._validator = kind(contents, registry=registry)
-        self.column = json_column(contents, registry.resolver(place))
+        self.column = json_column(contents, registry.resolver(uri))
         if not pa.types.is_struct(self.column.arrow):
             raise ConfigError(f"rows are objects with properties, and the schema is {schema.text}")
         required = contents.get("required") or ()
         self.required = [each.name for each in self.column.arrow if each.name in required]
 
     def complaint(self, value: Any) -> str | None:
-        """Why `value` is not as the schema says; None when it is."""
+        """Why `value` does not conform to the schema; None if it does."""
         try:
             self._validator.validate(value)
         except ValidationError as error:
@@ -62,7 +61,7 @@ class JsonSchema:
 
 
 class Decoder(PayloadDecoder[None]):
-    """Of a writer's schema only that it is there is of interest."""
+    """Requires that the writer's schema is registered, and reads by the reader's."""
 
     def __init__(
         self, reader: RegisteredSchema, registry: RegistryClient, column: pa.DataType | None = None

@@ -24,7 +24,7 @@ _PLAIN = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_(), 
 
 @dataclass(frozen=True)
 class JsonColumn:
-    """The type of a value's column; `read` takes what JSON says to it, `write` takes it back."""
+    """The type of a value's column; `read` converts JSON values to it, and `write` converts them back."""
 
     arrow: pa.DataType
     read: Callable[[Any], Any]

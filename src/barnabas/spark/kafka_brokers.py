@@ -1,4 +1,4 @@
-"""Questions about groups by Spark's processes, for which librdkafka is of no use once a broker has died."""
+"""Requests to group coordinators, without librdkafka: its consumer does not notice a failover in time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from barnabas.spark.fetch_settings import parse_servers
 
 
 def new_brokers(client: Mapping[str, object], timeout: float) -> Brokers:
-    """For the cluster that a client with these settings of librdkafka connects to.
+    """The brokers that a client with these settings of librdkafka connects to.
 
     Args:
-        timeout: seconds for each question, a failover included.
+        timeout: seconds for each request, a failover included.
 
     Raises:
         ConfigError: an address is not HOST:PORT.

@@ -234,16 +234,16 @@ class BatchProducer:
             _raise(error)
 
     def __len__(self) -> int:
-        """How many records wait for their acknowledgement."""
+        """The number of records without an acknowledgement."""
         return int(_outq_len(self._handle))
 
     def poll(self, milliseconds: int) -> None:
-        """Serve failures, and wait for one. Raises KafkaException when the producer is of no more use."""
+        """Serve failures, and wait for one. Raises KafkaException after a fatal error."""
         _poll(self._handle, milliseconds)
         self._check()
 
     def flush(self) -> None:
-        """Wait until no record waits any more. Raises KafkaException as `poll`."""
+        """Wait until each record is acknowledged or has failed. Raises KafkaException as `poll`."""
         for _ in range(_SHORT_FLUSH_MS):
             if _flush(self._handle, 1) == 0:
                 break
@@ -252,7 +252,7 @@ class BatchProducer:
         self._check()
 
     def purge(self) -> None:
-        """Drop all that waits; `on_failure` is told when it is next served."""
+        """Drop the records without an acknowledgement; they go to `on_failure` when it is next served."""
         _purge(self._handle, _PURGE_ALL)
 
     def find(self, topic: str, seconds: float) -> list[int]:
@@ -297,7 +297,7 @@ class BatchProducer:
         _raise(_abort_transaction(self._handle, int(seconds * 1000)))
 
     def close(self) -> None:
-        """Give back threads and connections; what waits is lost."""
+        """Close threads and connections; records without an acknowledgement are lost."""
         for topic in self._topics.values():
             _topic_destroy(topic)
         _destroy(self._handle)
@@ -329,7 +329,7 @@ def _failed(message: _Message) -> Failed:
 
 
 def _raise(error: int | None) -> None:
-    """Raise what a call has returned, when that is an error, and free it."""
+    """Raise the error that a call has returned, if any, and free it."""
     if not error:
         return
     found = KafkaError(

@@ -1,4 +1,4 @@
-"""What a query asks of the brokers when it plans: which partitions there are and which offsets they hold.
+"""Partitions and their offsets, which a query asks the brokers for when it plans.
 
 Times and the two ends of a log are asked with the same request (ListOffsets), by the client's isolation
 level: for a reader of committed records only, the latest offset is the last stable one.
@@ -31,23 +31,23 @@ from barnabas.spark.ranges import Offsets, to_json
 
 _logger = logging.getLogger(__name__)
 
-#: How long an answer is waited for, however often it is asked for, in seconds.
+#: The timeout of an answer, retries included, in seconds.
 _TIMEOUT_S = 30.0
 
-#: How much longer is waited before each time that a question is asked again, and how long at most.
+#: The pause before a retry grows by this much, up to the second.
 _RETRY_S = 0.1
 _LONGEST_PAUSE_S = 0.5
 
 #: How often metadata must lack a partition for it to be gone: a broker may be late to hear of it.
 _ATTEMPTS = 5
 
-#: How many records are taken to judge the size of the next ones, and how long it is waited for them.
+#: The number of records that give the mean size of the next ones, and the seconds to wait for them.
 _SAMPLE = 1_000
 _SAMPLE_S = 2.0
-#: From how many partitions, those that are furthest behind.
+#: The number of partitions that they come from, those that are furthest behind.
 _SAMPLED_PARTITIONS = 16
 
-#: What passes when a leader has changed or has just begun.
+#: Errors that pass after a leader has changed or has started.
 _PASSING = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -61,14 +61,14 @@ _NO_SUCH_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 
 
 class BrokerUnreachableError(BarnabasError):
-    """No broker gave an answer; the text names the servers that were asked."""
+    """No broker answered; the text names the servers."""
 
 
 class OffsetLookup:
-    """Asks for one query; owned by the planner's process, which closes it.
+    """Looks up partitions and offsets for one query; owned by the planner's process, which closes it.
 
-    An answer that says what the last one said is the same object, so that a query with nothing to do can see
-    that at a glance, however many partitions it reads.
+    An answer that equals the last one is the same object. So a query sees at once that nothing is new,
+    however many partitions it reads.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -87,7 +87,7 @@ class OffsetLookup:
         self._committed: Offsets = {}
 
     def close(self) -> None:
-        """Leave the brokers; nothing can be asked after."""
+        """Close the connections."""
         self._cluster.close()
         self._brokers.close()
         self._consumer.close()
@@ -111,7 +111,7 @@ class OffsetLookup:
         return self._partitions[1]
 
     def _chosen(self, counts: Mapping[str, int]) -> list[TopicPartition]:
-        """The partitions that the options choose from topics with so many."""
+        """The partitions that the options choose, from the partition counts of topics."""
         wanted = self._options
         if wanted.partitions:
             return [each for each in wanted.partitions if each.partition < counts.get(each.topic, 0)]
@@ -129,7 +129,7 @@ class OffsetLookup:
         return {tp for tp in partitions if tp.partition < counts.get(tp.topic, 0)}
 
     def _look_up(self, names: Collection[str] | None) -> Mapping[str, Topic]:
-        """These topics, or all, as they are now."""
+        """Look up these topics, or all."""
         give_up = time.monotonic() + _TIMEOUT_S
         for pause_s in _pauses():
             time.sleep(pause_s)
@@ -162,7 +162,7 @@ class OffsetLookup:
                 raise refuse("assign", f"{each.topic}:{each.partition}", f"topic {each.topic} {there}")
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The id that each topic was made with (KIP-516), by what was looked up last.
+        """The id of each topic (KIP-516), by the last lookup.
 
         Those that have none, or are gone, are left out.
         """
@@ -178,9 +178,9 @@ class OffsetLookup:
         return self._list_offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The offset after the last record of each that a reader may see.
+        """The offset after the last record that a reader may see, of each.
 
-        Asked for the list that `partitions` gave, it gives the same object for as long as nothing is new.
+        For the list that `partitions` returned, returns the same object as long as nothing is new.
         """
         if self._partitions is None or partitions is not self._partitions[1]:
             return self._list_offsets(dict.fromkeys(partitions, LATEST))
@@ -194,7 +194,7 @@ class OffsetLookup:
         return answers.offsets
 
     def resolve(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
-        """Offsets for where the options say to start or to stop.
+        """The offsets at which the options start or stop.
 
         Raises:
             ConfigError: the option names other partitions than are read, or a time no record has reached.
@@ -212,7 +212,7 @@ class OffsetLookup:
         return {**wanted, **ends}
 
     def at_time(self, moment: int, partitions: list[TopicPartition]) -> Offsets:
-        """The first record of each at `moment` (milliseconds since 1970) or later; else its end."""
+        """The first offset of each at `moment` (milliseconds since 1970) or later; else its end."""
         found = self._list_offsets(dict.fromkeys(partitions, moment))
         return found | self.latest(tp for tp, offset in found.items() if offset < 0)
 
@@ -234,10 +234,10 @@ class OffsetLookup:
         return {tp: each.offset for tp, each in found.items()}
 
     def sample(self, start: Offsets, end: Offsets) -> dict[TopicPartition, float]:
-        """How many bytes a record has on average, by the first that lie between, of some partitions.
+        """The mean size of a record in bytes, by the first records between `start` and `end`.
 
-        Those that are furthest behind count most in the sum, and each topic has one at least as long as there
-        are places. The others are taken to be as the topic's, weighed by how far behind those are.
+        It reads the partitions that are furthest behind, and if possible one of each topic. The other
+        partitions get their topic's mean, weighted by lag.
         """
         behind = {tp: end[tp] - start[tp] for tp in end if start[tp] < end[tp]}
         chosen = _furthest_behind(behind, _SAMPLED_PARTITIONS)
@@ -250,7 +250,7 @@ class OffsetLookup:
         return {tp: usual[tp.topic] for tp in behind if tp.topic in usual} | measured
 
     def _measure(self, lagging: list[ClientPartition]) -> dict[TopicPartition, float]:
-        """The average size of the records from there on; of some it may lack."""
+        """The mean size of the records from these offsets on; some partitions may be missing."""
         if not lagging:
             return {}
         sizes: dict[TopicPartition, list[int]] = {}
@@ -288,7 +288,7 @@ class OffsetLookup:
         return self._ask_again(wanted, answers) if answers.refused or answers.silent else answers.offsets
 
     def _ask_again(self, wanted: Offsets, answers: Answers) -> Offsets:
-        """Go on asking: a partition may have no leader for a moment, or its leader may have just changed."""
+        """Retry: a partition may have no leader for a moment, or its leader may have just changed."""
         found = dict(answers.offsets)
         give_up = time.monotonic() + _TIMEOUT_S
         for attempt, pause_s in enumerate(_pauses(), 1):
@@ -304,7 +304,7 @@ class OffsetLookup:
         return found
 
     def _check(self, answers: Answers, attempt: int, *, is_last: bool) -> None:
-        """Raise what will not pass."""
+        """Raise the errors that will not pass."""
         refused = {}
         for tp, error in answers.refused.items():
             if self._leader_of(tp) is None:
@@ -328,7 +328,7 @@ class OffsetLookup:
         return OffsetQuestion(self._cluster, wanted, leaders)
 
     def _leader_of(self, tp: TopicPartition) -> int | None:
-        """By what was looked up last; None for a partition that is not there."""
+        """The leader by the last lookup; None if the partition does not exist."""
         topic = self._topics.get(tp.topic)
         return None if topic is None else topic.leaders.get(tp.partition)
 
@@ -365,7 +365,7 @@ class OffsetLookup:
 
 
 def _pauses() -> Iterator[float]:
-    """How long to wait before each attempt: a connection that was idle may just have been closed."""
+    """The pauses before attempts, none before the second: an idle connection may just have been closed."""
     return (min(_RETRY_S * max(0, attempt - 1), _LONGEST_PAUSE_S) for attempt in itertools.count())
 
 
@@ -382,7 +382,7 @@ def _furthest_behind(behind: Offsets, most: int) -> list[TopicPartition]:
 
 
 def _partition_counts(topics: Mapping[str, Topic]) -> dict[str, int]:
-    """How many partitions each topic has that exists."""
+    """The number of partitions of each topic that exists."""
     return {name: len(topic.leaders) for name, topic in topics.items() if topic.error is ErrorCode.NONE}
 
 

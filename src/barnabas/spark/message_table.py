@@ -1,4 +1,4 @@
-"""Where an Arrow batch has its keys and values: as librdkafka is told, without a Python object for each."""
+"""Addresses of the keys and values of an Arrow batch, for librdkafka, without a Python object for each."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pyarrow as pa
 
 from barnabas.spark.librdkafka import MESSAGES, MessageTable
 
-#: Where empty values are said to be, for an address of 0 would be NULL.
+#: The address of empty values: 0 would be NULL.
 _NOTHING = ctypes.create_string_buffer(1)
 
 
 def message_table(rows: pa.RecordBatch) -> MessageTable:
     """The records of `rows`, by their columns value, key and partition; it points into `rows`."""
     table = np.zeros(rows.num_rows, MESSAGES)
-    table["payload"], table["len"] = _places(rows.column("value"))
+    table["payload"], table["len"] = _addresses(rows.column("value"))
     if "key" in rows.schema.names:
-        table["key"], table["key_len"] = _places(rows.column("key"))
+        table["key"], table["key_len"] = _addresses(rows.column("key"))
     table["partition"] = -1
     if "partition" in rows.schema.names:
         table["partition"] = rows.column("partition").fill_null(-1).to_numpy(zero_copy_only=False)
     return table
 
 
-def _places(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+def _addresses(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """The address, 0 for NULL, and the length of each value of a binary or string column."""
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     offset_type = np.dtype(np.int64 if wide else np.int32)

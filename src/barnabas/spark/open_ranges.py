@@ -1,7 +1,7 @@
-"""How far a task has come: its ranges that are still open, and what is lost of them.
+"""The progress of a task: its ranges that are still open, and their lost records.
 
 A range ends by position, not by a count of records: compaction and transaction markers leave gaps, so the
-last offset of a range may never come. What ends it is a batch that ends at or after its end.
+last offset of a range may never come. A batch that ends at or after its end closes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 
 class DataLossError(BarnabasError):
-    """Records are gone that were to be read, and failOnDataLoss is true."""
+    """Records to be read are gone, and failOnDataLoss is true."""
 
 
 def gone(tp: TopicPartition, start: Offset, end: Offset) -> str:
@@ -33,7 +33,7 @@ def report_data_loss(what: str, *, fail: bool) -> None:
 
 
 class OpenRanges:
-    """The ranges of a task that have not come to their end; those to be asked for next come first."""
+    """The ranges of a task that are not read to their end; those to request next come first."""
 
     def __init__(self, ranges: list[OffsetRange], fail_on_data_loss: bool) -> None:
         self._fail_on_data_loss = fail_on_data_loss
@@ -61,7 +61,7 @@ class OpenRanges:
         return self._ends[tp]
 
     def advance(self, tp: TopicPartition, position: Offset) -> None:
-        """Everything before `position` is read; the others are to be asked for first."""
+        """Note that all before `position` is read, and put the other ranges first."""
         del self._positions[tp]
         if position < self._ends[tp]:
             self._positions[tp] = position

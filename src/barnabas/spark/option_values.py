@@ -1,4 +1,4 @@
-"""How the value of an option is read; every refusal names the option, the value and the cure, in one line."""
+"""Parsers of option values; every error names the option, the value and the cure, in one line."""
 
 from __future__ import annotations
 

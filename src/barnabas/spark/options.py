@@ -1,4 +1,4 @@
-"""Every option of the data source, declared once, and what a job's options mean once checked.
+"""Every option of the data source, declared once, and the checked options of a job.
 
 Names and meanings are those of Spark's own Kafka connector; case does not matter, since Spark hands them over
 in lower case. An option that is not honoured is refused, not swallowed.
@@ -118,10 +118,10 @@ REFUSED_SETTINGS = {
 
 @dataclass(frozen=True)
 class Bound:
-    """Where to start or to stop: `everywhere`, or `by_partition` where that is given.
+    """A start or an end of reading: `everywhere`, or `by_partition` if that is given.
 
     A value is an offset, `EARLIEST` or `LATEST`; with `is_timestamp` milliseconds since 1970. With
-    `is_committed` it is what the group has committed, and the value where it has nothing.
+    `is_committed` it is the group's committed offset, or the value if there is none.
     """
 
     option: str
@@ -133,7 +133,7 @@ class Bound:
 
     @property
     def moves(self) -> bool:
-        """Whether it may lie elsewhere when it is looked up again, as records come."""
+        """Whether a later lookup may give another offset, as records come."""
         values = [self.everywhere] if self.by_partition is None else self.by_partition.values()
         return LATEST in values or (self.is_timestamp and self.latest_when_too_late)
 
@@ -277,7 +277,7 @@ class _Given:
         return parse(name, self[name]) if name in self else default
 
     def client_settings(self, *, writing: bool) -> dict[str, str]:
-        """The settings given as ``kafka.NAME``, checked as far as they are ours to check."""
+        """The settings given as ``kafka.NAME``, with those of the data source's own checked."""
         given = {
             name.removeprefix("kafka."): value
             for name, value in self._values.items()

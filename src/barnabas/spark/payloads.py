@@ -1,4 +1,4 @@
-"""Registered payloads: a zero byte, the schema's id (4 bytes, big-endian), and what the format makes of it.
+"""Registered payloads: a zero byte, the schema's id (4 bytes, big-endian), and the format's content.
 
 Source: Confluent's wire format, https://docs.confluent.io/platform/current/schema-registry/fundamentals/
 serdes-develop/index.html#wire-format
@@ -31,9 +31,9 @@ class Undecodable(Exception):
 
 
 class PayloadDecoder(ABC, Generic[W]):
-    """Makes records of payloads, in the columns of one reader's schema, whatever they were written with.
+    """Decodes payloads of any version of a schema into the columns of the reader's schema.
 
-    `W` is what a format keeps of a schema that payloads were written with.
+    `W` is the form in which a format keeps a writer's schema.
     """
 
     def __init__(self, made: pa.DataType, column: pa.DataType | None) -> None:
@@ -44,14 +44,14 @@ class PayloadDecoder(ABC, Generic[W]):
 
     @abstractmethod
     def _writer(self, id_: int) -> W:
-        """What is kept of the schema `id_`. Raises UnknownSchemaError or ConfigError."""
+        """The form of the writer's schema `id_`. Raises UnknownSchemaError or ConfigError."""
 
     @abstractmethod
     def _record(self, payload: bytes, start: int, writer: W) -> Any:
         """The record in `payload`, whose content begins at `start`. Raises Undecodable."""
 
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Records and reasons: of each pair at least one is NULL, both when the payload is.
+        """Records and reasons: at least one of each pair is NULL, and both for a NULL payload.
 
         Raises:
             RegistryUnavailableError: the registry does not answer, which is not the payload's fault.
@@ -103,7 +103,7 @@ class PayloadDecoder(ABC, Generic[W]):
 
 
 class PayloadEncoder(ABC):
-    """Makes payloads of records, all with one registered schema."""
+    """Encodes records as payloads with one registered schema."""
 
     def __init__(
         self, typed: pa.StructType, raw: pa.StructType, id_: int, required: Sequence[str] = ()
@@ -120,10 +120,10 @@ class PayloadEncoder(ABC):
 
     @abstractmethod
     def _content(self, row: dict[str, Any]) -> bytes:
-        """What follows the id. Raises RowUnfitError."""
+        """The bytes after the id. Raises RowUnfitError."""
 
     def encode(self, records: pa.Array) -> pa.Array:
-        """The payload of each record; NULL where all of it is NULL.
+        """The payload of each record; NULL for a NULL record.
 
         Raises:
             RowUnfitError: the schema does not allow a record; says which, and why.
@@ -142,5 +142,5 @@ class PayloadEncoder(ABC):
         return pa.array(payloads, pa.binary())
 
 
-#: what Arrow raises of values that a type has no room for
+#: Arrow's errors for values that do not fit a type
 _UNFIT = (pa.ArrowException, OverflowError)

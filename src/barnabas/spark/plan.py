@@ -1,8 +1,8 @@
-"""How the tasks of a micro-batch are planned, as its checkpoint keeps it.
+"""The plan of a micro-batch's tasks, which its checkpoint keeps.
 
-What a task has written exactly once is known by the task's number, so a micro-batch that is run again must
-have the same tasks: whoever plans it, on however many cores, with whatever options by then, and whatever the
-logs have lost since. So the plan is made of nothing but two positions, the second of which has this.
+An exactly-once sink knows the rows of a task by the task's number. So a micro-batch that runs again must have
+the same tasks, with any number of cores, with other options, and after the logs have lost records. The tasks
+depend on two positions only, the second of which has the plan.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange, Offsets, Task, from_json, plan_tasks, to_json
 
-#: of `plan_tasks`: another way of planning is another version
-_VERSION = 1
+#: of `plan_tasks`, and of what `starts` means: another way of planning is another version
+_VERSION, _START_UNKNOWN = 1, 2
 
 
 class PlanError(BarnabasError):
@@ -26,12 +26,17 @@ class PlanError(BarnabasError):
 
 @dataclass(frozen=True)
 class Plan:
-    """The parameters of `plan_tasks`, and the starts of partitions that the first position does not tell."""
+    """The parameters of `plan_tasks`, and the starts of partitions that the first position does not tell.
+
+    With PySpark 4.1 the planner may not know the first position. Then `starts` has the earliest offset of
+    each partition, in case the first position does not tell its start. `initial` is the start of a new query.
+    """
 
     parallelism: int
     min_partitions: int | None = None
     max_records: int | None = None
     starts: Offsets = field(default_factory=dict)
+    initial: Offsets | None = None
 
     @classmethod
     def of(cls, options: ReadOptions, starts: Offsets) -> Self:
@@ -50,36 +55,39 @@ class Plan:
         Raises:
             PlanError: it was made by a later version.
         """
-        if known.get("version") != _VERSION:
+        version = known.get("version")
+        if version not in (_VERSION, _START_UNKNOWN):
             raise PlanError(
-                f"this micro-batch was planned by version {known.get('version')} of the data source's plans, "
-                f"and this is version {_VERSION}: run it with the Barnabas that has planned it"
+                f"this micro-batch was planned by version {version} of the data source's plans, and this "
+                f"Barnabas knows versions up to {_START_UNKNOWN}: run it with the Barnabas that planned it"
             )
+        initial = from_json(known.get("initial", {})) if version == _START_UNKNOWN else None
         starts = from_json(known.get("starts", {}))
-        return cls(known["parallelism"], known.get("minPartitions"), known.get("maxRecords"), starts)
+        return cls(known["parallelism"], known.get("minPartitions"), known.get("maxRecords"), starts, initial)
 
     def to_json(self) -> dict[str, Any]:
         """The form for the checkpoint."""
         known = {
-            "version": _VERSION,
+            "version": _VERSION if self.initial is None else _START_UNKNOWN,
             "parallelism": self.parallelism,
             "minPartitions": self.min_partitions,
             "maxRecords": self.max_records,
             "starts": to_json(self.starts),
+            "initial": to_json(self.initial or {}),
         }
         return {name: value for name, value in known.items() if value not in (None, {})}
 
 
 def parallelism_of(options: ReadOptions) -> int:
-    """As the option says; without it the driver's cores, since Spark tells data sources of no others."""
+    """The option, or the driver's cores: Spark does not tell a data source the cluster's cores."""
     return options.parallelism or os.cpu_count() or 1
 
 
 def unknown_plan(options: ReadOptions, ranges: list[OffsetRange]) -> list[Task]:
-    """The tasks of a micro-batch whose position says nothing of its plan, as those of before did.
+    """The tasks of a micro-batch whose position has no plan, as in older checkpoints.
 
     Raises:
-        PlanError: they depend on the cores of the driver that planned it.
+        PlanError: the tasks depend on the cores of the driver that planned them.
     """
     narrow, wide = (
         plan_tasks(ranges, parallelism, options.min_partitions, options.max_records_per_partition)

@@ -1,11 +1,12 @@
-"""Where a stream stands, as Spark's checkpoint holds it: offsets, and of which topics they are."""
+"""A stream's position as Spark's checkpoint holds it: offsets, and the ids of their topics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
+from barnabas.base.types import TopicPartition
 from barnabas.spark.plan import Plan
 from barnabas.spark.ranges import Offsets, from_json, to_json
 
@@ -31,12 +32,12 @@ class Position:
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    #: of the micro-batch that ends here; None where none does, and in checkpoints of before
+    #: of the micro-batch that ends here; None if none does, and in older checkpoints
     plan: Plan | None = None
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Mapping[str, Any]]) -> Self:
-        """The inverse of `to_json`; raises ValueError when it is no position."""
+        """The inverse of `to_json`; raises ValueError if it is not a position."""
         topics = {topic: parts for topic, parts in nested.items() if topic != _PLAN}
         ids = {topic: str(parts[_ID]) for topic, parts in topics.items() if _ID in parts}
         numbers = {
@@ -55,12 +56,31 @@ class Position:
             nested[_PLAN] = self.plan.to_json()
         return nested
 
-    def is_made_anew(self, topic: str, ids_now: Mapping[str, str]) -> bool:
+    def was_recreated(self, topic: str, ids_now: Mapping[str, str]) -> bool:
         """Whether the offsets are of a former topic of this name."""
         known = self.topic_ids.get(topic)
         return known is not None and ids_now.get(topic, known) != known
 
-    def is_the_same(self, topic: str, ids_now: Mapping[str, str]) -> bool:
+    def is_same_topic(self, topic: str, ids_now: Mapping[str, str]) -> bool:
         """Whether the offsets are known to be of the topic that has this name now."""
         known = self.topic_ids.get(topic)
         return known is not None and ids_now.get(topic) == known
+
+    def continues(self, end: Position, tp: TopicPartition) -> bool:
+        """Whether the records of `tp` up to `end` begin at this position's offset."""
+        offset = self.offsets.get(tp)
+        return (
+            offset is not None
+            and offset <= end.offsets[tp]
+            and not self.was_recreated(tp.topic, end.topic_ids)
+        )
+
+    def was_cut(self, end: Position, tp: TopicPartition) -> bool:
+        """Whether the log of `tp` is the same, and has lost its end, as after an unclean election."""
+        return self.offsets.get(tp, 0) > end.offsets[tp] and self.is_same_topic(tp.topic, end.topic_ids)
+
+    def other_starts(self, end: Position, earliest: Callable[[list[TopicPartition]], Offsets]) -> Offsets:
+        """The first offsets of the partitions of `end` that do not begin at this position's offsets."""
+        others = [tp for tp in end.offsets if not self.continues(end, tp)]
+        found = earliest(others)
+        return {tp: end.offsets[tp] if self.was_cut(end, tp) else found[tp] for tp in others}

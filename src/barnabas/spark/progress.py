@@ -1,4 +1,4 @@
-"""How far a streaming query is behind its topics, by Spark's own progress report."""
+"""The lag of a streaming query, by Spark's own progress report."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from barnabas.spark.ranges import Offsets
 
 
 def lag(progress: Mapping[str, Any]) -> Offsets:
-    """How many offsets of each partition were still to be read when a micro-batch had ended.
+    """The number of offsets of each partition that a query had not read at the end of a micro-batch.
 
     `progress` is ``query.lastProgress``, an element of ``query.recentProgress`` or what a listener gets.
-    Sources that do not read topics are left out; of two that read one partition, that counts which is further
-    behind.
+    Sources that do not read topics are left out. If two read the same partition, the larger lag counts.
     """
     behind: Offsets = {}
     for source in progress["sources"]:

@@ -17,7 +17,7 @@ from barnabas.base.installation import pip_install
 from barnabas.spark.registry_client import RegisteredSchema
 
 _MAIN = "<schema>"
-#: files that nobody registers, from the packages that have them
+#: prefixes of well-known files, which Python packages have and registries do not
 _KNOWN = ("google/protobuf/", "google/type/")
 _BYTES = FieldDescriptorProto.TYPE_BYTES
 _DECIMAL = {
@@ -102,7 +102,7 @@ def _decode(text: str, name: str) -> FileDescriptorProto:
 
 
 def _add_known(pool: DescriptorPool, name: str, added: set[str]) -> None:
-    """Add a file that nobody registers, if `name` is one, with what it imports."""
+    """Add a well-known file, if `name` is one, with its imports."""
     if name in added:
         return
     if name.startswith("confluent/"):
@@ -122,7 +122,7 @@ def _add_known(pool: DescriptorPool, name: str, added: set[str]) -> None:
 
 
 def _confluent(name: str) -> FileDescriptorProto:
-    """What Confluent's files have; ``meta.proto`` has but options, which say nothing of columns."""
+    """One of Confluent's files; ``meta.proto`` has only options, which do not affect columns."""
     messages = {"decimal": {"Decimal": _DECIMAL}, "variant": {"Variant": _VARIANT}}
     found = messages.get(name.rpartition("/")[2].removesuffix(".proto"), {})
     file = FileDescriptorProto(name=name, package="confluent.type" if found else "confluent", syntax="proto3")

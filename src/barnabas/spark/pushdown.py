@@ -28,7 +28,7 @@ _EVERY_OFFSET = range(2**63)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the filters leave: None is everything."""
+    """The part of the records that the filters select; None is all."""
 
     partitions: frozenset[int] | None = None
     topics: frozenset[str] | None = None
@@ -48,7 +48,7 @@ class Wanted:
 
 
 def wanted_by(filters: Iterable[Filter]) -> Wanted:
-    """What all `filters` together let through, and perhaps more."""
+    """A superset of the records that pass all `filters`."""
     wanted = Wanted()
     for each in filters:
         column = getattr(each, "attribute", ())

@@ -1,4 +1,4 @@
-"""Plans over offsets: which to read now, and in how many tasks. Nothing here talks to a broker.
+"""Plans over offsets: the offsets to read now, and the tasks that read them. No I/O.
 
 Offsets as JSON have the form of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``: for each
 partition the offset of the next record to read.
@@ -61,15 +61,15 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
     def within(self, start: Offset, end: Offset) -> OffsetRange:
-        """What of it lies from `start` up to, not including, `end`; it may be empty."""
+        """The part from `start` up to, not including, `end`; it may be empty."""
         return self._replace(start=max(self.start, start), end=min(self.end, end))
 
 
 @dataclass
 class Task(InputPartition):
-    """What one Spark task reads, range after range.
+    """The ranges that one Spark task reads, one after another.
 
-    `topic_ids` are those of the topics that the ranges were planned of, as far as they are known.
+    `topic_ids` are the known ids of the topics that the ranges were planned for.
     """
 
     ranges: list[OffsetRange]
@@ -77,15 +77,15 @@ class Task(InputPartition):
 
     @classmethod
     def of(cls, ranges: list[OffsetRange], topic_ids: Mapping[str, str]) -> Self:
-        """A task that takes with it the ids of its own topics, of all that are known."""
+        """A task with the ids of its own topics, from all `topic_ids`."""
         return cls(ranges, {each.topic: topic_ids[each.topic] for each in ranges if each.topic in topic_ids})
 
 
 def limit_to(max_offsets: int, start: Offsets, available: Offsets) -> Offsets:
-    """Where to stop so that about `max_offsets` records are read, shared in proportion to each one's lag.
+    """The end of a micro-batch of about `max_offsets` records, shared in proportion to lag.
 
-    Every partition that lags advances by one at least, so that none starves behind a large one; by that much
-    the limit can be exceeded, as in Spark's own connector.
+    Every partition that lags advances by at least one, so that none starves behind a large one. By that much
+    the result can exceed the limit, as in Spark's own connector.
     """
     lag = {tp: end - start[tp] for tp, end in available.items() if end > start[tp]}
     total = sum(lag.values())

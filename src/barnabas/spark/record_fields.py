@@ -1,4 +1,4 @@
-"""The records of many batches taken apart at once: arrays of numbers and of places, no object per record.
+"""Decodes the records of many batches at once: arrays of numbers and of spans, no object per record.
 
 Finding where each record begins takes a step of Python per record, since only a record's length tells where
 the next one is. All else is done for all records together: a varint of each (barnabas.kafka.records.record
@@ -26,8 +26,8 @@ _LAST_SHIFT = 63
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where byte strings lie in a buffer, one after another with gaps; `length` is -1 for null."""
+class Spans:
+    """Byte strings in a buffer, in order and with gaps; `length` is -1 for null."""
 
     start: Numbers
     length: Numbers
@@ -36,21 +36,21 @@ class Places:
     def end(self) -> Numbers:
         return self.start + np.maximum(self.length, 0)
 
-    def __getitem__(self, which: Any) -> Places:
-        return Places(self.start[which], self.length[which])
+    def __getitem__(self, which: Any) -> Spans:
+        return Spans(self.start[which], self.length[which])
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Records, a row each: what they hold, or where it lies in `data`."""
+    """Records, a row each: their numbers, and the spans of their byte strings in `data`."""
 
     data: Buffer
     offset: Numbers
     #: milliseconds since 1970
     timestamp: Numbers
     is_append_time: npt.NDArray[np.bool_]
-    key: Places
-    value: Places
+    key: Spans
+    value: Spans
     #: where the record ends; its headers are what lies between its value and here
     end: Numbers
 
@@ -68,11 +68,11 @@ class Fields:
 
 @dataclass(frozen=True)
 class Headers:
-    """The headers of records: how many each has, and the places of all of them, record after record."""
+    """The headers of records: the count of each record, and the spans of all headers in order."""
 
     count: Numbers
-    key: Places
-    value: Places
+    key: Spans
+    value: Spans
 
 
 def fields_of(payloads: Sequence[Payload]) -> Fields:
@@ -121,17 +121,17 @@ def headers_of(fields: Fields) -> Headers:
         count, position = _varints(buffer, fields.value.end)
         if ((count < 0) | (count > fields.end - position)).any():
             raise _corrupt("a record has a wrong number of headers")
-        # the places of a record's headers, after those of the records before it
+        # the spans of a record's headers, after those of the records before it
         first = np.cumsum(count) - count
         total = int(count.sum())
-        key, value = (Places(np.empty(total, np.int64), np.empty(total, np.int64)) for _ in "kv")
+        key, value = (Spans(np.empty(total, np.int64), np.empty(total, np.int64)) for _ in "kv")
         left = np.flatnonzero(count)
         for number in range(int(count.max(initial=0))):
             left = left[count[left] > number]
-            place = first[left] + number
+            index = first[left] + number
             for found in (key, value):
                 each = _sized(buffer, position[left])
-                found.start[place], found.length[place] = each.start, each.length
+                found.start[index], found.length[index] = each.start, each.length
                 position[left] = each.end
     except IndexError:
         raise _corrupt("a record's headers are cut short") from None
@@ -141,7 +141,7 @@ def headers_of(fields: Fields) -> Headers:
 
 
 def _together(payloads: Sequence[Payload]) -> tuple[Buffer, Sequence[Payload]]:
-    """One buffer that has them all: that of the response when they lie in it, else a copy."""
+    """One buffer for all batches: that of the response if it has them all, else a copy."""
     first = payloads[0].data
     if all(payload.data is first for payload in payloads):
         return first, payloads
@@ -154,7 +154,7 @@ def _together(payloads: Sequence[Payload]) -> tuple[Buffer, Sequence[Payload]]:
 
 
 def _starts(data: Buffer, payloads: Sequence[Payload]) -> Numbers:
-    """Where each record begins."""
+    """The position of each record."""
     starts: list[int] = []
     for header, _, start, end in payloads:
         known = len(starts)
@@ -164,7 +164,7 @@ def _starts(data: Buffer, payloads: Sequence[Payload]) -> Numbers:
 
 
 def _append_starts(data: Buffer, position: int, end: int, starts: list[int]) -> int:
-    """Appends the starts of the records from `position` on; where the last of them ends.
+    """Append the starts of the records from `position` on. Returns the end of the last one.
 
     The one loop over all records; lengths of one and of two bytes are read in place, for speed. A length is
     a zigzag varint: half of it is the length, but for a negative one, which `fields_of` refuses.
@@ -210,12 +210,12 @@ def _varints(buffer: _Bytes, position: Numbers) -> tuple[Numbers, Numbers]:
     return zigzag, after
 
 
-def _sized(buffer: _Bytes, position: Numbers) -> Places:
+def _sized(buffer: _Bytes, position: Numbers) -> Spans:
     """The byte strings whose lengths stand at `position`."""
     length, start = _varints(buffer, position)
     if ((length < -1) | (length > buffer.size)).any():
         raise _corrupt("a field of a record has a length that cannot be")
-    return Places(start, length)
+    return Spans(start, length)
 
 
 def _corrupt(message: str) -> KafkaError:

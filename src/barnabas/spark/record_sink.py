@@ -1,4 +1,4 @@
-"""Rows become records: a producer that is told Arrow batches and remembers what the brokers refused."""
+"""Sends the rows of Arrow batches as records, and reports the first one that fails."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class DeliveryError(BarnabasError):
 
 
 class RecordSink:
-    """Sends; what makes the records of a task one whole is for others (`writer`, `exactly_once`)."""
+    """Sends rows; `writer` and `exactly_once` decide when a task's records are complete."""
 
     def __init__(self, settings: Settings) -> None:
         self._failure: str | None = None
         self._max_records = int(settings[_MAX_MESSAGES]) or math.inf  # 0 is no limit, as for librdkafka
         self._max_bytes = int(settings[_MAX_KBYTES]) * 1024
-        #: what was handed over last, in records and bytes: as much as the producer may still hold
+        #: records and bytes of the last pieces, which the producer may still hold
         self._recent: deque[tuple[int, int]] = deque()
         self._recent_records = self._recent_bytes = 0
         unlimited = {**settings, _MAX_MESSAGES: _UNLIMITED, _MAX_KBYTES: _UNLIMITED}
@@ -89,16 +89,16 @@ class RecordSink:
         self._window.close()
 
     def purge(self) -> None:
-        """Drop what is queued: the task has failed."""
+        """Drop the queued records of a failed task."""
         self._producer.purge()
 
     def close(self) -> None:
-        """Give back what the producer holds; what is queued is lost."""
+        """Close the producer; queued records are lost."""
         self._producer.close()
 
     def _send_table(self, topic: str, rows: pa.RecordBatch, table: MessageTable) -> None:
         start = 0
-        for piece in (small for large in self._window.place(topic, table) for small in _pieces(large)):
+        for piece in (small for large in self._window.split(topic, table) for small in _pieces(large)):
             self._wait_for_room()
             try:
                 refused = self._producer.produce(topic, piece)
@@ -138,7 +138,7 @@ class RecordSink:
             self._serve(self._producer.poll, _ROOM_TIMEOUT_MS)
 
     def _is_full(self) -> bool:
-        """Whether the producer holds what it may; it says how many records, which are about the last."""
+        """Whether the producer has reached its limits; its bytes are those of the last pieces."""
         held = len(self._producer)
         while self._recent and self._recent_records - self._recent[0][0] >= held:
             records, size = self._recent.popleft()
@@ -161,7 +161,7 @@ class RecordSink:
 
 
 def explain(error: ClientError) -> str:
-    """The client's word, in this data source's terms where a transaction is over before its time."""
+    """The text of a client's error, in terms of tasks if the producer was fenced."""
     if error.code() in _FENCED:
         return (
             "another attempt of this task has taken over, or its transaction took longer than "
@@ -184,13 +184,13 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, p
 
 
 def _pieces(table: MessageTable) -> list[MessageTable]:
-    """`table` cut where it holds more bytes than are to be handed over at once."""
+    """`table` in pieces of about `_PIECE_BYTES`."""
     ends = np.cumsum(table["len"] + table["key_len"]) // np.uint64(_PIECE_BYTES)
     return np.split(table, np.flatnonzero(np.diff(ends)) + 1)
 
 
 def _row(topic: str, row: pa.RecordBatch) -> Failed:
-    """A row that could not be sent, as `Failed` has it."""
+    """A row that could not be sent, as `Failed`."""
     values = {name: row.column(name)[0] for name in row.schema.names}
     partition = values["partition"].as_py() if "partition" in values else None
     key, value = (
@@ -201,7 +201,7 @@ def _row(topic: str, row: pa.RecordBatch) -> Failed:
 
 def _refused(record: Failed, cause: str) -> DeliveryError:
     chosen = record.partition != _ANY_PARTITION
-    place = f"{record.topic}-{record.partition}" if chosen else record.topic
+    target = f"{record.topic}-{record.partition}" if chosen else record.topic
     shown = "no key" if record.key is None else f"key {record.key[:_SHOWN_KEY]!r}"
     size = "no value" if record.value is None else f"a value of {len(record.value)} bytes"
-    return DeliveryError(f"cannot write to {place} the row with {shown} and {size}: {cause}")
+    return DeliveryError(f"cannot write to {target} the row with {shown} and {size}: {cause}")

@@ -1,4 +1,4 @@
-"""What docs/reference/spark.md says: the data source's options, made from their declaration."""
+"""The page docs/reference/spark.md: the data source's options, made from their declaration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from barnabas.client.security_settings import ONLY_LIBRDKAFKA
 from barnabas.spark.clients import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, TRANSACTION_DEFAULTS, Settings
 from barnabas.spark.columns import read_schema
-from barnabas.spark.fetch_settings import HEEDED
+from barnabas.spark.fetch_settings import FETCH_DEFAULTS
 from barnabas.spark.java_settings import IGNORED_IN_READING, IGNORED_IN_WRITING, IGNORED_OPTIONS
 from barnabas.spark.options import READ_OPTIONS, REFUSED_SETTINGS, WRITE_OPTIONS
 
@@ -195,7 +195,7 @@ def spark_reference() -> str:
         + _JAVA
         + _ignored()
         + _READING
-        + _heeded()
+        + _fetch_defaults()
         + _ONLY_WHEN_WRITING
         + "".join(f"- `kafka.{name}`: {cure}\n" for name, cure in ONLY_LIBRDKAFKA.items())
         + _DEFAULTS
@@ -220,9 +220,9 @@ def _options(options: Mapping[str, str]) -> str:
     return f"| option | meaning |\n|---|---|\n{rows}"
 
 
-def _heeded() -> str:
-    given = {**HEEDED, **CONSUMER_DEFAULTS}
-    return "".join(f"| `{name}` | {_text(given[name])} |\n" for name in HEEDED if given[name])
+def _fetch_defaults() -> str:
+    given = {**FETCH_DEFAULTS, **CONSUMER_DEFAULTS}
+    return "".join(f"| `{name}` | {_text(given[name])} |\n" for name in FETCH_DEFAULTS if given[name])
 
 
 def _settings(use: str, settings: Settings) -> str:

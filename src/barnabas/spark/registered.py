@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from barnabas.spark.option_values import refuse
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder
 from barnabas.spark.registry_client import AVRO, JSON, PROTOBUF, Reference, RegisteredSchema, RegistryClient
 
-#: the formats that a registry has the schemas of: what it calls them, where the codec is, what installs it
+#: the registered formats: the registry's name, the codec's module, the extra that installs it
 _FORMATS = {
     "avro": (AVRO, "barnabas.spark.avro_codec", "registry"),
     "jsonschema": (JSON, "barnabas.spark.json_codec", "registry"),
@@ -33,10 +34,13 @@ _FORMATS = {
 }
 REGISTERED = tuple(_FORMATS)
 
+#: for Arrow's timestamps; PySpark 4.1 has it by default
+_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+
 
 @dataclass(frozen=True)
 class _Codec:
-    """What executors need to know; they make the rest of it."""
+    """A format and its schema, from which executors make decoders and encoders."""
 
     format: str
     schema: RegisteredSchema
@@ -79,9 +83,9 @@ def decode_registered(
     record: str = "record",
     error: str = "error",
 ) -> DataFrame:
-    """Add the columns `record`, what the payload in `column` says, and `error`, why it says nothing.
+    """Add the columns `record`, the decoded payload in `column`, and `error`, why it cannot be decoded.
 
-    A payload that is NULL, such as a tombstone, has neither.
+    Both are NULL for a NULL payload, such as a tombstone.
 
     Args:
         format: avro, protobuf or jsonschema.
@@ -159,13 +163,13 @@ def encode_registered(
 
 @lru_cache(maxsize=32)
 def _decoder(codec: _Codec, registry: str, column: pa.DataType) -> PayloadDecoder[Any]:
-    """Kept in an executor's process, with the writers' schemas that it has asked for."""
+    """The decoder, kept in an executor's process with the writers' schemas that it has looked up."""
     return codec.decoder(RegistryClient(registry), column)
 
 
 def _decoding(codec: _Codec, registry: str, made: DataType) -> Any:
     result = StructType([StructField("record", made), StructField("error", StringType())])
-    arrow = to_arrow_type(result, timezone="UTC")
+    arrow = to_arrow_type(result, **_IN_UTC)
 
     def decode(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         decoder = _decoder(codec, registry, arrow.field(0).type)

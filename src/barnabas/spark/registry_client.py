@@ -1,7 +1,7 @@
-"""What Spark's processes ask a schema registry: schemas by id and by subject, and the id of one's own.
+"""A schema registry's client for Spark's processes: schemas by id and by subject, and registration.
 
-By the standard library alone, so that executors need nothing installed beside the formats' own packages. Any
-registry with Confluent's REST API will do.
+It uses the standard library alone, so that executors need only the packages of the formats. It works with any
+registry that has Confluent's REST API.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 
 
 class RegistryUnavailableError(BarnabasError):
-    """The registry does not answer, or not as one."""
+    """The registry does not answer, or its answer cannot be read."""
 
 
 class UnknownSchemaError(BarnabasError):
-    """The registry does not have what it is asked for."""
+    """The registry has no such schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema with those that it refers to, each with the name it is referred to by; needed ones first.
+    """A schema with its references, each by the name that refers to it; a schema follows those it needs.
 
-    The text of a Protobuf schema is the base64 of its FileDescriptorProto, so that nobody needs a compiler.
+    The text of a Protobuf schema is the base64 of its FileDescriptorProto, which needs no compiler.
     """
 
     text: str
@@ -69,7 +69,7 @@ class RegistryClient:
     (percent-encoded where they have anything else than letters and digits).
 
     Raises (every method):
-        RegistryUnavailableError: it gives no answer, also after some more attempts.
+        RegistryUnavailableError: it does not answer, after several attempts.
     """
 
     def __init__(self, url: str) -> None:
@@ -136,7 +136,7 @@ class RegistryClient:
         return RegisteredSchema(answer["schema"], tuple(named.items())), answer
 
     def _ask(self, path: str, body: Any = None) -> Any:
-        """The answer. Raises UnknownSchemaError, with the registry's words, when it refuses."""
+        """The answer. Raises UnknownSchemaError, with the registry's message, if it refuses."""
         data = None if body is None else json.dumps(body).encode()
         pause = _FIRST_PAUSE_S
         for attempt in range(_ATTEMPTS):

@@ -1,9 +1,9 @@
-"""How much of a bulk write an idempotent producer is told at a time, and where its rows without keys go.
+"""A bound on the records that an idempotent producer holds in a bulk write, and partitions for keyless rows.
 
 librdkafka (2.16) has one request of an idempotent producer under way for each partition. While a second one
 is full, or older than ``linger.ms``, its thread asks again and again whether it may be sent: half of the CPU
-time of a bulk write. So it is told no more than a request for each partition, and half of the next. With more
-than one for each, one is always full, so that nothing waits for ``linger.ms``.
+time of a bulk write. So it gets at most one and a half requests for each partition. As that is more than one,
+one is always full, and nothing waits for ``linger.ms``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.spark.librdkafka import MessageTable
 #: librdkafka's defaults
 _BATCH_BYTES, _BATCH_RECORDS = 1_000_000, 10_000
 _REQUESTS = 1.5
-#: A request is told in so many pieces: the next one fills while the one before is under way.
+#: The pieces of a request: the next request fills while the last one is under way.
 _PIECES = 4
 
 
@@ -45,8 +45,8 @@ class SendWindow:
         #: how much the producer may hold
         self.bytes = self.records = math.inf
 
-    def place(self, topic: str, table: MessageTable) -> list[MessageTable]:
-        """A table in the pieces in which it is to be handed over; its rows without keys get partitions.
+    def split(self, topic: str, table: MessageTable) -> list[MessageTable]:
+        """Cut a table into pieces to send, and give its rows without keys partitions.
 
         These go to one partition for a piece, and to another one for the next. librdkafka changes it every 10
         milliseconds (``sticky.partitioning.linger.ms``), in which many requests would go to one partition.
@@ -66,7 +66,7 @@ class SendWindow:
         return np.split(table, np.flatnonzero(np.diff(numbers)) + 1)
 
     def close(self) -> None:
-        """All is sent: what is small next is not held back, and partitions are looked up anew."""
+        """Lift the bound, as all is sent; the next large table looks up partitions again."""
         self._partitions.clear()
         self.bytes = self.records = math.inf
 

@@ -14,11 +14,12 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from barnabas.base.errors import BarnabasError
+from barnabas.spark.pyspark_versions import AVAILABLE_NOW
 from barnabas.spark.worker_python import worker_python
 
 _JAVA = 17
 
-#: What Spark puts into the environment of a Python data source whenever a stream of it starts.
+#: The variables that Spark puts into the environment of a Python data source at each start of its streams.
 _PUT_BY_STREAMS = {
     "SPARK_LOCAL_DIRS": "",
     "SPARK_AUTH_SOCKET_TIMEOUT": "",
@@ -38,6 +39,7 @@ _LOCAL = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    **AVAILABLE_NOW,
 }
 
 #: Workers are forked with their imports done (`barnabas.spark.worker_daemon`). Only where Spark runs on this
@@ -46,11 +48,11 @@ FORKED = {"spark.python.daemon.module": "barnabas.spark.worker_daemon"}
 
 
 class JavaMissingError(BarnabasError):
-    """There is no Java, or one that is too old for Spark."""
+    """Java is missing or too old for Spark."""
 
 
 def check_java() -> None:
-    """Raises JavaMissingError when Spark would not find a Java it can run on."""
+    """Raises JavaMissingError if Spark would not find a Java that it runs on."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     cure = f"install a JRE {_JAVA} or newer, or set JAVA_HOME to one"
@@ -73,7 +75,7 @@ def start_spark(
     java_options: str = "",
     more: Mapping[str, str] | None = None,
 ) -> SparkContext:
-    """Start Spark in this process, or give what has been started; Spark's own files go to `folder`.
+    """Start Spark in this process, or return the one that runs; Spark's own files go to `folder`.
 
     Spark's Python workers run this interpreter: else they take the PATH's, which lacks our packages. What
     Spark and its workers write to stderr goes to `log` when it is given. The JVM is started with
@@ -95,7 +97,7 @@ def start_spark(
 
 
 def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
-    """A session on the Spark of this process, as `start_spark` starts it.
+    """A session on the Spark of this process, started by `start_spark`.
 
     `start_spark` may run beside other work, in a thread; the session must be made in the thread that uses it,
     for a stream finds the data source by the session that is active there.
@@ -122,7 +124,7 @@ def let_streams_start_together(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def stderr_to(path: Path | None) -> Iterator[None]:
-    """Let a process that is started meanwhile have `path` as its stderr, for all its life."""
+    """Make `path` the stderr of processes that start meanwhile."""
     if path is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Progress of an exactly-once sink, which brokers keep as offsets of groups, and what it must match.
+"""Progress of an exactly-once sink, which brokers keep as offsets of groups, and its checks.
 
 Two kinds of marks, each the number of a batch plus 1 as an offset of partition 0 of the sink's topic:
 
@@ -27,11 +27,11 @@ from barnabas.client.consumer_groups import Committed, commit_offsets, committed
 from barnabas.client.offset_calls import list_offsets
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.spark.cluster import id_as_text
-from barnabas.spark.task_content import Content, KeysContent, TaskContent
+from barnabas.spark.task_content import KeysContent, TaskContent
 
 T = TypeVar("T")
 
-#: How often a group's offsets are asked for while a transaction may change one, and how long between.
+#: Attempts to read a group's offsets while a transaction may change one, and the pause between them.
 _ATTEMPTS = 30
 _RETRY_S = 0.5
 
@@ -47,11 +47,11 @@ _ADOPT = (
 
 
 class ReplayError(BarnabasError):
-    """A batch does not go on where the sink is, or is not the batch that was written."""
+    """A batch does not follow the sink's last batch, or differs from the batch that was written."""
 
 
 class WriteId(NamedTuple):
-    """One task's part of one batch: what is written once.
+    """One task's part of one batch, which is written once.
 
     A stream numbers its batches itself, one by one; the numbers of other writes only rise.
     """
@@ -71,10 +71,10 @@ class WriteId(NamedTuple):
 
 
 class TaskMark(NamedTuple):
-    """The last batch in which a task wrote rows, and what it wrote."""
+    """The last batch in which a task wrote rows, and their content."""
 
     batch: int
-    content: Content
+    content: TaskContent
     #: as `identity` names them; empty in the marks of Barnabas 0.1 and before
     topics: str
 
@@ -174,7 +174,7 @@ class SinkProgress:
         return any(list_offsets(self._brokers, wanted, skip_failed=False).values())
 
 
-def task_metadata(content: Content, topics: Mapping[str, str]) -> str:
+def task_metadata(content: TaskContent, topics: Mapping[str, str]) -> str:
     """The metadata of a task's mark; at most about 70 characters, however many topics there are."""
     return f"{content} topics={identity(topics)}"
 
@@ -189,7 +189,7 @@ def identity(topics: Mapping[str, str]) -> str:
 def _task_mark(name: str, found: Committed) -> TaskMark:
     text = found.metadata.rstrip("\0")  # `BatchProducer.send_offset` ends it so
     parts = _TASK_MARK.fullmatch(text)
-    content: Content | None = TaskContent.parse(parts[1]) if parts else KeysContent.parse(text)
+    content: TaskContent | None = TaskContent.parse(parts[1]) if parts else KeysContent.parse(text)
     if content is None:
         raise ReplayError(_in_use(name))
     return TaskMark(found.offset - 1, content, parts[2] if parts else "")
@@ -200,7 +200,7 @@ def _in_use(group: str) -> str:
 
 
 def _insist(group: str, ask: Callable[[], T]) -> T:
-    """The answer, as soon as no transaction may change it."""
+    """Ask until no open transaction may change the answer."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             return ask()
@@ -212,7 +212,7 @@ def _insist(group: str, ask: Callable[[], T]) -> T:
     raise AssertionError("the last attempt returns or raises")
 
 
-# --- what a batch must match, before a row of it is written ---
+# --- checks of a batch before the sink writes a row of it ---
 
 
 def check_topic(what: WriteId, topic: str, topic_id: str, mark: BatchMark | None) -> None:
@@ -230,7 +230,7 @@ def check_goes_on(
     adopt: bool,
     has_held_records: Callable[[str], bool],
 ) -> int | None:
-    """Raise ReplayError unless `what` goes on where its sink is. Returns the last whole batch of the sink.
+    """Raise ReplayError unless `what` follows the sink's last batch. Returns that batch.
 
     Args:
         topic: the sink's topic; None where each row names its own.

@@ -1,8 +1,8 @@
-"""The data source itself: what Spark asks for a schema, for readers and for writers.
+"""The data source itself, which gives Spark the schema, readers and writers.
 
-Readers and writers are imported when they are asked for. Every Spark session on a machine imports this
-module to learn of the data source, and again, in a process of its own, for each schema: that must not take
-librdkafka and Arrow.
+It imports readers and writers when Spark asks for them. Every Spark session on a machine imports this module
+to find the data source, and again, in a process of its own, for each schema: these must not load librdkafka
+and Arrow.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class BarnabasDataSource(DataSource):
         return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
 
     def reader(self, schema: StructType) -> TopicReader:
-        """A reader that takes filters where Spark hands them over, and there only.
+        """A reader that accepts filters only in the process that pushes filters down.
 
-        Spark refuses one that could take filters unless spark.sql.python.filterPushdown.enabled is set, which
-        readers cannot see; but it asks for filters to be taken in a process of its own.
+        Unless spark.sql.python.filterPushdown.enabled is set, which readers cannot see, Spark refuses a
+        reader that accepts filters. Spark pushes filters down in a process of its own.
         """
         from barnabas.spark.batch_reader import FilteredTopicReader, TopicReader
 
@@ -54,8 +54,8 @@ class BarnabasDataSource(DataSource):
         return kind(self._read_options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:
+        from barnabas.spark.pyspark_versions import HAS_LIMITS, require_limits
         from barnabas.spark.stream_reader import TopicStreamReader, UnlimitedStreamReader
-        from barnabas.spark.streaming_api import HAS_LIMITS, require_limits
 
         options = self._read_options(schema, streaming=True)
         require_limits(self.options)

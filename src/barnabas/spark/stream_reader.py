@@ -7,11 +7,13 @@ One reader lives in the query's planner process from start to stop; its pickled 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from barnabas.base.errors import ConfigError
 from barnabas.base.types import Offset, TopicPartition
 from barnabas.spark.admission import Admission
 from barnabas.spark.batch_reader import read_task
@@ -20,8 +22,7 @@ from barnabas.spark.open_ranges import gone, report_data_loss
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.plan import Plan, unknown_plan
 from barnabas.spark.position import Position, PositionJson
-from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, Task, to_json
-from barnabas.spark.streaming_api import (
+from barnabas.spark.pyspark_versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
@@ -29,6 +30,7 @@ from barnabas.spark.streaming_api import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, Task, to_json
 
 #: The task of a batch without records: a sink learns of a batch, and marks it as written, by its tasks.
 _NOTHING_TO_READ = Task([])
@@ -50,25 +52,29 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _lookup(self) -> OffsetLookup:
-        """Made when first asked, since a reader that only reads in an executor asks nothing."""
+        """Made on first use: a reader in an executor needs none."""
         if self._lookup_ is None:
             self._lookup_ = OffsetLookup(self._options)
         return self._lookup_
 
     def initialOffset(self) -> PositionJson:
-        """Where a new query starts; one that is restarted takes its checkpoint's word instead.
+        """The start of a new query; a restarted query starts at its checkpoint instead.
 
         Spark asks again when it plans the first micro-batch: the answer must stay the same.
         """
         if self._initial is None:
-            start = self._lookup.resolve(self._options.starting, self._lookup.partitions())
-            if self._target is not None and self._options.starting.moves:  # the end, when it was looked up
-                start = {tp: min(offset, self._target.get(tp, offset)) for tp, offset in start.items()}
-            self._initial = Position(start, self._topic_ids(start)).to_json()
+            self._initial = self._find_start().to_json()
         return self._initial
 
+    def _find_start(self) -> Position:
+        """The position that the options name."""
+        start = self._lookup.resolve(self._options.starting, self._lookup.partitions())
+        if self._target is not None and self._options.starting.moves:  # the end, when it was looked up
+            start = {tp: min(offset, self._target.get(tp, offset)) for tp, offset in start.items()}
+        return Position(start, self._topic_ids(start))
+
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark knows no limits side by side: any but ReadAllAvailable stands for all the options."""
+        """A limit that stands for all the options: Spark has no composite limits for Python data sources."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -79,7 +85,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Freeze the end: what arrives later is for the next run."""
+        """Freeze the end: later records are for the next run."""
         self._target = self._ask_latest()
 
     def latestOffset(self, start: PositionJson, limit: ReadLimit) -> PositionJson:
@@ -98,10 +104,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _is_idle_still(self, start: PositionJson, latest: Offsets) -> bool:
-        """Whether the last answer was that there is nothing to do, and nothing has changed since.
+        """Whether the last answer was the start itself, and nothing has changed since.
 
-        Most triggers of most queries are such, so they must cost nothing that grows with the partitions. One
-        that waits for more records is no such, since it looks at the clock.
+        Most triggers of most queries are so, and their cost must not grow with the partitions. A query that
+        waits for more records depends on the clock, too.
         """
         waits_for_more = self._options.min_offsets_per_trigger is not None
         if self._idle is None or self._target is not None or waits_for_more:
@@ -114,7 +120,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ids = {**processed.topic_ids, **self._topic_ids(latest)}
         if isinstance(limit, ReadAllAvailable):
             return self._next(start, processed, Position(latest, ids))
-        begin = self._readable_start(processed, latest, ids)
+        begin = self._readable_start(processed, Position(latest, ids))
         # with a frozen end nothing more comes: to wait would be to wait for ever
         if self._target is None and self._admission.waits(begin, latest):
             return start
@@ -129,31 +135,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if replace(processed, plan=None).to_json() == end.to_json():
             return start
-        unknown = [tp for tp in end.offsets if not self._goes_on(processed, end, tp)]
-        starts = self._lookup.earliest(unknown) if unknown else {}
-        for tp in unknown:
-            if self._was_cut(processed, end, tp):
-                starts[tp] = end.offsets[tp]
-        if (
-            start == self._initial
-        ):  # which no checkpoint holds, and which may be another when it is asked again
+        starts = processed.other_starts(end, self._lookup.earliest)
+        if start == self._initial:  # no checkpoint holds it, and the next answer to Spark may be another one
             starts = {**processed.offsets, **starts}
         return replace(end, plan=Plan.of(self._options, starts)).to_json()
 
-    @staticmethod
-    def _goes_on(start: Position, end: Position, tp: TopicPartition) -> bool:
-        """Whether the records of `tp` up to `end` begin at the offset that `start` has."""
-        return start.offsets.get(tp, end.offsets[tp] + 1) <= end.offsets[tp] and not start.is_made_anew(
-            tp.topic, end.topic_ids
-        )
-
-    @staticmethod
-    def _was_cut(start: Position, end: Position, tp: TopicPartition) -> bool:
-        """Whether the log of `tp` is the same, and has lost its end, as after an unclean election."""
-        return start.offsets.get(tp, 0) > end.offsets[tp] and start.is_the_same(tp.topic, end.topic_ids)
-
     def reportLatestOffset(self) -> OffsetsJson:
-        """What the brokers held at the last look, for the query's progress report."""
+        """The latest offsets by the last lookup, for the query's progress report."""
         if self._latest is None:  # after a restart, when a batch was planned before it
             self._latest = self._ask_latest()
         if self._reported is None or self._reported[0] is not self._latest:
@@ -162,52 +150,31 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
         """The tasks of a micro-batch, which may be one that was planned before a restart."""
-        if self._only_notes_start(start):  # a replay, since only `latestOffset` makes a batch
-            return [_NOTHING_TO_READ]
         begin, stop = Position.from_json(start), Position.from_json(end)
-        if start == self._initial and stop.plan is not None:  # as it was when the batch was planned
-            begin = replace(begin, offsets={**begin.offsets, **stop.plan.starts})
+        if stop.plan is None and self._only_notes_start(start):  # a replay: only `latestOffset` makes a batch
+            return [_NOTHING_TO_READ]
+        if stop.plan is not None:
+            begin, stop = _as_planned(begin, stop, stop.plan, is_first=start == self._initial)
         there = self._lookup.still_there(stop.offsets)
         # an id that cannot be asked for just now is what it was when the batch was planned
         ids = {**stop.topic_ids, **self._topic_ids(stop.offsets)}
-        ends = {tp: offset for tp, offset in stop.offsets.items() if tp in there}
-        readable = self._readable_start(begin, ends, ids)
+        now = Position({tp: offset for tp, offset in stop.offsets.items() if tp in there}, ids)
+        readable = self._readable_start(begin, now)
         losses = [f"{tp}: the partition is gone" for tp in sorted({*begin.offsets, *stop.offsets} - there)]
-        left: dict[TopicPartition, tuple[Offset, Offset]] = {}
-        for tp, last in sorted(ends.items()):
-            first = readable[tp]
-            was = begin.offsets.get(tp, 0)  # a new partition has nothing before it
-            if stop.is_made_anew(tp.topic, ids):  # the new topic is for the next micro-batch
-                first = last
-            if self._was_cut(begin, Position(ends, ids), tp):
-                losses.append(f"{tp}: the log was cut, and offsets {last} to {was - 1} are gone")
-            elif was > last or begin.is_made_anew(tp.topic, ids) or stop.is_made_anew(tp.topic, ids):
-                losses.append(
-                    f"{tp}: the topic was deleted and re-created; its records from offset {was} on are gone"
-                )
-            elif was < min(first, last):
-                losses.append(gone(tp, was, min(first, last)))
-            left[tp] = first, last
+        losses += _losses(begin, stop, now, readable)
         if losses:
             report_data_loss("; ".join(losses), fail=self._options.fail_on_data_loss)
-        tasks = [_what_is_left(task, left, ids) for task in self._planned(begin, stop, readable, ids)]
+        left = {
+            tp: (last if stop.was_recreated(tp.topic, ids) else readable[tp], last)
+            for tp, last in now.offsets.items()
+        }  # the records of a new topic are for the next micro-batch
+        tasks = [_what_is_left(task, left, ids) for task in self._planned(begin, stop)]
         return list(tasks) if any(task.ranges for task in tasks) else [_NOTHING_TO_READ]
 
-    def _planned(
-        self, begin: Position, stop: Position, readable: Offsets, ids_now: Mapping[str, str]
-    ) -> list[Task]:
+    def _planned(self, begin: Position, stop: Position) -> list[Task]:
         """The tasks as they were planned first, whatever the logs have lost since."""
-        known = {} if stop.plan is None else stop.plan.starts
-        now = replace(stop, topic_ids=ids_now)
-
-        def start(tp: TopicPartition) -> Offset:
-            if tp in known:
-                return known[tp]
-            if stop.plan is None or self._goes_on(begin, now, tp):
-                return begin.offsets.get(tp, 0)
-            return readable.get(tp, 0)  # whoever planned it did not know where it begins (Spark 4.1)
-
-        ranges = [OffsetRange(*tp, start(tp), end) for tp, end in sorted(stop.offsets.items())]
+        starts = begin.offsets if stop.plan is None else {**begin.offsets, **stop.plan.starts}
+        ranges = [OffsetRange(*tp, starts.get(tp, 0), end) for tp, end in sorted(stop.offsets.items())]
         return unknown_plan(self._options, ranges) if stop.plan is None else stop.plan.tasks(ranges)
 
     def _only_notes_start(self, start: PositionJson) -> bool:
@@ -218,23 +185,20 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return start == self._initial and self._options.starting.moves and not self._start_is_noted
 
-    def _readable_start(self, start: Position, end: Offsets, ids_now: Mapping[str, str]) -> Offsets:
-        """Where each partition of `end` can be read from: `start`, or the earliest offset of what is left."""
+    def _readable_start(self, start: Position, end: Position) -> Offsets:
+        """The first readable offset of each partition of `end`: that of `start`, or the earliest one left."""
         readable = {}
         unknown = []
-        for tp, stop in end.items():
-            begin = start.offsets.get(tp)
-            anew = start.is_made_anew(tp.topic, ids_now)
-            if begin == stop and not anew:  # with nothing to read, there is nothing to lose
+        for tp, stop in end.offsets.items():
+            is_read = start.offsets.get(tp) == stop and not start.was_recreated(tp.topic, end.topic_ids)
+            if is_read or start.was_cut(end, tp):  # with nothing to read, there is nothing to lose
                 readable[tp] = stop
-            elif begin is not None and begin > stop and start.is_the_same(tp.topic, ids_now):
-                readable[tp] = stop  # its end was cut off
             else:
                 unknown.append(tp)
         for tp, earliest in self._lookup.earliest(unknown).items():
             begin = start.offsets.get(tp, earliest)
             # a log that ends before the start is another log, too
-            anew = begin > end[tp] or start.is_made_anew(tp.topic, ids_now)
+            anew = begin > end.offsets[tp] or start.was_recreated(tp.topic, end.topic_ids)
             readable[tp] = earliest if begin < earliest or anew else begin
         return readable
 
@@ -243,7 +207,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(self._options, partition)
 
     def commit(self, end: PositionJson) -> None:
-        """Spark's word that all before `end` is processed."""
+        """Commit `end`, which Spark has processed, to the query's group."""
         if self._options.commit_offsets:
             self._lookup.commit(Position.from_json(end).offsets)
 
@@ -261,46 +225,74 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class UnlimitedStreamReader(TopicStreamReader):
-    """For Spark 4.1, which has no limits and does not tell where the next micro-batch begins.
+    """A query's source for PySpark 4.1, which has no limits and does not tell where a micro-batch begins.
 
-    It begins where the last one ended. After a restart that is not known until the first micro-batch has been
-    planned, which may be one without records.
+    Each micro-batch begins at the end of the last one. Spark may ask for the end of a run's first micro-batch
+    before it tells where the last run ended, or asks where a new query starts: its plan serves either case.
     """
 
-    #: of the micro-batch that was planned last
+    #: the end of the micro-batch that was planned last
     _last_end: PositionJson | None = None
-    #: at the first question, if it came before any for the start
-    _first_latest: Offsets | None = None
-
-    def initialOffset(self) -> PositionJson:
-        """As `TopicStreamReader.initialOffset`; no later than the first end, as with a frozen end."""
-        self._target = self._first_latest
-        try:
-            return super().initialOffset()
-        finally:
-            self._target = None
+    #: the start, if the query is new
+    _start: Position | None = None
 
     def latestOffset(self) -> PositionJson:  # type: ignore[override]
         """The end of the next micro-batch."""
-        start = self._last_end or self._initial
-        if start is not None:
-            self._last_end = super().latestOffset(start, ReadAllAvailable())
+        if self._last_end is None:
+            self._last_end = self._first_end()
         else:
-            self._latest = self._first_latest = latest = self._ask_latest()
-            end = Position(latest, self._topic_ids(latest), Plan.of(self._options, {}))
-            self._last_end = end.to_json()
+            self._last_end = super().latestOffset(self._last_end, ReadAllAvailable())
         return self._last_end
 
+    def _first_end(self) -> PositionJson:
+        with suppress(ConfigError):  # a restarted query needs no start, and a new one raises it again
+            self._start = super()._find_start()
+        self._latest = latest = self._ask_latest()
+        earliest = self._lookup.earliest(latest)
+        initial = earliest if self._start is None else self._start.offsets
+        plan = replace(Plan.of(self._options, earliest), initial=initial)
+        return Position(latest, self._topic_ids(latest), plan).to_json()
+
+    def _find_start(self) -> Position:
+        return self._start or super()._find_start()
+
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
-        """As `TopicStreamReader.partitions`."""
+        """The tasks of a micro-batch; from an `end` to itself, Spark tells where the last run has ended."""
         self._last_end = end
         return super().partitions(start, end)
+
+
+def _as_planned(begin: Position, stop: Position, plan: Plan, *, is_first: bool) -> tuple[Position, Position]:
+    """The positions that a micro-batch was planned between, with all of its starts in the plan."""
+    if is_first:  # Spark has asked for the start again
+        begin = replace(begin, offsets=plan.initial or plan.starts or begin.offsets)
+    if plan.initial is not None:
+        starts = begin.other_starts(stop, lambda _: plan.starts)
+        stop = replace(stop, plan=replace(plan, starts=starts))
+    return begin, stop
+
+
+def _losses(begin: Position, stop: Position, now: Position, readable: Offsets) -> list[str]:
+    """The records between `begin` and `stop` that the partitions of `now` lack, in words."""
+    losses = []
+    for tp, last in sorted(now.offsets.items()):
+        first = begin.offsets.get(tp, 0)  # a new partition has nothing before it
+        was_recreated = any(each.was_recreated(tp.topic, now.topic_ids) for each in (begin, stop))
+        if begin.was_cut(now, tp):
+            losses.append(f"{tp}: the log was cut, and offsets {last} to {first - 1} are gone")
+        elif first > last or was_recreated:
+            losses.append(
+                f"{tp}: the topic was deleted and re-created; its records from offset {first} on are gone"
+            )
+        elif first < min(readable[tp], last):
+            losses.append(gone(tp, first, min(readable[tp], last)))
+    return losses
 
 
 def _what_is_left(
     task: Task, left: Mapping[TopicPartition, tuple[Offset, Offset]], topic_ids: Mapping[str, str]
 ) -> Task:
-    """The task without what cannot be read any more: it may have nothing to do, and keeps its number."""
+    """The task without unreadable records; it keeps its number, even if nothing is left."""
     nothing = (0, 0)
     ranges = [
         each.within(*left.get(TopicPartition(each.topic, each.partition), nothing)) for each in task.ranges

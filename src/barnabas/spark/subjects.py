@@ -1,4 +1,4 @@
-"""How a registry calls a topic's schemas."""
+"""The subjects of a topic's schemas in a registry."""
 
 from __future__ import annotations
 

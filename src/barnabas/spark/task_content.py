@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
-
-_BITS = 64
-_HEX = _BITS // 4
 
 #: What a row is made of; a row that lacks a column has NULL there.
 _BYTES = ("key", "value")
@@ -35,78 +32,63 @@ class TaskContent:
     """
 
     rows: int = 0
-    #: the sum of the rows' hashes (XXH3), modulo 2**64
-    digest: int = 0
+    #: the sum of the rows' hashes (XXH3), modulo 2**64; None if older notes lack it
+    digest: int | None = 0
+
+    _text: ClassVar = "rows={} content={:016x}"
+    _pattern: ClassVar = re.compile(r"rows=(\d+) content=([0-9a-f]{16})")
+    _part: ClassVar = "content"
 
     def of(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[pa.RecordBatch]:
-        """Pass `batches` on, and take note of them; `topic` overrides their column of that name."""
+        """Yield `batches`, and add their rows; `topic` overrides their column of that name."""
         for batch in batches:
             self.rows += batch.num_rows
-            self.digest = (self.digest + int(_row_hashes(batch, topic).sum(dtype=np.uint64))) % 2**_BITS
+            if self.digest is not None:
+                self.digest = (self.digest + self._sum(batch, topic)) % 2**64
             yield batch
 
     def empty(self) -> Self:
-        """Notes of the same kind, to compare with."""
+        """The content of no rows, of the same kind."""
         return type(self)()
 
-    def difference(self, now: Self) -> str | None:
-        """Describe the change from this to `now`; None when there is none."""
+    def difference(self, now: TaskContent) -> str | None:
+        """Describe the change from this to `now`; None if there is none."""
         if self.rows != now.rows:
             return f"was written with {self.rows} rows and now has {now.rows}"
-        if self.digest != now.digest:
-            return f"was written with {self.rows} rows of other content than it now has"
+        if self.digest not in (None, now.digest):
+            return f"was written with {self.rows} rows of other {self._part} than it now has"
         return None
 
     def __str__(self) -> str:
-        return f"rows={self.rows} content={self.digest:0{_HEX}x}"
+        return self._text.format(self.rows, self.digest or 0)
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """The inverse of `str`; None for any other text."""
-        found = re.fullmatch(rf"rows=(\d+) content=([0-9a-f]{{{_HEX}}})", text)
-        return found and cls(int(found[1]), int(found[2], 16))
-
-
-@dataclass
-class KeysContent:
-    """The rows of a task in the notes of Barnabas 0.1 and before: their number, and their keys' hashes."""
-
-    rows: int = 0
-    #: the sum of the keys' hashes (XXH3), modulo 2**64; None where they were not noted
-    keys: int | None = 0
-
-    def of(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[pa.RecordBatch]:
-        """As `TaskContent.of`."""
-        for batch in batches:
-            self.rows += batch.num_rows
-            if self.keys is not None and "key" in batch.schema.names:
-                keys = batch.column("key").cast(pa.binary()).to_pylist()
-                self.keys = (self.keys + sum(map(xxh3_64_intdigest, filter(None, keys)))) % 2**_BITS
-            yield batch
-
-    def empty(self) -> Self:
-        """As `TaskContent.empty`."""
-        return type(self)()
-
-    def difference(self, now: Self) -> str | None:
-        """As `TaskContent.difference`."""
-        if self.rows != now.rows:
-            return f"was written with {self.rows} rows and now has {now.rows}"
-        if self.keys is not None and self.keys != now.keys:
-            return "was written with rows of other keys than it now has"
-        return None
-
-    def __str__(self) -> str:
-        return f"rows={self.rows} keys={self.keys or 0:0{_HEX}x}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """The inverse of `str`, and what had no keys yet; None for any other text."""
-        found = re.fullmatch(rf"rows=(\d+)(?: keys=([0-9a-f]{{{_HEX}}}))?", text)
+        found = cls._pattern.fullmatch(text)
         return found and cls(int(found[1]), int(found[2], 16) if found[2] else None)
 
+    @staticmethod
+    def _sum(batch: pa.RecordBatch, topic: str | None) -> int:
+        return int(_row_hashes(batch, topic).sum(dtype=np.uint64))
 
-Content = TaskContent | KeysContent
+
+class KeysContent(TaskContent):
+    """The rows of a task in the notes of Barnabas 0.1: their number, and the sum of their keys' hashes.
+
+    Notes of earlier versions have the number only.
+    """
+
+    _text = "rows={} keys={:016x}"
+    _pattern = re.compile(r"rows=(\d+)(?: keys=([0-9a-f]{16}))?")
+    _part = "keys"
+
+    @staticmethod
+    def _sum(batch: pa.RecordBatch, topic: str | None) -> int:
+        if "key" not in batch.schema.names:
+            return 0
+        keys = batch.column("key").cast(pa.binary()).to_pylist()
+        return sum(map(xxh3_64_intdigest, filter(None, keys)))
 
 
 def _row_hashes(batch: pa.RecordBatch, topic: str | None) -> Hashes:

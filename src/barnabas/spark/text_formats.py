@@ -1,4 +1,4 @@
-"""JSON, CSV, text and logs: bytes to columns, with the reason when they are not what was declared."""
+"""JSON, CSV, text and logs: bytes to columns, with the reason if they do not fit the declaration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql.types import DecimalType, StringType, StructField, StructType
 from barnabas.spark.exact_fields import exact_decimal, parsed_type
 from barnabas.spark.option_values import refuse
 
-#: what `barnabas ship` writes of every line, beside fields that only some lines have
+#: the fields that `barnabas ship` writes of every line
 _LOG = "source STRING, level STRING, message STRING, timestamp STRING"
 
 _PARSED, _CORRUPT = "_parsed", "_corrupt"
@@ -19,7 +19,7 @@ _PARSED, _CORRUPT = "_parsed", "_corrupt"
 
 @dataclass(frozen=True)
 class Decoded:
-    """Columns of a record's value, and why it could not be parsed: NULL when it could."""
+    """Columns of a record's value, and the reason if it cannot be parsed, else NULL."""
 
     columns: dict[str, Column]
     reason: Column
@@ -28,7 +28,7 @@ class Decoded:
 def decode_text(
     rows: DataFrame, format: str, schema: str | StructType, options: dict[str, str]
 ) -> tuple[DataFrame, Decoded]:
-    """`rows` with what their column value (binary or string) says as json, csv or text.
+    """`rows` with their column value (binary or string) parsed as json, csv or text.
 
     Raises:
         ConfigError: the schema cannot be read.
@@ -71,7 +71,7 @@ def decode_text(
 
 
 def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
-    """`rows` of a topic as `barnabas ship` writes them; any other is a message of its own: no line is lost.
+    """`rows` of a topic that `barnabas ship` writes; any other value is a message of its own.
 
     `at` is the line's own time unless it has none, or one after its shipping, which cannot be true.
     """
@@ -90,14 +90,14 @@ def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
 def _parse_once(rows: DataFrame, made: Column) -> DataFrame:
     """`rows` with the column `made` as `_PARSED`.
 
-    By its expression alone it would be parsed again wherever it is used, since Spark puts the expression
-    there. What is exploded Spark leaves alone, so that a record is parsed once, in a third of the time.
+    Spark copies the expression of a plain column to each of its uses, and so parses a record several times.
+    It does not copy an exploded column: a record is parsed once, in a third of the time.
     """
     return rows.select("*", F.explode(F.array(made)).alias(_PARSED))
 
 
 def parse_schema(schema: str) -> StructType:
-    """Raises ConfigError when `schema` is not columns as in CREATE TABLE."""
+    """Raises ConfigError if `schema` is not columns as in CREATE TABLE."""
     try:
         return StructType.fromDDL(schema)
     except Exception as error:
@@ -112,7 +112,7 @@ def _is_alone(text: Column, options: dict[str, str]) -> Column:
 
 
 def _misfit_fields(text: Column, parsed: Column, declared: StructType) -> Column:
-    """Which fields of a JSON object are there but not of their types."""
+    """Name the fields of a JSON object that do not have their declared types."""
     wrong = [
         F.when(
             parsed[field.name].isNull() & F.get_json_object(text, f"$['{field.name}']").isNotNull(),

@@ -1,4 +1,4 @@
-"""Which batches of a Fetch response hold records that the reader is to see, and what they hold.
+"""The batches of a Fetch response that the reader may see, and their records.
 
 A response begins with the batch that has the wanted offset, so often before it, and ends where its size limit
 fell, so often within a batch.
@@ -26,7 +26,7 @@ from barnabas.kafka.records.control import decode_end_transaction
 
 
 class Payload(NamedTuple):
-    """One batch's records, decompressed but not decoded: what lies in `data` from `start` to `end`."""
+    """One batch's records, decompressed but not decoded: the bytes of `data` from `start` to `end`."""
 
     header: BatchHeader
     data: Buffer
@@ -71,10 +71,10 @@ def visible_payloads(
     end: Offset,
     check_crcs: bool,
 ) -> Iterator[Payload]:
-    """The records of those `batches` that reach into `start` to `end`, without what no reader is to see.
+    """The records of those `batches` that overlap `start` to `end`, without markers and aborted transactions.
 
-    That is markers and, when the broker names `aborted` transactions (it does for read_committed), theirs
-    (KIP-98): from a producer's first offset in such a transaction up to its next abort marker.
+    The broker names `aborted` transactions for read_committed (KIP-98). Each covers the producer's batches
+    from its first offset up to the next abort marker.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

@@ -1,7 +1,7 @@
-"""What Spark forks its Python workers from, with their modules imported (``spark.python.daemon.module``).
+"""A daemon that forks Spark's Python workers with their modules imported (``spark.python.daemon.module``).
 
 Spark's own daemon imports next to nothing, so each worker that it forks spends 0.4 seconds of CPU time on the
-same imports. Here they are done once. They are frozen, too: see `barnabas.spark.worker_heap`.
+same imports. This daemon does them once, and freezes them: see `barnabas.spark.worker_heap`.
 
 Spark calls it as ``python -m barnabas.spark.worker_daemon pyspark.worker``, for the workers of tasks.
 Planners keep the daemon of Spark's own. It must not write to stdout, where Spark reads the port from.
@@ -16,12 +16,12 @@ import sys
 
 from pyspark import daemon
 
-#: What tasks of the data source take.
+#: The modules that tasks of the data source import.
 _OURS = ("barnabas.spark.stream_reader", "barnabas.spark.writer")
 
 
 def import_for(worker: str) -> None:
-    """Import what a worker will; of one that cannot be imported the worker itself complains."""
+    """Import the modules of a worker, which itself reports one that cannot be imported."""
     for name in (worker, *_OURS):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""The garbage collector of Spark's Python workers, kept from what cannot be garbage.
+"""Keeps the garbage collector of Spark's Python workers away from imported modules.
 
 After each use a worker collects garbage (pyspark.daemon calls `gc.collect`), and the next task waits for it.
 What takes its time are the 90,000 objects of the imported modules: 45 ms of CPU time where a task of a few
@@ -11,20 +11,17 @@ from __future__ import annotations
 import gc
 import sys
 
-#: Where a process was forked that collects garbage after each task: only there it is ours to freeze.
+#: The daemons whose workers collect garbage after each task; only those are frozen.
 _DAEMONS = ("pyspark.daemon", "barnabas.spark.worker_daemon")
 
-#: By the second use all that is needed is imported, and the garbage of the first is collected.
+#: At the second use all modules are imported, and the garbage of the first is collected.
 _SETTLED = 2
 
 _uses = 0
 
 
 def count_use() -> None:
-    """Called where a worker begins a task, or plans or commits some.
-
-    The second time, all objects that are there are frozen.
-    """
+    """Count a use of this process, a task, a plan or a commit; the second one freezes all objects."""
     global _uses
     _uses += 1
     if _uses == _SETTLED and _is_worker():

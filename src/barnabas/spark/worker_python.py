@@ -38,9 +38,9 @@ exec {python} "$@"
 
 
 def worker_python(folder: Path) -> str:
-    """The path of what starts this interpreter for Spark; the script is written to `folder` where one helps.
+    """The path of this interpreter for Spark, or of a script that starts it, which is written to `folder`.
 
-    It helps only if Spark's JVM comes from the installed PySpark: its copy is then the same.
+    The script helps only if Spark's JVM comes from the installed PySpark: its copy is then the same.
     """
     installed = Path(pyspark.__file__).resolve().parent
     if not _SHELL.exists() or Path(_find_spark_home()).resolve() != installed:

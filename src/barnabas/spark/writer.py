@@ -26,7 +26,7 @@ from barnabas.spark.worker_heap import count_use
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's message to the driver."""
 
     records: int
     #: of them those for the topic of dead letters
@@ -40,7 +40,7 @@ class TopicWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        # without a name of its own a write is told from all others, so that only its own tasks' retries skip
+        # a write without a name gets one of its own, so that only its own tasks' retries skip
         self._sink = options.sink or uuid.uuid4().hex
         self._batch = options.batch or 0
 
@@ -50,7 +50,7 @@ class TopicWriter(DataSourceArrowWriter):
         return _write(self._options, iterator, WriteId(self._sink, self._batch, task))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Note that all tasks are done, if somebody may try the batch again."""
+        """Mark the batch as written, if its name allows another attempt."""
         _check_rejected(self._options, messages)
         if self._options.sink is not None:
             _close(self._options, messages)
@@ -71,7 +71,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, iterator, WriteId(sink, batch, task.partitionId(), is_stream=True))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Note that all tasks of a micro-batch are done, before Spark notes it in the checkpoint."""
+        """Mark the micro-batch as written, before Spark commits it to the checkpoint."""
         _check_rejected(self._options, messages)
         _close(self._options, messages)
 

@@ -41,14 +41,14 @@ def test_a_checkpoint_of_before_topics_had_ids_is_read() -> None:
     position = Position.from_json({"a": {"0": 5, "1": 7}})
     assert position == Position({TopicPartition("a", 0): 5, TopicPartition("a", 1): 7})
     assert position.to_json() == {"a": {"0": 5, "1": 7}}
-    assert not position.is_made_anew("a", {"a": "Zm9v"})
+    assert not position.was_recreated("a", {"a": "Zm9v"})
 
 
 def test_a_topic_is_made_anew_when_its_id_is_known_to_be_another() -> None:
     position = Position({TopicPartition("a", 0): 5}, {"a": "Zm9v"})
-    assert position.is_made_anew("a", {"a": "YmFy"})
-    assert not position.is_made_anew("a", {"a": "Zm9v"})
-    assert not position.is_made_anew("a", {}), "nobody says so just now"
+    assert position.was_recreated("a", {"a": "YmFy"})
+    assert not position.was_recreated("a", {"a": "Zm9v"})
+    assert not position.was_recreated("a", {}), "nobody says so just now"
 
 
 @pytest.mark.parametrize("foreign", [{"a": {"x": 5}}, {"a": {"0": "five"}}])

@@ -42,7 +42,7 @@ def rows(count: int, **columns: Any) -> MessageTable:
 def test_a_bulk_write_is_told_in_pieces_and_held_back() -> None:
     window = SendWindow(settings(batch_num_messages="500"), Topics())
     table = rows(400)
-    pieces = window.place("t", table)
+    pieces = window.split("t", table)
     assert np.concatenate(pieces)["payload"].tolist() == table["payload"].tolist()
     assert {len(piece) for piece in pieces} == {BATCH // 4 // 10}
     assert (window.bytes, window.records) == (1.5 * BATCH * 2, 1.5 * 500 * 2)
@@ -51,7 +51,7 @@ def test_a_bulk_write_is_told_in_pieces_and_held_back() -> None:
 def test_rows_without_keys_fill_one_partition_after_the_other() -> None:
     window = SendWindow(settings(), Topics())
     table = rows(400)
-    for number, piece in enumerate(window.place("t", table)):
+    for number, piece in enumerate(window.split("t", table)):
         (partition,) = set(piece["partition"].tolist())
         if number == 0:
             first = partition
@@ -66,7 +66,7 @@ def test_the_next_table_goes_on_with_the_next_partition() -> None:
     firsts = []
     for _ in range(4):
         table = rows(75)  # three pieces
-        window.place("t", table)
+        window.split("t", table)
         firsts.append(int(table["partition"][0]))
     assert firsts[0] == firsts[2] != firsts[1] == firsts[3]
 
@@ -78,7 +78,7 @@ def test_rows_that_have_a_place_keep_it() -> None:
         key=[b"k", b"", None, None] * 50,
         partition=pa.array([None, None, 1, None] * 50, pa.int32()),
     )
-    window.place("t", table)
+    window.split("t", table)
     chosen = table["partition"].reshape(50, 4)
     assert set(chosen[:, 0].tolist()) == {-1}, "its key says where"
     assert set(chosen[:, 1].tolist()) == {-1}, "an empty key is one"
@@ -96,14 +96,14 @@ def test_rows_that_have_a_place_keep_it() -> None:
 def test_a_producer_that_may_repeat_itself_is_not_held_back(given: dict[str, Any]) -> None:
     window = SendWindow(given, topics := Topics())
     table = rows(400)
-    assert len(window.place("t", table)) == 1
+    assert len(window.split("t", table)) == 1
     assert (window.bytes, topics.asked, set(table["partition"].tolist())) == (math.inf, [], {-1})
 
 
 def test_a_transaction_is_held_back() -> None:
     window = SendWindow(transaction_settings({"batch.size": str(BATCH)}, "id"), Topics())
     table = rows(400)
-    window.place("t", table)
+    window.split("t", table)
     assert window.bytes < math.inf
 
 
@@ -111,14 +111,14 @@ def test_a_small_write_asks_for_nothing_and_waits_for_nothing() -> None:
     window = SendWindow(settings(), topics := Topics())
     for _ in range(100):
         table = rows(10)
-        assert len(window.place("t", table)) == 1
+        assert len(window.split("t", table)) == 1
     assert (window.bytes, topics.asked) == (math.inf, [])
 
 
 def test_a_partitioner_that_places_rows_without_keys_is_left_to_it() -> None:
     window = SendWindow(settings(partitioner="murmur2"), Topics())
     table = rows(400)
-    assert len(window.place("t", table)) > 1
+    assert len(window.split("t", table)) > 1
     assert set(table["partition"].tolist()) == {-1}
 
 
@@ -126,12 +126,12 @@ def test_each_topic_adds_its_partitions_until_all_is_sent() -> None:
     window = SendWindow(settings(), topics := Topics())
     for topic in ("a", "b", "a"):
         table = rows(400)
-        window.place(topic, table)
+        window.split(topic, table)
     assert (topics.asked, window.bytes) == (["a", "b"], 1.5 * BATCH * 4)
     window.close()
     assert window.bytes == math.inf
     table = rows(400)
-    window.place("a", table)
+    window.split("a", table)
     assert (topics.asked, window.bytes) == (["a", "b", "a"], 1.5 * BATCH * 2)
 
 
@@ -141,5 +141,5 @@ def test_a_topic_of_which_no_broker_knows_is_left_to_the_producer() -> None:
 
     window = SendWindow(settings(), nobody)
     table = rows(400)
-    window.place("t", table)
+    window.split("t", table)
     assert (window.bytes, set(table["partition"].tolist())) == (math.inf, {-1})

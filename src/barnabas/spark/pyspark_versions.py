@@ -1,13 +1,12 @@
-"""The classes of admission control that a stream source takes from PySpark, which has them since 4.2.
+"""The differences between the versions of PySpark: 4.1 has no admission control for Python data sources.
 
-With PySpark 4.1 each micro-batch reads all that is there, and Spark does not tell the source where a
-micro-batch begins (`barnabas.spark.stream_reader.UnlimitedStreamReader`).
+There each micro-batch reads all that is there, and Spark does not tell the source where a micro-batch begins
+(`barnabas.spark.stream_reader.UnlimitedStreamReader`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from pyspark import __version__ as _version
 from barnabas.base.errors import ConfigError
 
 __all__ = [
+    "AVAILABLE_NOW",
     "HAS_LIMITS",
     "ReadAllAvailable",
     "ReadLimit",
@@ -29,7 +29,11 @@ __all__ = [
 #: Whether Spark asks a source for its limits.
 HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
 
-#: The options that need it.
+#: Settings of a session, for the trigger availableNow. PySpark 4.1 runs one micro-batch without them, and the
+#: next run writes the windows that its records close.
+AVAILABLE_NOW = {} if HAS_LIMITS else {"spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true"}
+
+#: The options that need limits.
 LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 if TYPE_CHECKING or HAS_LIMITS:
@@ -49,17 +53,7 @@ else:
     class ReadAllAvailable(ReadLimit):
         """No limit."""
 
-    @dataclass
-    class ReadMaxRows(ReadLimit):
-        max_rows: int
-
-    @dataclass
-    class ReadMaxBytes(ReadLimit):
-        max_bytes: int
-
-    @dataclass
-    class ReadMinRows(ReadLimit):
-        min_rows: int
+    ReadMaxBytes = ReadMaxRows = ReadMinRows = ReadLimit
 
     class SupportsTriggerAvailableNow:
         """A source that freezes its end by itself; Spark does it for a source that has no limits."""
