@@ -18,13 +18,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HERE = ".".join(pyspark.__version__.split(".")[:2])
-VERSIONS = ("4.2", "4.3")
+VERSIONS = ("4.1", "4.2", "4.3")
 
 #: Its own sockets are left to the garbage collector.
 UNCLOSED = "ignore::pytest.PytestUnraisableExceptionWarning"
 
 DATA_SOURCE = ("tests/spark/test_spark_jobs.py", "tests/spark/test_quiet_and_newer.py")
-EXACTLY_ONCE = ("tests/spark/test_exactly_once_jobs.py", "-k", "copied or last_commit")
+EXACTLY_ONCE = ("tests/spark/test_exactly_once_jobs.py",)
 PIPELINE = ("tests/spark/test_pipelines.py", "-k", "dead_letter or windows")
 
 
