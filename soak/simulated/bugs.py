@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 from zlib import crc32
 
 from barnabas.base.types import ProducerIdentity
+from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.classic.sessions import Sessions
-from barnabas.broker.coordinator.groups.codec import decode_offset_key
+from barnabas.broker.coordinator.groups.codec import OffsetRecord
 from barnabas.broker.coordinator.groups.commits import Commits
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.timeouts import Timeouts
 from barnabas.broker.coordinator.groups.pending import PendingOffsets
-from barnabas.broker.coordinator.runtime import Result
 from barnabas.broker.coordinator.transactions.shard import TransactionShard
 from barnabas.broker.logs.directory import LogDirectory
 from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
@@ -150,7 +150,8 @@ def _offset_commit_not_stored() -> Iterator[None]:
     def in_memory(self: Commits, request: Any) -> Any:
         result = commit(self, request)
         for record in result.records:
-            self.replay(decode_offset_key(record.key or b""), record.value)
+            assert isinstance(record, OffsetRecord)
+            self.replay(record)
         return Result(result.response)
 
     with replaced((Commits, "commit", in_memory)):

@@ -183,6 +183,7 @@ def test_broker_that_died_between_decision_and_end_finishes_the_transaction(
     producer = begin(connect(broker))
     broker.stop()
     prepared = decided(producer, commit=commit)
+    decision = Record(*transaction_record(NAME, prepared, 2).encode())
     marker = encode_end_transaction(
         EndTransaction(commit, 0),
         producer_id=prepared.producer_id,
@@ -192,7 +193,7 @@ def test_broker_that_died_between_decision_and_end_finishes_the_transaction(
     write(
         tmp_path,
         [
-            (TopicPartition("__transaction_state", 0), encode_batch([transaction_record(NAME, prepared, 2)])),
+            (TopicPartition("__transaction_state", 0), encode_batch([decision])),
             *((partition, marker) for partition in PARTITIONS[:markers]),
         ],
     )

@@ -9,12 +9,12 @@ from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, LeaderEpoch
 from barnabas.broker.answers import Answer
+from barnabas.broker.coordinator.contract import Operation, S, ShardContext
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.partitioning import partition_for
-from barnabas.broker.coordinator.runtime import CoordinatorRuntime, Operation, Shard, ShardContext
+from barnabas.broker.coordinator.runtime import CoordinatorRuntime
 from barnabas.broker.metadata import ImageDelta
 
-S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
 
 

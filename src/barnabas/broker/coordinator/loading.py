@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Buffer, LeaderEpoch, Offset, ProducerId
 from barnabas.broker.answers import Answer, settled
+from barnabas.broker.coordinator.contract import Shard
 from barnabas.kafka.records import batch_keys_and_values, batches, check_crc
 from barnabas.kafka.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.kafka.records.control import decode_end_transaction
@@ -56,21 +57,13 @@ class InternalLog(Protocol):
         """Whole batches from the one that holds `offset` on, at least one, below the high watermark."""
 
 
-class Replayable(Protocol):
-    """What is loaded: see `barnabas.broker.coordinator.runtime.Shard`."""
-
-    def replay(self, key: bytes, value: bytes | None) -> None: ...
-
-    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None: ...
-
-
 class _Pending(NamedTuple):
     value: bytes
     #: something outside the transaction was written under the same key since
     is_superseded: bool = False
 
 
-async def load(log: InternalLog, partition: int, shard: Replayable, offset: Offset, end: Offset) -> int:
+async def load(log: InternalLog, partition: int, shard: Shard, offset: Offset, end: Offset) -> int:
     """Replay what `partition` holds from `offset` to `end`, all of it committed; returns how many records.
 
     A record replaces the one before it under the same key, as compaction would have it. So the log is read
@@ -126,8 +119,8 @@ async def load(log: InternalLog, partition: int, shard: Replayable, offset: Offs
         await asyncio.sleep(0)
     _replay_pending(shard, pending, is_superseded=True)
     for number, (key, value) in enumerate(latest.items(), 1):
-        if value is not None:
-            shard.replay(key, value)
+        if value is not None and (record := shard.decode(key, value)) is not None:
+            shard.replay(record)
         if number % _RECORDS_A_TURN == 0:
             await asyncio.sleep(0)
     _replay_pending(shard, pending, is_superseded=False)
@@ -169,9 +162,9 @@ def _supersede(pending: dict[ProducerId, dict[bytes, _Pending]], key: bytes, val
 
 
 def _replay_pending(
-    shard: Replayable, pending: dict[ProducerId, dict[bytes, _Pending]], *, is_superseded: bool
+    shard: Shard, pending: dict[ProducerId, dict[bytes, _Pending]], *, is_superseded: bool
 ) -> None:
     for producer_id, written in pending.items():
-        for key, record in written.items():
-            if record.is_superseded is is_superseded:
-                shard.replay_pending(producer_id, key, record.value)
+        for key, (value, superseded) in written.items():
+            if superseded is is_superseded and (record := shard.decode(key, value)) is not None:
+                shard.replay_pending(producer_id, record)

@@ -1,17 +1,32 @@
-"""The runtime of both coordinators: append, replay once committed, reply.
+"""The runtime of every coordinator: append, replay once committed, reply.
 
 A coordinator (of groups, of transactions) is split into shards, one for each partition of its internal topic.
-An operation reads the shard's state and returns what to append and what to answer; it changes no stored
-state. The runtime appends the records to the shard's partition, replays them on the shard once they are
-committed, and only then answers. So a failed append has nothing to revert, and a restart, which replays the
-same records, ends in the same state.
+The runtime knows neither groups nor transactions: see `barnabas.broker.coordinator.contract` for what a shard
+and an operation are.
 
-Operations on one key (a group id, a transactional id) run one after another: the next sees what the one
-before has committed (but see `KeyedLock`). On a single replica an append is committed at once, and then a
-whole operation runs without a task or a future.
+Who writes: only the runtime changes what a shard stores, by `Shard.replay`. An operation reads the shard and
+returns typed records. The runtime encodes them once, appends them to the shard's partition as one batch, and
+replays the same typed records after they are committed. Nothing decodes them again: bytes become records only
+when a partition is loaded. So a failed append has nothing to revert, and a restart, which replays the same
+records, ends in the same state.
 
-What is appended is replayed in the order of the log. So a transaction's records, which count only once its
-marker is there (KIP-98), are always known before the marker is.
+Who reads: `write` shows an operation the outcome of all earlier operations on its key (a group id, a
+transactional id), because these run one after another; operations that are `shared` do not wait for each
+other (see `KeyedLock`). `read` shows what is committed, without waiting for appends under way.
+
+What a reply promises:
+- A response means that the records are committed and replayed: no failover of the partition loses them.
+- Records are replayed in the order of the log, whichever append is heard of first. So a transaction's
+  records, which count only once its marker is there (KIP-98), are always known before the marker is.
+- An operation that raises, or whose records cannot be encoded, appends nothing. Its caller gets the error.
+- Any other error promises nothing: the append failed, or its records may be committed yet. Memory agrees with
+  the log all the same. Nothing is replayed for an append that failed, and the log takes no further one in the
+  same leader epoch once the outcome of an append is unknown. After the write timeout the caller gets
+  COORDINATOR_NOT_AVAILABLE, but the append goes on and its records are replayed when they are committed.
+- A partition that moves away answers NOT_COORDINATOR. The next coordinator finds in the log what counts.
+
+On a single replica an append is committed at once, and then a whole operation runs without a task or a
+future. Owned by one event loop.
 """
 
 from __future__ import annotations
@@ -19,10 +34,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -32,11 +46,11 @@ from barnabas.base.types import (
     NO_PRODUCER_ID,
     LeaderEpoch,
     Offset,
-    ProducerId,
     ProducerIdentity,
 )
 from barnabas.broker.answers import Answer, is_pending, settled
 from barnabas.broker.coordinator.backoff import Complaints
+from barnabas.broker.coordinator.contract import Operation, Result, S, Shard, ShardContext
 from barnabas.broker.coordinator.futures import fail, resolve
 from barnabas.broker.coordinator.keyed_lock import KeyedLock
 from barnabas.broker.coordinator.loading import InternalLog, load
@@ -49,64 +63,6 @@ logger = logger_of(__name__)
 T = TypeVar("T")
 
 _NO_PRODUCER = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-
-
-@dataclass(slots=True)
-class Result(Generic[T]):
-    """The result of an operation.
-
-    `response` is given once the records are committed and replayed; it may be a future that a later
-    operation resolves. `then`, when there is one, makes the response instead: it is called after the replay
-    with None, or with the error that kept the records from the log. Without it that error is the answer.
-    """
-
-    response: Answer[T] | None = None
-    records: Sequence[Record] = ()
-    #: the records belong to this producer's transaction: they count when it commits
-    producer: ProducerIdentity | None = None
-    #: in place of records: the producer's transaction ends
-    marker: EndTransaction | None = None
-    then: Callable[[KafkaError | None], Answer[T]] | None = None
-    #: called when the records are replayed and the response (or the error of `then`) is on its way
-    afterwards: Callable[[], None] | None = None
-
-
-class Shard(Protocol):
-    """The state behind one partition of the internal topic."""
-
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """Apply one committed record; None deletes the key. Also called while loading."""
-
-    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
-        """Replay a record of an open transaction. Also called while loading."""
-
-    def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """A producer's transaction has ended: its records become valid, or are dropped."""
-
-    def loaded(self) -> None:
-        """Everything committed has been replayed: set timers, start serving."""
-
-    def unload(self, error: KafkaError) -> None:
-        """The partition was unloaded: answer waiting requests with `error`."""
-
-
-S = TypeVar("S", bound=Shard)
-Operation: TypeAlias = Callable[[S], Result[T]]
-
-
-@dataclass(slots=True)
-class ShardContext(Generic[S]):
-    """What a shard is made with."""
-
-    partition: int
-    clock: Clock
-    timers: Timers
-    #: the leader epoch in which this broker coordinates the partition
-    epoch: Callable[[], LeaderEpoch]
-    #: the size of the largest batch that is appended
-    most_bytes: Callable[[], int]
-    #: runs an internal operation of the shard under the lock of its key
-    write: Callable[[str, Operation[S, Any]], None]
 
 
 class _State(Enum):
@@ -420,7 +376,7 @@ class CoordinatorRuntime(Generic[S]):
                 timestamp=now,
             )
         return encode_batch(
-            [record._replace(timestamp=now) for record in result.records],
+            [Record(*record.encode(), now) for record in result.records],
             leader_epoch=epoch,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
@@ -430,14 +386,14 @@ class CoordinatorRuntime(Generic[S]):
 
 def _replay(shard: Shard, result: Result[Any]) -> None:
     producer = result.producer
-    if producer is not None and result.marker is not None:
+    if producer is None:
+        for record in result.records:
+            shard.replay(record)
+    elif result.marker is not None:
         shard.end_transaction(producer.producer_id, result.marker.commit)
-    for record in result.records:
-        assert record.key is not None
-        if producer is None:
-            shard.replay(record.key, record.value)
-        elif record.value is not None:
-            shard.replay_pending(producer.producer_id, record.key, record.value)
+    else:
+        for record in result.records:
+            shard.replay_pending(producer.producer_id, record)
 
 
 #: another broker leads the partition, or will

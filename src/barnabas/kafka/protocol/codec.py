@@ -91,9 +91,9 @@ def encode_chunks(message: Message, version: int, out: bytearray | None = None) 
         raise unfit(cls, version, error) from error
 
 
-def encode(message: Message, version: int) -> bytes:
-    """The message as one buffer."""
-    return b"".join(map(bytes, encode_chunks(message, version)))
+def encode(message: Message, version: int, prefix: bytes = b"") -> bytes:
+    """The message as one buffer, after `prefix`. Raises ProtocolError as `encode_chunks`."""
+    return b"".join(map(bytes, encode_chunks(message, version, bytearray(prefix))))
 
 
 def _decoder(cls: type[Message], version: int) -> Decoder:

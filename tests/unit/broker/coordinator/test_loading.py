@@ -37,7 +37,11 @@ class State:
         self.committed: dict[bytes, bytes | None] = {}
         self.pending: dict[int, dict[bytes, bytes | None]] = {}
 
-    def replay(self, key, value):
+    def decode(self, key, value):
+        return key, value
+
+    def replay(self, record):
+        key, value = record
         self.committed[key] = value
         for written in self.pending.values():
             if key in written and value is None:
@@ -45,7 +49,8 @@ class State:
             elif key in written:
                 written[key] = None
 
-    def replay_pending(self, producer_id, key, value):
+    def replay_pending(self, producer_id, record):
+        key, value = record
         self.pending.setdefault(producer_id, {})[key] = value
 
     def end_transaction(self, producer_id, commit):
@@ -75,12 +80,12 @@ def test_load_equals_the_log_applied_record_by_record(memory_log, steps):
             records = [Record(key, value, 0) for key, value in what]
             if who == "plain":
                 batch = encode_batch(records)
-                for key, value in what:
-                    state.replay(key, value)
+                for record in what:
+                    state.replay(record)
             else:
                 batch = encode_batch(records, producer_id=who, producer_epoch=0, transactional=True)
-                for key, value in what:
-                    state.replay_pending(who, key, value)
+                for record in what:
+                    state.replay_pending(who, record)
         log.append(0, batch, 0)
     assert loaded(log) == state.visible()
 

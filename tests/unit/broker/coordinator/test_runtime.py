@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 import pytest
 from simulation.clocks import VirtualClock
 from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.coordinator.runtime import CoordinatorRuntime, Result
+from barnabas.broker.coordinator.contract import Result
+from barnabas.broker.coordinator.runtime import CoordinatorRuntime
 from barnabas.kafka.records import Record, batches, encode_batch
+
+
+class Count(NamedTuple):
+    """A record of the shard below: a key, and how often it was counted."""
+
+    key: bytes
+    count: int
+
+    def encode(self):
+        return self.key, b"%d" % self.count
 
 
 class Counters:
@@ -22,8 +34,11 @@ class Counters:
         self.unloaded_with = None
         self.is_loaded = False
 
-    def replay(self, key, value):
-        self.counts[key] = int(value or 0) if value.isdigit() else 0
+    def decode(self, key, value):
+        return Count(key, int(value) if value.isdigit() else 0)
+
+    def replay(self, record):
+        self.counts[record.key] = record.count
 
     def loaded(self):
         self.is_loaded = True
@@ -33,7 +48,7 @@ class Counters:
 
     def increment(self, key):
         count = self.counts.get(key, 0) + 1
-        return Result(count, [Record(key, b"%d" % count)])
+        return Result(count, [Count(key, count)])
 
 
 @pytest.fixture
@@ -117,7 +132,7 @@ def test_operations_that_wait_keep_their_order_behind_one_that_appends(run):
         def note(name, records):
             def operation(shard):
                 order.append(name)
-                return Result(name, [Record(b"a", b"1")] if records else [])
+                return Result(name, [Count(b"a", 1)] if records else [])
 
             return runtime.write(0, "a", operation)
 
@@ -191,7 +206,7 @@ def test_then_makes_the_answer_after_the_replay_or_of_the_failure(run):
             def then(error):
                 return error.code if error else shard.counts[b"a"]
 
-            return Result(records=[Record(b"a", b"42")], then=then)
+            return Result(records=[Count(b"a", 42)], then=then)
 
         assert runtime.write(0, "a", operation) == 42
         log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -392,7 +407,7 @@ def test_partitions_are_loaded_one_after_another(run):
 
 def commit(runtime, key, value):
     """An operation that looks at nothing: it may be under way beside its like."""
-    operation = lambda shard: Result(value, [Record(key, b"%d" % value)])  # noqa: E731
+    operation = lambda shard: Result(value, [Count(key, value)])  # noqa: E731
     return runtime.write(0, "k", operation, shared=True)
 
 

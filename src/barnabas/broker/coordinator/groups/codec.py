@@ -3,6 +3,8 @@
 A key is its kind (int16) and the key's fields; a value is its version (int16) and the value's fields; a null
 value deletes the key. Kinds 0 and 1 hold a committed offset (0 is older, the layout is the same), 2 a classic
 group; 3 to 8 and 16 a consumer group (see `barnabas.broker.coordinator.groups.consumer.records`).
+
+Operations return these records typed; the runtime encodes them for the log, and loading decodes them.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from barnabas.base.types import NO_LEADER_EPOCH, ZERO_TOPIC_ID, LeaderEpoch, Off
 from barnabas.kafka.protocol.codec import decode, encode
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.kafka.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from barnabas.kafka.records import Record
 
 LEGACY_OFFSET_KIND = 0
 OFFSET_KIND = 1
@@ -29,6 +30,7 @@ _EXPIRING_OFFSET_VERSION = 1
 _LATEST_VERSION = 4
 _KEY_LAYOUT = 0
 _PREFIX = struct.Struct(">h")
+_OFFSET = _PREFIX.pack(OFFSET_KIND)
 NO_EXPIRY = -1
 
 
@@ -58,8 +60,55 @@ def committed_ms(committed: CommittedOffset) -> int:
     return committed.committed_ms
 
 
+class OffsetRecord(NamedTuple):
+    """A committed offset, or its deletion. Made by `offset_record` and `decode_offset_record`."""
+
+    key: OffsetKey
+    committed: CommittedOffset | None
+
+    def encode(self) -> tuple[bytes, bytes | None]:
+        (group_id, topic, partition), committed = self
+        key = encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _KEY_LAYOUT, _OFFSET)
+        if committed is None:
+            return key, None
+        version = _OFFSET_VERSION if committed.expires_ms == NO_EXPIRY else _EXPIRING_OFFSET_VERSION
+        value = OffsetCommitValue(
+            offset=committed.offset,
+            leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            commit_timestamp=committed.committed_ms,
+            expire_timestamp=committed.expires_ms,
+            topic_id=committed.topic_id,
+        )
+        return key, encode(value, version, _PREFIX.pack(version))
+
+
+class GroupRecord(NamedTuple):
+    """A classic group's generation, or the group's deletion."""
+
+    group_id: str
+    value: GroupMetadataValue | None
+
+    def encode(self) -> tuple[bytes, bytes | None]:
+        key = encode(GroupMetadataKey(group=self.group_id), _KEY_LAYOUT, _PREFIX.pack(GROUP_KIND))
+        if self.value is None:
+            return key, None
+        return key, encode(self.value, _GROUP_VERSION, _PREFIX.pack(_GROUP_VERSION))
+
+
+def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> OffsetRecord:
+    """The record that stores a committed offset, or deletes it."""
+    if committed is not None and committed.expires_ms != NO_EXPIRY:
+        # The version that has an expiry has neither of these.
+        committed = committed._replace(leader_epoch=NO_LEADER_EPOCH, topic_id=ZERO_TOPIC_ID)
+    return OffsetRecord(key, committed)
+
+
+# --- loading ---
+
+
 def kind_of(key: bytes) -> int:
-    """What a key is about.
+    """The kind of record that a key belongs to.
 
     Raises:
         ProtocolError: the key is too short to say.
@@ -71,75 +120,38 @@ def kind_of(key: bytes) -> int:
     return int(kind)
 
 
-def group_record(group_id: str, value: GroupMetadataValue | None) -> Record:
-    """The record that stores a group, or deletes it."""
-    key = _PREFIX.pack(GROUP_KIND) + encode(GroupMetadataKey(group=group_id), _KEY_LAYOUT)
+def decode_offset_record(key: bytes, value: bytes | None) -> OffsetRecord:
+    """A record whose key is of OFFSET_KIND or LEGACY_OFFSET_KIND.
+
+    Raises:
+        ProtocolError: it cannot be read, or its value has a version from the future.
+    """
+    of = decode(OffsetCommitKey, _KEY_LAYOUT, key, _PREFIX.size)
+    offset_key = OffsetKey(of.group, of.topic, of.partition)
     if value is None:
-        return Record(key, None)
-    return Record(key, _PREFIX.pack(_GROUP_VERSION) + encode(value, _GROUP_VERSION))
-
-
-def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> Record:
-    """The record that stores a committed offset, or deletes it."""
-    message = OffsetCommitKey(group=key.group_id, topic=key.topic, partition=key.partition)
-    encoded_key = _PREFIX.pack(OFFSET_KIND) + encode(message, _KEY_LAYOUT)
-    if committed is None:
-        return Record(encoded_key, None)
-    version = _OFFSET_VERSION if committed.expires_ms == NO_EXPIRY else _EXPIRING_OFFSET_VERSION
-    value = OffsetCommitValue(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        commit_timestamp=committed.committed_ms,
-        expire_timestamp=committed.expires_ms,
-        topic_id=committed.topic_id,
+        return OffsetRecord(offset_key, None)
+    stored = decode(OffsetCommitValue, _version(value), value, _PREFIX.size)
+    committed = CommittedOffset(
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp,
+        stored.expire_timestamp,
+        stored.topic_id,
     )
-    return Record(encoded_key, _PREFIX.pack(version) + encode(value, version))
+    return OffsetRecord(offset_key, committed)
 
 
-def decode_group_key(key: bytes) -> str:
-    """The group id in a key of GROUP_KIND.
-
-    Raises:
-        ProtocolError: the bytes are no such key.
-    """
-    return decode(GroupMetadataKey, _KEY_LAYOUT, key, _PREFIX.size).group
-
-
-def decode_offset_key(key: bytes) -> OffsetKey:
-    """The key of an offset.
+def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord:
+    """A record whose key is of GROUP_KIND.
 
     Raises:
-        ProtocolError: the bytes are no such key.
+        ProtocolError: it cannot be read, or its value has a version from the future.
     """
-    message = decode(OffsetCommitKey, _KEY_LAYOUT, key, _PREFIX.size)
-    return OffsetKey(message.group, message.topic, message.partition)
-
-
-def decode_group(value: bytes) -> GroupMetadataValue:
-    """A stored group.
-
-    Raises:
-        ProtocolError: the bytes are no such value, or of a version from the future.
-    """
-    return decode(GroupMetadataValue, _version(value), value, _PREFIX.size)
-
-
-def decode_offset(value: bytes) -> CommittedOffset:
-    """A stored offset.
-
-    Raises:
-        ProtocolError: the bytes are no such value, or of a version from the future.
-    """
-    message = decode(OffsetCommitValue, _version(value), value, _PREFIX.size)
-    return CommittedOffset(
-        message.offset,
-        message.leader_epoch,
-        message.metadata,
-        message.commit_timestamp,
-        message.expire_timestamp,
-        message.topic_id,
-    )
+    group_id = decode(GroupMetadataKey, _KEY_LAYOUT, key, _PREFIX.size).group
+    if value is None:
+        return GroupRecord(group_id, None)
+    return GroupRecord(group_id, decode(GroupMetadataValue, _version(value), value, _PREFIX.size))
 
 
 def _version(value: bytes) -> int:

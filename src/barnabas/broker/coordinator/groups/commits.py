@@ -10,11 +10,16 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.types import LeaderEpoch, Offset, ProducerId, ProducerIdentity, TopicId
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.config.setting import LONG_MAX
-from barnabas.broker.coordinator.groups import codec
-from barnabas.broker.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, OffsetKey, offset_record
+from barnabas.broker.coordinator.contract import Result
+from barnabas.broker.coordinator.groups.codec import (
+    NO_EXPIRY,
+    CommittedOffset,
+    OffsetKey,
+    OffsetRecord,
+    offset_record,
+)
 from barnabas.broker.coordinator.groups.offsets import Group, OffsetStore
 from barnabas.broker.coordinator.groups.pending import PendingOffsets
-from barnabas.broker.coordinator.runtime import Result
 from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -27,7 +32,6 @@ from barnabas.kafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from barnabas.kafka.records import Record
 
 _MINUTE_MS = 60_000
 
@@ -53,26 +57,20 @@ class Commits:
 
     # --- replay ---
 
-    def replay(self, key: OffsetKey, value: bytes | None) -> None:
-        """Apply one committed record.
-
-        Raises:
-            ProtocolError: the value cannot be read.
-        """
-        if value is None:
+    def replay(self, record: OffsetRecord) -> None:
+        """Apply one committed record."""
+        key, committed = record
+        if committed is None:
             self.offsets.remove(key)
             self.pending.drop(key)
         else:
-            self.offsets.put(key, codec.decode_offset(value))
+            self.offsets.put(key, committed)
             self.pending.overtake(key)
 
-    def replay_pending(self, producer_id: ProducerId, key: OffsetKey, value: bytes) -> None:
-        """Replay an offset of an open transaction: it becomes visible when the transaction commits.
-
-        Raises:
-            ProtocolError: the value cannot be read.
-        """
-        self.pending.put(producer_id, key, codec.decode_offset(value))
+    def replay_pending(self, producer_id: ProducerId, record: OffsetRecord) -> None:
+        """Keep an offset of an open transaction: it becomes visible when the transaction commits."""
+        if record.committed is not None:  # a transaction deletes nothing
+            self.pending.put(producer_id, record.key, record.committed)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> list[OffsetKey]:
         """End a producer's transaction. Returns its offsets if it was committed."""
@@ -90,7 +88,7 @@ class Commits:
         now = self._clock.now_ms()
         retention = request.retention_time_ms
         expires = NO_EXPIRY if retention < 0 else min(now + retention, LONG_MAX)
-        records: list[Record] = []
+        records: list[OffsetRecord] = []
         response = OffsetCommitResponse()
         for topic in request.topics:
             outcomes = [
@@ -112,7 +110,7 @@ class Commits:
     ) -> Result[TxnOffsetCommitResponse]:
         """Store offsets that become valid when the producer's transaction commits."""
         now = self._clock.now_ms()
-        records: list[Record] = []
+        records: list[OffsetRecord] = []
         response = TxnOffsetCommitResponse()
         for topic in request.topics:
             topic_id = topic_ids[topic.name]
@@ -137,7 +135,7 @@ class Commits:
         now_ms: int,
         expires_ms: int,
         topic_id: TopicId,
-        records: list[Record],
+        records: list[OffsetRecord],
     ) -> ErrorCode:
         metadata = partition.committed_metadata or ""
         if len(metadata) > self._config().offset_metadata_max_bytes:
@@ -169,11 +167,11 @@ class Commits:
         ]
         return Result(outcome, _tombstones(there))
 
-    def delete_all(self, group_id: str) -> list[Record]:
+    def delete_all(self, group_id: str) -> list[OffsetRecord]:
         """The records that delete all of a group's offsets."""
         return _tombstones(sorted({*self.offsets.keys(group_id), *self.pending.of_group(group_id)}))
 
-    def expire(self, group: Group) -> tuple[list[Record], bool]:
+    def expire(self, group: Group) -> tuple[list[OffsetRecord], bool]:
         """The records that delete a group's expired offsets, and whether any offsets are left then."""
         retention_ms = self._config().offsets_retention_minutes * _MINUTE_MS
         expired = [
@@ -201,5 +199,5 @@ class Commits:
         return [*self.offsets.of_topics(group_id, topics), *sorted(pending - {*self.offsets.keys(group_id)})]
 
 
-def _tombstones(keys: Iterable[OffsetKey]) -> list[Record]:
-    return [offset_record(key, None) for key in keys]
+def _tombstones(keys: Iterable[OffsetKey]) -> list[OffsetRecord]:
+    return [OffsetRecord(key, None) for key in keys]

@@ -17,6 +17,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId, ProducerIdentity, TopicId
 from barnabas.broker.answers import Answer, settled
 from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.codec import OffsetKey
@@ -27,7 +28,6 @@ from barnabas.broker.coordinator.groups.pending import PendingOffsets
 from barnabas.broker.coordinator.groups.shard import Group, GroupShard
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.pattern_search import PatternSearch
-from barnabas.broker.coordinator.runtime import ShardContext
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.metadata.features import GROUP_VERSION
 from barnabas.broker.metadata.image import ClusterImage

@@ -7,7 +7,7 @@ which a group was formed: see the packages `classic` and `consumer` beside this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -16,19 +16,19 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import ProducerId, TopicId
 from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.coordinator.contract import Result, ShardContext, StoredRecord
 from barnabas.broker.coordinator.groups import codec
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
 from barnabas.broker.coordinator.groups.classic.membership import ClassicMembership
 from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.broker.coordinator.groups.classic.sessions import Sessions
-from barnabas.broker.coordinator.groups.codec import OffsetKey, group_record
+from barnabas.broker.coordinator.groups.codec import GroupRecord, OffsetKey, OffsetRecord
 from barnabas.broker.coordinator.groups.commits import Commits
-from barnabas.broker.coordinator.groups.consumer import records as consumer_records
 from barnabas.broker.coordinator.groups.consumer.coordination import ConsumerGroups
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.coordinator.groups.consumer.records import ConsumerGroupRecord, decode_record
 from barnabas.broker.coordinator.pattern_search import PatternSearch
-from barnabas.broker.coordinator.runtime import Result, ShardContext
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -40,12 +40,14 @@ from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, Mem
 from barnabas.kafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.kafka.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from barnabas.kafka.protocol.records.consumer_group import GROUP_KIND, KINDS
-from barnabas.kafka.records import Record
+from barnabas.kafka.protocol.records.consumer_group import KINDS, ConsumerGroupMetadataKey
+from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue
 
 logger = logger_of(__name__)
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
+#: a record of `__consumer_offsets`
+GroupsRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord
 
 #: from this version a commit to a group that is not there is told so, and members have epochs (KIP-848)
 _MEMBER_EPOCHS_FROM = 9
@@ -83,38 +85,42 @@ class GroupShard:
 
     # --- the runtime's side ---
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """Apply one committed record of `__consumer_offsets`.
+    def decode(self, key: bytes, value: bytes | None) -> GroupsRecord | None:
+        """Decode a record of `__consumer_offsets`; None for one of an unknown kind.
 
         Raises:
             ProtocolError: the record is of a known kind and cannot be read.
         """
         kind = codec.kind_of(key)
         if kind in (codec.OFFSET_KIND, codec.LEGACY_OFFSET_KIND):
-            offset_key = codec.decode_offset_key(key)
-            self.commits.replay(offset_key, value)
-            if value is not None:
-                self._ensure_group(offset_key.group_id)
-        elif kind == codec.GROUP_KIND:
-            self._replay_classic(codec.decode_group_key(key), value)
-        elif kind in KINDS:
-            self._replay_consumer(kind, key, value)
-        elif kind not in self._strange_kinds:
+            return codec.decode_offset_record(key, value)
+        if kind == codec.GROUP_KIND:
+            return codec.decode_group_record(key, value)
+        if kind in KINDS:
+            return decode_record(kind, key, value)
+        if kind not in self._strange_kinds:
             self._strange_kinds.add(kind)
             logger.warning("skipped records of unknown type %d in __consumer_offsets", kind)
+        return None
 
-    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
-        """Replay an offset of an open transaction.
+    def replay(self, record: GroupsRecord) -> None:
+        """Apply one committed record of `__consumer_offsets`."""
+        if isinstance(record, OffsetRecord):
+            self.commits.replay(record)
+            if record.committed is not None:
+                self._ensure_group(record.key.group_id)
+        elif isinstance(record, GroupRecord):
+            self._replay_classic(record.group_id, record.value)
+        else:
+            self._replay_consumer(record)
 
-        Raises:
-            ProtocolError: the record cannot be read.
-        """
-        if codec.kind_of(key) not in (codec.OFFSET_KIND, codec.LEGACY_OFFSET_KIND):
+    def replay_pending(self, producer_id: ProducerId, record: GroupsRecord) -> None:
+        """Keep an offset of an open transaction."""
+        if not isinstance(record, OffsetRecord):
             logger.warning("__consumer_offsets holds a transaction's record that is no offset")
             return
-        offset_key = codec.decode_offset_key(key)
-        self.commits.replay_pending(producer_id, offset_key, value)
-        self._ensure_group(offset_key.group_id)
+        self.commits.replay_pending(producer_id, record)
+        self._ensure_group(record.key.group_id)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
         """The offsets of a producer's transaction become valid, or are dropped."""
@@ -143,14 +149,14 @@ class GroupShard:
                 )
                 member.answer_sync(SyncGroupResponse(error_code=error.code))
 
-    def _step(self, group_id: str, step: Callable[[], list[Record]]) -> None:
+    def _step(self, group_id: str, step: Callable[[], Sequence[StoredRecord]]) -> None:
         """Run an internal operation under the group's lock."""
         self._context.write(group_id, lambda _: Result(records=step()))
 
     def _classic_groups(self) -> list[ClassicGroup]:
         return [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
 
-    def _replay_classic(self, group_id: str, value: bytes | None) -> None:
+    def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
         group = self.groups.get(group_id)
         if value is None:
             if isinstance(group, ClassicGroup):
@@ -160,18 +166,18 @@ class GroupShard:
             return
         if not isinstance(group, ClassicGroup):
             group = self.groups[group_id] = self._new_group(group_id)
-        group.apply(codec.decode_group(value))
+        group.apply(value)
 
-    def _replay_consumer(self, kind: int, key: bytes, value: bytes | None) -> None:
-        key_message, value_message = consumer_records.decode_record(kind, key, value)
-        group = self.groups.get(key_message.group_id)
+    def _replay_consumer(self, record: ConsumerGroupRecord) -> None:
+        key, value = record
+        group = self.groups.get(key.group_id)
         if not isinstance(group, ConsumerGroup):
             if value is None:
                 return
             # At most offsets were known of it: a classic group in use is deleted first.
-            group = self.groups[key_message.group_id] = ConsumerGroup(key_message.group_id)
-        group.replay(key_message, value_message)
-        if kind == GROUP_KIND and value is None:
+            group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
+        group.replay(key, value)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
             self._consumers.forget(group)
             self._remove(group.group_id)
 
@@ -212,7 +218,7 @@ class GroupShard:
         """Delete an empty consumer group that a classic one of the same id replaces."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
-            return Result(records=self._consumers.tombstones(group))
+            return Result(records=group.tombstones())
         return Result()
 
     def sync(self, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
@@ -347,7 +353,8 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             return Result()
-        records, has_offsets = self.commits.expire(group)
+        expired, has_offsets = self.commits.expire(group)
+        records: list[StoredRecord] = [*expired]
         is_awaited = isinstance(group, ClassicGroup) and group.pending
         if group.is_empty and not has_offsets and not is_awaited:
             records += self._tombstones(group)
@@ -359,7 +366,7 @@ class GroupShard:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         return group
 
-    def _tombstones(self, group: Group) -> list[Record]:
+    def _tombstones(self, group: Group) -> Sequence[StoredRecord]:
         if isinstance(group, ConsumerGroup):
-            return self._consumers.tombstones(group)
-        return [group_record(group.group_id, None)]
+            return group.tombstones()
+        return [GroupRecord(group.group_id, None)]

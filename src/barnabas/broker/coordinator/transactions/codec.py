@@ -7,9 +7,10 @@ a null value deletes the id.
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from barnabas.base.errors import ProtocolError
-from barnabas.base.types import TopicPartition
+from barnabas.base.types import NO_PRODUCER_ID, TopicPartition
 from barnabas.broker.coordinator.transactions.transaction import Transaction, TransactionState
 from barnabas.kafka.protocol.codec import decode, encode
 from barnabas.kafka.protocol.records.transaction_log import (
@@ -17,61 +18,73 @@ from barnabas.kafka.protocol.records.transaction_log import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from barnabas.kafka.records import Record
 
 TRANSACTION_KIND = 0
 _PREFIX = struct.Struct(">h")
 
 
+class TransactionRecord(NamedTuple):
+    """A transactional id's state, or its deletion. Made by `transaction_record` and `decode_record`."""
+
+    transactional_id: str
+    transaction: Transaction | None
+    #: the version of the stored value
+    version: int = 0
+
+    def encode(self) -> tuple[bytes, bytes | None]:
+        transactional_id, transaction, version = self
+        key = encode(TransactionLogKey(transactional_id=transactional_id), 0, _PREFIX.pack(TRANSACTION_KIND))
+        if transaction is None:
+            return key, None
+        value = TransactionLogValue(
+            producer_id=transaction.producer_id,
+            previous_producer_id=transaction.previous_producer_id,
+            next_producer_id=transaction.next_producer_id,
+            producer_epoch=transaction.epoch,
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_status=transaction.state.value,
+            transaction_partitions=_partitions(transaction),
+            transaction_last_update_timestamp_ms=transaction.updated_ms,
+            transaction_start_timestamp_ms=transaction.started_ms,
+            client_transaction_version=transaction.client_version,
+        )
+        return key, encode(value, version, _PREFIX.pack(version))
+
+
 def transaction_record(
     transactional_id: str, transaction: Transaction | None, transaction_version: int = 0
-) -> Record:
+) -> TransactionRecord:
     """The record that stores a transactional id's state, or deletes it.
 
     `transaction_version` is the finalized level of the feature: from 1 on the value has tagged fields.
     """
-    key = _PREFIX.pack(TRANSACTION_KIND) + encode(TransactionLogKey(transactional_id=transactional_id), 0)
     if transaction is None:
-        return Record(key, None)
-    version = min(transaction_version, 1)
-    value = TransactionLogValue(
-        producer_id=transaction.producer_id,
-        previous_producer_id=transaction.previous_producer_id,
-        next_producer_id=transaction.next_producer_id,
-        producer_epoch=transaction.epoch,
-        transaction_timeout_ms=transaction.timeout_ms,
-        transaction_status=transaction.state.value,
-        transaction_partitions=_partitions(transaction),
-        transaction_last_update_timestamp_ms=transaction.updated_ms,
-        transaction_start_timestamp_ms=transaction.started_ms,
-        client_transaction_version=transaction.client_version,
-    )
-    return Record(key, _PREFIX.pack(version) + encode(value, version))
+        return TransactionRecord(transactional_id, None)
+    if transaction_version < 1:
+        transaction = transaction._replace(
+            previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0
+        )
+    return TransactionRecord(transactional_id, transaction, min(transaction_version, 1))
 
 
-def decode_key(key: bytes) -> str | None:
-    """The transactional id, None in a key of a kind that is not known.
+def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
+    """A record of the log; None if its key is of an unknown kind.
 
     Raises:
-        ProtocolError: the bytes are no key.
+        ProtocolError: it cannot be read, or its value has a version from the future.
     """
     if _prefix(key) != TRANSACTION_KIND:
         return None
-    return decode(TransactionLogKey, 0, key, _PREFIX.size).transactional_id
-
-
-def decode_value(value: bytes) -> Transaction:
-    """What is stored of a transactional id.
-
-    Raises:
-        ProtocolError: the bytes are no such value, or of a version from the future.
-    """
-    stored = decode(TransactionLogValue, _prefix(value), value, _PREFIX.size)
+    transactional_id = decode(TransactionLogKey, 0, key, _PREFIX.size).transactional_id
+    if value is None:
+        return TransactionRecord(transactional_id, None)
+    version = _prefix(value)
+    stored = decode(TransactionLogValue, version, value, _PREFIX.size)
     try:
         state = TransactionState(stored.transaction_status)
     except ValueError:
         raise ProtocolError(f"a transaction is stored in state {stored.transaction_status}") from None
-    return Transaction(
+    transaction = Transaction(
         producer_id=stored.producer_id,
         epoch=stored.producer_epoch,
         timeout_ms=stored.transaction_timeout_ms,
@@ -87,6 +100,7 @@ def decode_value(value: bytes) -> Transaction:
         next_producer_id=stored.next_producer_id,
         client_version=stored.client_transaction_version,
     )
+    return TransactionRecord(transactional_id, transaction, version)
 
 
 def _partitions(transaction: Transaction) -> list[PartitionsSchema] | None:

@@ -24,9 +24,9 @@ from barnabas.base.types import (
 )
 from barnabas.broker.answers import Answer, is_pending, settled
 from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator
 from barnabas.broker.coordinator.loading import InternalLog
-from barnabas.broker.coordinator.runtime import ShardContext
 from barnabas.broker.coordinator.transactions.marker_queue import MarkerWriter
 from barnabas.broker.coordinator.transactions.shard import TransactionShard
 from barnabas.broker.coordinator.transactions.transaction import Transaction

@@ -22,8 +22,12 @@ from barnabas.base.types import (
     ProducerIdentity,
     TopicPartition,
 )
-from barnabas.broker.coordinator.runtime import Result, ShardContext
-from barnabas.broker.coordinator.transactions.codec import decode_key, decode_value, transaction_record
+from barnabas.broker.coordinator.contract import Result, ShardContext
+from barnabas.broker.coordinator.transactions.codec import (
+    TransactionRecord,
+    decode_record,
+    transaction_record,
+)
 from barnabas.broker.coordinator.transactions.ending import must_end
 from barnabas.broker.coordinator.transactions.marker_queue import MarkerQueue, MarkerWriter
 from barnabas.broker.coordinator.transactions.transaction import (
@@ -33,7 +37,6 @@ from barnabas.broker.coordinator.transactions.transaction import (
     is_exhausted,
     new_transaction,
 )
-from barnabas.kafka.records import Record
 
 logger = logger_of(__name__, is_limited=True)
 
@@ -65,22 +68,27 @@ class TransactionShard:
 
     # --- the runtime's side ---
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """Apply one committed record of `__transaction_state`.
+    def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
+        """Decode a record of `__transaction_state`; None for one of an unknown kind.
 
         Raises:
             ProtocolError: the record cannot be read.
         """
-        transactional_id = decode_key(key)
-        if transactional_id is None:
+        record = decode_record(key, value)
+        if record is None:
             logger.warning("skipped a record of unknown type in __transaction_state")
-        elif value is not None:
-            self.transactions[transactional_id] = decode_value(value)
+        return record
+
+    def replay(self, record: TransactionRecord) -> None:
+        """Apply one committed record of `__transaction_state`."""
+        transactional_id, transaction, _ = record
+        if transaction is not None:
+            self.transactions[transactional_id] = transaction
         else:
             self.transactions.pop(transactional_id, None)
             self._repeatable.pop(transactional_id, None)
 
-    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
+    def replay_pending(self, producer_id: ProducerId, record: TransactionRecord) -> None:
         """A coordinator does not write its own state in transactions."""
         logger.warning(
             "__transaction_state holds a record that producer %d wrote in a transaction", producer_id
@@ -358,7 +366,7 @@ class TransactionShard:
     def _complete_later(self, transactional_id: str) -> None:
         self._write(transactional_id, partial(TransactionShard.complete, transactional_id=transactional_id))
 
-    def _record(self, transactional_id: str, transaction: Transaction) -> Record:
+    def _record(self, transactional_id: str, transaction: Transaction) -> TransactionRecord:
         return transaction_record(transactional_id, transaction, self._version())
 
 

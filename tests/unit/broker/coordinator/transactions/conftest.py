@@ -15,7 +15,7 @@ from barnabas.base.types import ProducerIdentity, TopicPartition
 from barnabas.broker.answers import settled
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import Marker, TransactionCoordinator
-from barnabas.broker.coordinator.transactions.codec import decode_value
+from barnabas.broker.coordinator.transactions.codec import decode_record
 from barnabas.kafka.records import all_records
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -113,7 +113,8 @@ class Transactions:
     def stored(self) -> list[str]:
         """The states in the log, one after another."""
         data = b"".join(self.log.batches.get(0, []))
-        return [decode_value(r.value).state.label if r.value else "-" for r in all_records(data)]
+        stored = (decode_record(record.key, record.value) for record in all_records(data))
+        return ["-" if s.transaction is None else s.transaction.state.label for s in stored]
 
 
 async def ask(request: Callable[[], Any]) -> Any:
@@ -138,3 +139,9 @@ def transact(memory_log) -> Callable[..., None]:
         run_virtual(main())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def make_transactions() -> type[Transactions]:
+    """Makes a coordinator on the running loop."""
+    return Transactions

@@ -9,7 +9,7 @@ import pytest
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
 from barnabas.broker.answers import settled
-from barnabas.broker.coordinator.transactions.codec import decode_value
+from barnabas.broker.coordinator.transactions.codec import decode_record
 from barnabas.kafka.records import all_records
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -48,7 +48,8 @@ def test_events_of_an_end_come_in_one_order_however_many_replicas_there_are(tran
 
         def note_append(partition, batch, epoch):
             (record,) = all_records(batch)
-            events.append(f"append {decode_value(record.value).state.label}")
+            stored = decode_record(record.key, record.value)
+            events.append(f"append {stored.transaction.state.label}")
             return append(partition, batch, epoch)
 
         def note_markers(marker, partitions):

@@ -14,18 +14,17 @@ from collections.abc import Awaitable, Callable
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Protocol
 from barnabas.broker.coordinator.groups.classic.members import most_preferred
 from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.broker.coordinator.groups.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
-from barnabas.broker.coordinator.groups.codec import group_record
-from barnabas.broker.coordinator.runtime import Result
+from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatResponse
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
-from barnabas.kafka.records import Record
 
 logger = logger_of(__name__, is_limited=True)
 
@@ -169,7 +168,7 @@ class ClassicMembership:
                 response.members = []
             return response
 
-        return Result(records=[group_record(group.group_id, value)], then=then)
+        return Result(records=[GroupRecord(group.group_id, value)], then=then)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         limit = self._config().group_max_size
@@ -262,7 +261,7 @@ class ClassicMembership:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._sessions.keep_alive(group, member)
 
-    def expire(self, group: ClassicGroup, member_id: str) -> list[Record]:
+    def expire(self, group: ClassicGroup, member_id: str) -> list[GroupRecord]:
         """The session of a member, or of a pending member, has timed out."""
         if member_id in group.pending:
             group.pending.remove(member_id)

@@ -24,15 +24,14 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.backoff import LONGEST_MS, backoff_ms
+from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember
 from barnabas.broker.coordinator.groups.classic.sessions import Sessions, Step
-from barnabas.broker.coordinator.groups.codec import group_record
-from barnabas.broker.coordinator.runtime import Result
+from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.timers import Timers
 from barnabas.kafka.protocol.messages.join_group import JoinGroupResponse
 from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from barnabas.kafka.records import Record
 
 logger = logger_of(__name__, is_limited=True)
 
@@ -67,13 +66,13 @@ class Rebalance:
 
     # --- join ---
 
-    def advance(self, group: ClassicGroup, reason: str) -> list[Record]:
+    def advance(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
         """Begin a round, or end the joining of the one that is being prepared, if all are there."""
         if group.has(GroupState.PREPARING_REBALANCE):
             return self.complete_join_if_ready(group)
         return self.prepare(group, reason)
 
-    def prepare(self, group: ClassicGroup, reason: str) -> list[Record]:
+    def prepare(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
         """Begin a round: all members have to join again."""
         logger.log(
             _level(group),
@@ -115,11 +114,11 @@ class Rebalance:
         release = partial(self._release, group)
         self._timers.set(_hold_key(group), pause_ms, lambda: self._write(group.group_id, release))
 
-    def _release(self, group: ClassicGroup) -> list[Record]:
+    def _release(self, group: ClassicGroup) -> list[GroupRecord]:
         group.is_held = False
         return self.complete_join_if_ready(group)
 
-    def complete_join_if_ready(self, group: ClassicGroup) -> list[Record]:
+    def complete_join_if_ready(self, group: ClassicGroup) -> list[GroupRecord]:
         """End the joining if all members have joined; a group's first round waits for its initial delay."""
         if (
             group.has(GroupState.PREPARING_REBALANCE)
@@ -130,7 +129,7 @@ class Rebalance:
             return self.complete_join(group)
         return []
 
-    def complete_join(self, group: ClassicGroup) -> list[Record]:
+    def complete_join(self, group: ClassicGroup) -> list[GroupRecord]:
         """End the joining now: remove members that have not joined, and tell the others the generation."""
         self._timers.cancel(_join_key(group))
         if not group.has(GroupState.PREPARING_REBALANCE):
@@ -150,7 +149,7 @@ class Rebalance:
             # Should the record not be stored, the group is not stuck: this step comes again.
             group.store_failures += 1
             self._schedule_join(group, LONGEST_MS)
-            return [group_record(group.group_id, group.empty_record(self._clock.now_ms()))]
+            return [GroupRecord(group.group_id, group.empty_record(self._clock.now_ms()))]
         if not group.elect_joined_leader():
             # Only static members, none of whom has joined: their sessions decide.
             self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
@@ -178,7 +177,7 @@ class Rebalance:
     def _wait_for_first_members(self, group: ClassicGroup, delay: int, remaining: int) -> None:
         """Members of a new group come one by one: wait as long as more come, so that one round does."""
 
-        def fire() -> list[Record]:
+        def fire() -> list[GroupRecord]:
             if group.new_member_added and remaining > 0:
                 group.new_member_added = False
                 again = min(self._config().group_initial_rebalance_delay_ms, remaining)
@@ -237,7 +236,7 @@ class Rebalance:
             return Result(then=lambda _: then(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _TOO_LARGE)))
         assignments = {entry.member_id: entry.assignment for entry in request.assignments}
         value = group.to_record(assignments, list(group.members))
-        return Result(records=[group_record(group.group_id, value)], then=then, afterwards=announce)
+        return Result(records=[GroupRecord(group.group_id, value)], then=then, afterwards=announce)
 
     def _synced(self, group: ClassicGroup, member: ClassicMember) -> None:
         group.pending_sync.discard(member.member_id)
@@ -250,7 +249,7 @@ class Rebalance:
             if member.answer_sync(SyncGroupResponse(error_code=error)):
                 self._sessions.keep_alive(group, member)
 
-    def _expire_syncs(self, group: ClassicGroup, generation: int) -> list[Record]:
+    def _expire_syncs(self, group: ClassicGroup, generation: int) -> list[GroupRecord]:
         if generation != group.generation or not group.has(
             GroupState.COMPLETING_REBALANCE, GroupState.STABLE
         ):

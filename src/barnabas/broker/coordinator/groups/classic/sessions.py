@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember
+from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.timers import Timers
-from barnabas.kafka.records import Record
 
 #: runs an operation under a group's lock and appends the records that it returns
-Step: TypeAlias = Callable[[str, Callable[[], list[Record]]], None]
+Step: TypeAlias = Callable[[str, Callable[[], list[GroupRecord]]], None]
 
 #: how long a new member may wait for its first round before its session times out (as in Kafka)
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
@@ -21,7 +21,7 @@ class Sessions:
     """The session timers of one shard's groups."""
 
     def __init__(
-        self, timers: Timers, write: Step, expire: Callable[[ClassicGroup, str], list[Record]]
+        self, timers: Timers, write: Step, expire: Callable[[ClassicGroup, str], list[GroupRecord]]
     ) -> None:
         self._timers = timers
         self._write = write
@@ -35,7 +35,7 @@ class Sessions:
         """Expect a heartbeat from a member, or from a pending member, within `timeout_ms`."""
         key = _key(group, member_id)
 
-        def expire() -> list[Record]:
+        def expire() -> list[GroupRecord]:
             # The group's turn may have come late, behind a slow append, and a sign of life before it.
             return [] if key in self._timers else self._expire(group, member_id)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import Protocol
@@ -23,7 +24,6 @@ from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
 from barnabas.broker.coordinator.groups.consumer.timeouts import Timeouts
 from barnabas.broker.coordinator.groups.consumer.topics import Topics
 from barnabas.broker.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, decode_subscription
-from barnabas.broker.coordinator.runtime import Result
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse

@@ -10,9 +10,9 @@ from __future__ import annotations
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.coordinator.groups import codec
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember
+from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, Partitions
@@ -24,7 +24,6 @@ from barnabas.broker.coordinator.groups.subscription import (
     encode_assignment,
     subscription_version,
 )
-from barnabas.kafka.records import Record
 
 logger = logger_of(__name__, is_limited=True)
 
@@ -39,7 +38,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupD
         KafkaError: GROUP_ID_NOT_FOUND, the group has to stay as it is.
     """
     _check_upgrade(group, config)
-    tombstone = codec.group_record(group.group_id, None)
+    tombstone = GroupRecord(group.group_id, None)
     draft = GroupDraft(ConsumerGroup(group.group_id), [tombstone])
     members = [_upgraded(group, member, topics) for member in group.members]
     for member in members:
@@ -66,7 +65,7 @@ def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: B
 
 def downgrade(
     group: ConsumerGroup, staying: list[ConsumerMember], topics: Topics, now_ms: int
-) -> tuple[ClassicGroup, Record]:
+) -> tuple[ClassicGroup, GroupRecord]:
     """A classic group with these members, each with its target, and the record that stores it."""
     classic = ClassicGroup(group.group_id, now_ms)
     classic.generation = group.epoch
@@ -92,7 +91,7 @@ def downgrade(
     assignments = {old.member_id: old.assignment for old in classic.members}
     value = classic.to_record(assignments, list(classic.members))
     logger.info("group %s: from the consumer to the classic protocol", group.group_id)
-    return classic, codec.group_record(group.group_id, value)
+    return classic, GroupRecord(group.group_id, value)
 
 
 def classic_assignment(partitions: Partitions, topics: Topics, metadata: bytes) -> bytes:

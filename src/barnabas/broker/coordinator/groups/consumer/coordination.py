@@ -8,9 +8,10 @@ from typing import Any
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.coordinator.contract import Result, ShardContext
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
-from barnabas.broker.coordinator.groups.codec import group_record
+from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.groups.consumer.classic_members import ClassicMembers
 from barnabas.broker.coordinator.groups.consumer.conversion import upgrade
 from barnabas.broker.coordinator.groups.consumer.delayed_rounds import Change, DelayedRounds, Stored
@@ -23,19 +24,16 @@ from barnabas.broker.coordinator.groups.consumer.member import (
     MemberState,
 )
 from barnabas.broker.coordinator.groups.consumer.membership import ConsumerMembership
-from barnabas.broker.coordinator.groups.consumer.records import encode_record
 from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
 from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
 from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.consumer.topics import Topics
 from barnabas.broker.coordinator.pattern_search import PatternSearch
-from barnabas.broker.coordinator.runtime import Result, ShardContext
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from barnabas.kafka.records import Record
 
 
 class ConsumerGroups:
@@ -127,10 +125,6 @@ class ConsumerGroups:
             return self._upgrade(group, request, caller)
         return self._membership.heartbeat(self._draft(request, group), request, caller)
 
-    def tombstones(self, group: ConsumerGroup) -> list[Record]:
-        """The records that delete a group."""
-        return [encode_record(key, value) for key, value in group.tombstones()]
-
     def _draft(
         self, request: ConsumerGroupHeartbeatRequest, group: ClassicGroup | ConsumerGroup | None
     ) -> GroupDraft:
@@ -139,7 +133,7 @@ class ConsumerGroups:
         if isinstance(group, ConsumerGroup):
             return GroupDraft(group)
         # An empty classic group is replaced.
-        before = [] if group is None else [group_record(request.group_id, None)]
+        before = [] if group is None else [GroupRecord(request.group_id, None)]
         return GroupDraft(ConsumerGroup(request.group_id), before)
 
     def _upgrade(

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.broker.coordinator.contract import StoredRecord
 from barnabas.broker.coordinator.groups.consumer import records
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember, Partitions
 from barnabas.kafka.protocol.records import consumer_group as stored
 from barnabas.kafka.protocol.schema import Message
-from barnabas.kafka.records import Record
 
 
 class GroupDraft:
     """Begins with the state of a group, or with none for a new one."""
 
-    def __init__(self, group: ConsumerGroup, before: Iterable[Record] = ()) -> None:
+    def __init__(self, group: ConsumerGroup, before: Iterable[StoredRecord] = ()) -> None:
         """`before` are records of another kind that come first."""
         self._committed = group
         #: the group after the records so far; changed only through the draft
         self.group = group
-        self.records: list[Record] = list(before)
+        self.records: list[StoredRecord] = list(before)
 
     @property
     def group_id(self) -> str:
@@ -64,11 +64,11 @@ class GroupDraft:
         self._write(records.member_key(self.group_id, member_id), None)
 
     def remove_group(self) -> None:
-        for key, value in self.group.tombstones():
-            self._write(key, value)
+        for record in self.group.tombstones():
+            self._write(record.key, record.value)
 
     def _write(self, key: stored.Key, value: Message | None) -> None:
         if self.group is self._committed:
             self.group = self._committed.copy()
         self.group.replay(key, value)
-        self.records.append(records.encode_record(key, value))
+        self.records.append(records.ConsumerGroupRecord(key, value))

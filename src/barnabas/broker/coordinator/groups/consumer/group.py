@@ -210,7 +210,7 @@ class ConsumerGroup:
         """Apply one record; a value of None deletes what the key names."""
         _REPLAY[type(key)](self, key, value)
 
-    def tombstones(self) -> list[tuple[stored.Key, Message | None]]:
+    def tombstones(self) -> list[records.ConsumerGroupRecord]:
         """The records that delete the group; they replay in this order."""
         group_id = self.group_id
         keys: list[stored.Key] = [
@@ -222,7 +222,7 @@ class ConsumerGroup:
             *(records.regex_key(group_id, regex) for regex in self.regexes),
             stored.ConsumerGroupMetadataKey(group_id=group_id),
         ]
-        return [(key, None) for key in keys]
+        return [records.ConsumerGroupRecord(key, None) for key in keys]
 
     def _replay_group(self, _key: Any, value: stored.ConsumerGroupMetadataValue | None) -> None:
         self.epoch = 0 if value is None else value.epoch

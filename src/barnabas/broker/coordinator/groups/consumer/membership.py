@@ -9,6 +9,7 @@ from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.consumer.conversion import downgrade, may_downgrade
@@ -28,7 +29,6 @@ from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import Rege
 from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
 from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.consumer.topics import Topics
-from barnabas.broker.coordinator.runtime import Result
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from barnabas.base.errors import ProtocolError
 from barnabas.broker.coordinator.groups.classic.member import Protocol
@@ -19,7 +20,6 @@ from barnabas.broker.coordinator.groups.consumer.member import (
 from barnabas.kafka.protocol.codec import decode, encode
 from barnabas.kafka.protocol.records import consumer_group as stored
 from barnabas.kafka.protocol.schema import Message
-from barnabas.kafka.records import Record
 
 _KIND_OF = {key: kind for kind, (key, _) in stored.KINDS.items()}
 
@@ -29,15 +29,20 @@ _VERSION = 0
 # --- bytes ---
 
 
-def encode_record(key: stored.Key, value: Message | None) -> Record:
-    """The record that stores `value`, or deletes what the key names."""
-    encoded_key = _PREFIX.pack(_KIND_OF[type(key)]) + encode(key, _VERSION)
-    if value is None:
-        return Record(encoded_key, None)
-    return Record(encoded_key, _PREFIX.pack(_VERSION) + encode(value, _VERSION))
+class ConsumerGroupRecord(NamedTuple):
+    """One record of a consumer group; a value of None deletes what the key names."""
+
+    key: stored.Key
+    value: Message | None
+
+    def encode(self) -> tuple[bytes, bytes | None]:
+        key = encode(self.key, _VERSION, _PREFIX.pack(_KIND_OF[type(self.key)]))
+        if self.value is None:
+            return key, None
+        return key, encode(self.value, _VERSION, _PREFIX.pack(_VERSION))
 
 
-def decode_record(kind: int, key: bytes, value: bytes | None) -> tuple[stored.Key, Message | None]:
+def decode_record(kind: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord:
     """A record of one of `barnabas.kafka.protocol.records.consumer_group.KINDS`.
 
     Raises:
@@ -46,10 +51,10 @@ def decode_record(kind: int, key: bytes, value: bytes | None) -> tuple[stored.Ke
     key_class, value_class = stored.KINDS[kind]
     key_message = decode(key_class, _VERSION, key, _PREFIX.size)
     if value is None:
-        return key_message, None
+        return ConsumerGroupRecord(key_message, None)
     if len(value) < _PREFIX.size or _PREFIX.unpack_from(value) != (_VERSION,):
         raise ProtocolError(f"{value_class.__name__} has another version than {_VERSION}, the one known")
-    return key_message, decode(value_class, _VERSION, value, _PREFIX.size)
+    return ConsumerGroupRecord(key_message, decode(value_class, _VERSION, value, _PREFIX.size))
 
 
 # --- keys ---
