@@ -1,21 +1,35 @@
-"""The base of both coordinators: an internal topic's partitions that this broker leads."""
+"""The base of every coordinator: an internal topic's partitions that this broker leads.
+
+A coordinator offers the operations of its shards to the server. `writing` and `reading` route an operation to
+the shard of its key, so that signature, contract and errors of an operation stand once, with the shard:
+
+    class GroupCoordinator(Coordinator[GroupShard]):
+        sync = writing(GroupShard.sync, group_of)
+
+Every routed operation raises KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if this broker does
+not serve the key. One that appends also raises the errors of `CoordinatorRuntime.write`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Generic, TypeVar
+from functools import update_wrapper
+from operator import methodcaller
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, LeaderEpoch
 from barnabas.broker.answers import Answer
-from barnabas.broker.coordinator.contract import Operation, S, ShardContext
+from barnabas.broker.coordinator.contract import Operation, Result, S, ShardContext
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.partitioning import partition_for
 from barnabas.broker.coordinator.runtime import CoordinatorRuntime
 from barnabas.broker.metadata import ImageDelta
 
 T = TypeVar("T")
+K = TypeVar("K")
+P = ParamSpec("P")
 
 
 class Coordinator(Generic[S]):
@@ -101,3 +115,37 @@ class Coordinator(Generic[S]):
 
     def _read(self, key: str, operation: Callable[[S], T]) -> T:
         return self._runtime.read(self.partition_for(key), operation)
+
+
+def writing(
+    operation: Callable[Concatenate[S, K, P], Result[T]], key_of: Callable[[K], str], *, shared: bool = False
+) -> Callable[Concatenate[Coordinator[S], K, P], Answer[T]]:
+    """The coordinator's method for a shard's operation that may append; see `CoordinatorRuntime.write`.
+
+    `key_of` gives the key (a group id, a transactional id) by the operation's first argument.
+    """
+    name = operation.__name__
+
+    def write(coordinator: Coordinator[S], about: K, /, *more: Any, **named: Any) -> Answer[T]:
+        key = key_of(about)
+        return coordinator._runtime.write(
+            partition_for(key, coordinator._partitions()),
+            key,
+            methodcaller(name, about, *more, **named),
+            shared=shared,
+        )
+
+    return update_wrapper(write, operation)
+
+
+def reading(
+    operation: Callable[Concatenate[S, K, P], T], key_of: Callable[[K], str]
+) -> Callable[Concatenate[Coordinator[S], K, P], T]:
+    """The coordinator's method for a shard's operation that reads only; see `CoordinatorRuntime.read`."""
+    name = operation.__name__
+
+    def read(coordinator: Coordinator[S], about: K, /, *more: Any, **named: Any) -> T:
+        answer: T = coordinator._read(key_of(about), methodcaller(name, about, *more, **named))
+        return answer
+
+    return update_wrapper(read, operation)

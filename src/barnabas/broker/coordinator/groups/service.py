@@ -6,21 +6,21 @@ Finds the shard of a group and runs the operation there. Deletes expired offsets
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from operator import attrgetter
+from typing import Protocol
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
-from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId, ProducerIdentity, TopicId
+from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId, ProducerIdentity
 from barnabas.broker.answers import Answer, settled
 from barnabas.broker.config import BrokerConfig, GroupConfig
 from barnabas.broker.coordinator.contract import ShardContext
-from barnabas.broker.coordinator.coordinator import Coordinator
+from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.groups.caller import Caller
-from barnabas.broker.coordinator.groups.codec import OffsetKey
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.requests import check_heartbeat
 from barnabas.broker.coordinator.groups.offsets import GroupOffsets, OffsetStore
@@ -35,20 +35,33 @@ from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
-from barnabas.kafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from barnabas.kafka.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.kafka.records.control import EndTransaction
 
 logger = logger_of(__name__)
 
-T = TypeVar("T")
-
 #: how many groups are checked for expired offsets before the event loop serves others
 _GROUPS_A_TURN = 100
+
+
+class _OfGroup(Protocol):
+    """A request about one group."""
+
+    group_id: str
+
+
+def _checked(group_id: str) -> str:
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    return group_id
+
+
+def _unchecked(group_id: str) -> str:
+    return group_id
+
+
+def _group_of(request: _OfGroup) -> str:
+    return _checked(request.group_id)
 
 
 class GroupCoordinator(Coordinator[GroupShard]):
@@ -138,15 +151,16 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     # --- membership ---
 
+    _make_way = writing(GroupShard.make_way, _checked)
+    _join = writing(GroupShard.join, _group_of)
+
     def join(self, request: JoinGroupRequest, caller: Caller) -> Answer[JoinGroupResponse]:
-        """JoinGroup.
+        """`GroupShard.join`, with a session timeout that the broker allows.
 
         Raises:
-            KafkaError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL,
-                UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and as all others NOT_COORDINATOR,
-                COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+            KafkaError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and as `GroupShard.join`.
         """
-        _check_group_id(request.group_id)
+        _checked(request.group_id)
         config = self._config()
         shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
@@ -157,7 +171,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             )
         if self._is_left(request.group_id):
             return self._join_instead(request, caller)
-        return self._write(request.group_id, lambda shard: shard.join(request, caller))
+        return self._join(request, caller)
 
     def _is_left(self, group_id: str) -> bool:
         """Whether it is a consumer group without members."""
@@ -166,24 +180,25 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     async def _join_instead(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
         """An empty consumer group is replaced by a classic one."""
-        await settled(self._write(request.group_id, lambda shard: shard.make_way(request.group_id)))
-        return await settled(self._write(request.group_id, lambda shard: shard.join(request, caller)))
+        await settled(self._make_way(request.group_id))
+        return await settled(self._join(request, caller))
+
+    _consumer_heartbeat = writing(GroupShard.consumer_heartbeat, attrgetter("group_id"))
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Answer[ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat.
+        """`GroupShard.consumer_heartbeat`, for a valid request; gives a new member its id.
 
         Raises:
             KafkaError: UNSUPPORTED_VERSION, the protocol is not in use; INVALID_REQUEST,
-                UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
-                FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+                UNSUPPORTED_ASSIGNOR, and as `GroupShard.consumer_heartbeat`.
         """
         self.check_consumer_protocol()
         check_heartbeat(request, caller.api_version, self._config().group_consumer_assignors)
         if not request.member_id:
             request.member_id = self._unique()
-        return self._write(request.group_id, lambda shard: shard.consumer_heartbeat(request, caller))
+        return self._consumer_heartbeat(request, caller)
 
     def check_consumer_protocol(self) -> None:
         """Raises KafkaError UNSUPPORTED_VERSION unless groups may use the consumer protocol (KIP-848)."""
@@ -193,64 +208,25 @@ class GroupCoordinator(Coordinator[GroupShard]):
         ):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "groups of the consumer protocol are not enabled")
 
-    def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
-        """SyncGroup.
-
-        Raises:
-            KafkaError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
-        """
-        _check_group_id(request.group_id)
-        return self._write(request.group_id, lambda shard: shard.sync(request))
-
-    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Heartbeat. It does not wait for pending appends.
-
-        Raises:
-            KafkaError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                REBALANCE_IN_PROGRESS.
-        """
-        _check_group_id(request.group_id)
-        return self._read(request.group_id, lambda shard: shard.heartbeat(request))
-
-    def leave(self, group_id: str, members: list[MemberIdentity]) -> Answer[LeaveGroupResponse]:
-        """LeaveGroup.
-
-        Raises:
-            KafkaError: INVALID_GROUP_ID, or UNKNOWN_MEMBER_ID when there is no such group.
-        """
-        _check_group_id(group_id)
-        return self._write(group_id, lambda shard: shard.leave(group_id, members))
+    sync = writing(GroupShard.sync, _group_of)
+    heartbeat = reading(GroupShard.heartbeat, _group_of)
+    leave = writing(GroupShard.leave, _checked)
 
     # --- offsets ---
 
-    def commit(self, request: OffsetCommitRequest, api_version: int) -> Answer[OffsetCommitResponse]:
-        """OffsetCommit; see `GroupShard.commit`. An empty group id is allowed, for old clients' sake."""
-        return self._write(request.group_id, lambda shard: shard.commit(request, api_version), shared=True)
-
-    def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
-    ) -> Answer[TxnOffsetCommitResponse]:
-        """TxnOffsetCommit; see `GroupShard.commit_in_transaction`.
-
-        Raises:
-            KafkaError: INVALID_GROUP_ID, INVALID_PRODUCER_EPOCH, and as `GroupShard.commit_in_transaction`.
-        """
-        _check_group_id(request.group_id)
-        return self._write(
-            request.group_id,
-            lambda shard: shard.commit_in_transaction(request, topic_ids),
-            shared=True,
-        )
+    #: an empty group id is allowed, for old clients' sake
+    commit = writing(GroupShard.commit, attrgetter("group_id"), shared=True)
+    commit_in_transaction = writing(GroupShard.commit_in_transaction, _group_of, shared=True)
+    check_fetch = reading(GroupShard.check_fetch, _unchecked)
+    delete_offsets = writing(GroupShard.delete_offsets, _checked)
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
     ) -> Answer[None]:
-        """A producer's transaction ends in a partition of `__consumer_offsets`.
+        """End a producer's transaction in a partition of `__consumer_offsets`.
 
         Raises:
-            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-                INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+            KafkaError: as `CoordinatorRuntime.end_transaction`.
         """
         return self._runtime.end_transaction(partition, producer, marker)
 
@@ -269,24 +245,6 @@ class GroupCoordinator(Coordinator[GroupShard]):
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         return self._read(group_id, lambda shard: shard.commits.offsets)
-
-    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Whether a member, or anybody else, may read a group's offsets.
-
-        Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, NOT_COORDINATOR,
-                COORDINATOR_LOAD_IN_PROGRESS.
-        """
-        self._read(group_id, lambda shard: shard.check_fetch(group_id, member_id, epoch))
-
-    def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Answer[dict[OffsetKey, ErrorCode]]:
-        """OffsetDelete.
-
-        Raises:
-            KafkaError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
-        """
-        _check_group_id(group_id)
-        return self._write(group_id, lambda shard: shard.delete_offsets(group_id, keys))
 
     # --- groups as a whole ---
 
@@ -323,13 +281,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
-    def delete_group(self, group_id: str) -> Answer[None]:
-        """Delete an empty group with its offsets.
-
-        Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
-        """
-        return self._write(group_id, lambda shard: shard.delete_group(group_id))
+    delete_group = writing(GroupShard.delete_group, _unchecked)
 
     # --- inside ---
 
@@ -348,8 +300,3 @@ def _is_deleted(topic: str, delta: ImageDelta) -> bool:
     if before is None or (after is not None and after.id == before.id):
         return False
     return delta.is_deleted(before.id)
-
-
-def _check_group_id(group_id: str) -> None:
-    if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")

@@ -200,9 +200,21 @@ class GroupShard:
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
+        """ConsumerGroupHeartbeat: a member of the consumer protocol joins, stays or leaves.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
+                FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+        """
         return self._consumers.heartbeat(request, caller)
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> Result[JoinGroupResponse]:
+        """JoinGroup: answered when the round ends, or at once when there is nothing to wait for.
+
+        Raises:
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and in a group of
+                the consumer protocol GROUP_MAX_SIZE_REACHED.
+        """
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.join(group, request, caller)
@@ -222,6 +234,12 @@ class GroupShard:
         return Result()
 
     def sync(self, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
+        """SyncGroup: a member gets its assignment; the leader of a classic group brings all of them.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+                INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+        """
         group = self._member_group(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.sync(group, request)
@@ -235,14 +253,22 @@ class GroupShard:
         return self._rebalance.sync(group, member, request)
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Heartbeat: restarts the member's session timeout. It does not wait for pending appends.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
         group = self._member_group(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.heartbeat(group, request)
-        return self._membership.heartbeat(
-            group, request.member_id, request.group_instance_id, request.generation_id
-        )
+        return self._membership.heartbeat(group, request)
 
     def leave(self, group_id: str, members: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
+        """LeaveGroup: an outcome for each member.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, there is no such group.
+        """
         group = self._member_group(group_id)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.leave(group, members)
@@ -277,7 +303,17 @@ class GroupShard:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
                 REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
-        self._check_commit(request, api_version)
+        group = self.groups.get(request.group_id)
+        member_id, generation = request.member_id, request.generation_id_or_member_epoch
+        knows_epochs = api_version >= _MEMBER_EPOCHS_FROM
+        if isinstance(group, ConsumerGroup):
+            group.check_commit(member_id, generation, in_transaction=False, speaks_epochs=knows_epochs)
+        elif group is not None:
+            self._membership.check_commit(
+                group, member_id, request.group_instance_id, generation, in_transaction=False
+            )
+        elif generation >= 0:  # else a consumer that assigns by itself: its first commit makes the group
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION)
         return self.commits.commit(request)
 
     def commit_in_transaction(
@@ -300,19 +336,6 @@ class GroupShard:
         elif generation >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return self.commits.commit_in_transaction(request, topic_ids)
-
-    def _check_commit(self, request: OffsetCommitRequest, api_version: int) -> None:
-        group = self.groups.get(request.group_id)
-        member_id, generation = request.member_id, request.generation_id_or_member_epoch
-        knows_epochs = api_version >= _MEMBER_EPOCHS_FROM
-        if isinstance(group, ConsumerGroup):
-            group.check_commit(member_id, generation, in_transaction=False, speaks_epochs=knows_epochs)
-        elif group is not None:
-            self._membership.check_commit(
-                group, member_id, request.group_instance_id, generation, in_transaction=False
-            )
-        elif generation >= 0:  # else a consumer that assigns by itself: its first commit makes the group
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Whether the sender may read a group's offsets; only members of consumer groups are asked.

@@ -25,7 +25,7 @@ from barnabas.base.types import (
 from barnabas.broker.answers import Answer, is_pending, settled
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.contract import ShardContext
-from barnabas.broker.coordinator.coordinator import Coordinator
+from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.transactions.marker_queue import MarkerWriter
 from barnabas.broker.coordinator.transactions.shard import TransactionShard
@@ -34,6 +34,12 @@ from barnabas.broker.coordinator.transactions.transaction import Transaction
 logger = logger_of(__name__)
 
 T = TypeVar("T")
+
+
+def _checked(transactional_id: str) -> str:
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    return transactional_id
 
 
 class TransactionCoordinator(Coordinator[TransactionShard]):
@@ -118,17 +124,19 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     # --- one transactional id ---
 
+    _needs_producer_id = reading(TransactionShard.needs_producer_id, _checked)
+    _ending = reading(TransactionShard.ending, _checked)
+    _init_producer = writing(TransactionShard.init_producer, _checked)
+
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None
     ) -> ProducerIdentity:
-        """InitProducerId with a transactional id; `expected` is what the producer held before (KIP-360).
+        """`TransactionShard.init_producer`, with a timeout that the broker allows.
 
         Raises:
-            KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED,
-                CONCURRENT_TRANSACTIONS, and as all others NOT_COORDINATOR,
-                COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+            KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, and as `TransactionShard.init_producer`.
         """
-        _check_id(transactional_id)
+        _checked(transactional_id)
         longest = self._config().transaction_max_timeout_ms
         if not 0 < timeout_ms <= longest:
             raise KafkaError(
@@ -137,12 +145,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 "(transaction.max.timeout.ms)",
             )
         fresh = await settled(self._fresh_id(transactional_id))
-        return await settled(
-            self._write(
-                transactional_id,
-                lambda shard: shard.init_producer(transactional_id, timeout_ms, expected, fresh),
-            )
-        )
+        return await settled(self._init_producer(transactional_id, timeout_ms, expected, fresh))
+
+    _add_partitions = writing(TransactionShard.add_partitions, _checked)
 
     def add_partitions(
         self,
@@ -151,83 +156,41 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         partitions: Collection[TopicPartition],
         version: int,
     ) -> Answer[None]:
-        """A producer that speaks `version` of transactions is about to write to `partitions`.
+        """`TransactionShard.add_partitions`, after the transaction before has ended.
 
         Waits for ``add.partitions.to.txn.retry.backoff.max.ms`` at most while the markers of the transaction
         before are being written: a producer that has to ask again does so much later (librdkafka: 100 ms).
 
         Raises:
-            KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
-                CONCURRENT_TRANSACTIONS.
+            KafkaError: INVALID_REQUEST, and as `TransactionShard.add_partitions`.
         """
-        _check_id(transactional_id)
-
-        def add() -> Answer[None]:
-            return self._write(
-                transactional_id,
-                lambda shard: shard.add_partitions(transactional_id, producer, partitions, version),
-            )
-
-        ending = self._read(transactional_id, lambda shard: shard.ending(transactional_id))
+        add = partial(self._add_partitions, transactional_id, producer, partitions, version)
+        ending = self._ending(transactional_id)
         return add() if ending is None else self._after(ending, add)
 
-    def verify_partitions(
-        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Whether the partitions are in the producer's transaction.
+    verify_partitions = reading(TransactionShard.verify_partitions, _checked)
 
-        Raises:
-            KafkaError: as `add_partitions`.
-        """
-        _check_id(transactional_id)
-        return self._read(
-            transactional_id,
-            lambda shard: shard.verify_partitions(transactional_id, producer, partitions),
-        )
+    _end = writing(TransactionShard.end, _checked)
 
     def end(
         self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, version: int
     ) -> Answer[ProducerIdentity]:
-        """EndTxn by a producer that speaks `version` of transactions: what it goes on with.
+        """`TransactionShard.end`, with a fresh producer id if it needs one.
 
         Raises:
-            KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE,
-                CONCURRENT_TRANSACTIONS.
+            KafkaError: INVALID_REQUEST, and as `TransactionShard.end`.
         """
-        _check_id(transactional_id)
-
-        def end(fresh: ProducerId) -> Answer[ProducerIdentity]:
-            return self._write(
-                transactional_id,
-                lambda shard: shard.end(
-                    transactional_id, producer, commit=commit, version=version, fresh=fresh
-                ),
-            )
+        end = partial(self._end, transactional_id, producer, commit=commit, version=version)
 
         async def end_later(fresh: Awaitable[ProducerId]) -> ProducerIdentity:
-            return await settled(end(await fresh))
+            return await settled(end(fresh=await fresh))
 
         fresh = self._fresh_id(transactional_id)
-        return end_later(fresh) if is_pending(fresh) else end(fresh)
+        return end_later(fresh) if is_pending(fresh) else end(fresh=fresh)
 
     # --- what there is ---
 
-    def describe(self, transactional_id: str) -> tuple[Transaction, Collection[TopicPartition]]:
-        """One id, and the partitions in which its transaction has not ended.
-
-        Raises:
-            KafkaError: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR,
-                COORDINATOR_LOAD_IN_PROGRESS.
-        """
-        _check_id(transactional_id)
-
-        def look(shard: TransactionShard) -> tuple[Transaction, Collection[TopicPartition]]:
-            transaction = shard.transactions.get(transactional_id)
-            if transaction is None:
-                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-            return transaction, shard.partitions_left(transactional_id, transaction)
-
-        return self._read(transactional_id, look)
+    describe = reading(TransactionShard.describe, _checked)
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """Every transactional id coordinated here.
@@ -252,8 +215,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def _fresh_id(self, transactional_id: str) -> Answer[ProducerId]:
         # Before the operation, which may not wait, and only when it will take one.
-        needs_one = self._read(transactional_id, lambda shard: shard.needs_producer_id(transactional_id))
-        return self._producer_ids() if needs_one else NO_PRODUCER_ID
+        return self._producer_ids() if self._needs_producer_id(transactional_id) else NO_PRODUCER_ID
 
     def _all(self) -> Iterator[tuple[int, str, Transaction]]:
         for partition, shard in self._runtime.active_shards():
@@ -270,8 +232,3 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
         loop = asyncio.get_running_loop()
         self._housekeeping[work] = loop.call_later(interval_ms / 1000, run)
-
-
-def _check_id(transactional_id: str) -> None:
-    if not transactional_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")

@@ -322,11 +322,18 @@ class TransactionShard:
         record = self._record(transactional_id, transaction.completed(self._clock.now_ms()))
         return Result(records=[record], then=completed)
 
-    def partitions_left(self, transactional_id: str, transaction: Transaction) -> Collection[TopicPartition]:
-        """The partitions of the transaction, without those where it has ended already."""
+    def describe(self, transactional_id: str) -> tuple[Transaction, Collection[TopicPartition]]:
+        """One id, and the partitions in which its transaction has not ended.
+
+        Raises:
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         if transaction.state.is_prepared:
-            return self._markers.left(transactional_id)
-        return transaction.partitions
+            return transaction, self._markers.left(transactional_id)
+        return transaction, transaction.partitions
 
     # --- inside ---
 

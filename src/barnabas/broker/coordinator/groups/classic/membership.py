@@ -22,7 +22,7 @@ from barnabas.broker.coordinator.groups.classic.members import most_preferred
 from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.broker.coordinator.groups.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
 from barnabas.broker.coordinator.groups.codec import GroupRecord
-from barnabas.kafka.protocol.messages.heartbeat import HeartbeatResponse
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 
@@ -35,7 +35,7 @@ _SKIP_ASSIGNMENT_FROM = 9
 
 
 class ClassicMembership:
-    """Adds and removes members of one shard's groups."""
+    """Adds and removes members of one shard's groups; `GroupShard` has the operations' contracts."""
 
     def __init__(
         self,
@@ -54,11 +54,6 @@ class ClassicMembership:
     def join(
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """A JoinGroup, answered when the round ends, or at once when there is nothing to wait for.
-
-        Raises:
-            KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
-        """
         if not self._has_room(group, request.member_id):
             stranger = group.members.get(request.member_id)
             if stranger is not None:
@@ -180,16 +175,9 @@ class ClassicMembership:
 
     # --- stay and leave ---
 
-    def heartbeat(
-        self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
-    ) -> HeartbeatResponse:
-        """Heartbeat.
-
-        Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
-        """
-        member = group.members.check(member_id, instance_id)
-        if generation != group.generation:
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> HeartbeatResponse:
+        member = group.members.check(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         self._sessions.keep_alive(group, member)
         if group.has(GroupState.PREPARING_REBALANCE):
@@ -197,7 +185,6 @@ class ClassicMembership:
         return HeartbeatResponse()
 
     def leave(self, group: ClassicGroup, leavers: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
-        """Remove members; returns an outcome for each."""
         outcomes = []
         gone: list[str] = []
         for leaver in leavers:

@@ -34,7 +34,7 @@ _MEMBER_ID_REQUIRED_FROM = 4
 
 
 class ClassicMembers:
-    """Serves the members of the classic protocol in one shard's consumer groups."""
+    """Serves members of the classic protocol in consumer groups; `GroupShard` has the contracts."""
 
     def __init__(
         self,
@@ -59,12 +59,7 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """JoinGroup, which does not wait for other members.
-
-        Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
-                FENCED_INSTANCE_ID.
-        """
+        """JoinGroup, which does not wait for other members."""
         instance_id = request.group_instance_id
         member_id = request.member_id or f"{instance_id or caller.client_id}-{self._unique()}"
         self._membership.check_room(group, member_id)
@@ -159,12 +154,7 @@ class ClassicMembers:
         return updated, dict(owned)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
-        """A SyncGroup, which fetches what the coordinator has assigned.
-
-        Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
-        """
+        """A SyncGroup, which fetches the member's assignment."""
         member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
         protocol = classic.protocols[0]
         if (request.protocol_type or CONSUMER_PROTOCOL_TYPE) != CONSUMER_PROTOCOL_TYPE or (
@@ -185,11 +175,6 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Heartbeat.
-
-        Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
-        """
         member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
         self._timeouts.expect_heartbeat(group.group_id, member.member_id, classic.session_timeout_ms)
         if (
@@ -202,7 +187,6 @@ class ClassicMembers:
         return HeartbeatResponse()
 
     def leave(self, group: ConsumerGroup, leavers: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
-        """Remove members; returns an outcome for each."""
         response = LeaveGroupResponse()
         gone = []
         for leaver in leavers:

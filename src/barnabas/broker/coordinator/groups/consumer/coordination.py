@@ -113,11 +113,6 @@ class ConsumerGroups:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat.
-
-        Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, and as `ConsumerMembership.heartbeat` and `.leave`.
-        """
         group = self._find(request.group_id)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._membership.leave(_consumer_group(request.group_id, group), request)

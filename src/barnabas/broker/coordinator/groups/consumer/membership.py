@@ -45,7 +45,7 @@ _SOON_MS = 500
 
 
 class ConsumerMembership:
-    """Adds and removes members of one shard's consumer groups."""
+    """Adds and removes members of one shard's groups; `GroupShard` has the operations' contracts."""
 
     def __init__(
         self,
@@ -74,12 +74,7 @@ class ConsumerMembership:
     def heartbeat(
         self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """A heartbeat that joins or stays.
-
-        Raises:
-            KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
-                UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
-        """
+        """A heartbeat that joins or stays."""
         self.check_room(draft.group, request.member_id)
         owned = owned_partitions(request)
         before = self._find(draft, request, owned)
@@ -201,11 +196,7 @@ class ConsumerMembership:
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """A heartbeat that leaves the group; a static member may leave temporarily.
-
-        Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
-        """
+        """A heartbeat that leaves the group; a static member may leave temporarily."""
         response = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
