@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
+from barnabas.broker.coordinator.groups.classic.states import GroupState
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.server.broker import Broker
 from soak.roles.common import SESSION_MS

@@ -1,7 +1,8 @@
 """Coordinators: what a broker remembers for clients in internal topics (groups, their offsets)."""
 
 from barnabas.broker.coordinator.groups.caller import Caller
-from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
+from barnabas.broker.coordinator.groups.classic.states import GroupState
 from barnabas.broker.coordinator.groups.codec import OffsetKey
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from barnabas.broker.coordinator.groups.offsets import OffsetStore

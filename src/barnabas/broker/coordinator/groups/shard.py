@@ -19,10 +19,11 @@ from barnabas.broker.config import BrokerConfig, GroupConfig
 from barnabas.broker.coordinator.contract import Result, ShardContext, StoredRecord
 from barnabas.broker.coordinator.groups import codec
 from barnabas.broker.coordinator.groups.caller import Caller
-from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.membership import ClassicMembership
 from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.broker.coordinator.groups.classic.sessions import Sessions
+from barnabas.broker.coordinator.groups.classic.states import Event
 from barnabas.broker.coordinator.groups.codec import GroupRecord, OffsetKey, OffsetRecord
 from barnabas.broker.coordinator.groups.commits import Commits
 from barnabas.broker.coordinator.groups.consumer.coordination import ConsumerGroups
@@ -135,7 +136,7 @@ class GroupShard:
                 self._consumers.loaded(group)
                 continue
             if len(group.members) > limit:
-                self._step(group.group_id, partial(self._rebalance.prepare, group, "over group.max.size"))
+                self._step(group.group_id, partial(self._rebalance.advance, group, "over group.max.size"))
             for member in group.members:
                 self._sessions.keep_alive(group, member)
 
@@ -161,7 +162,7 @@ class GroupShard:
         if value is None:
             if isinstance(group, ClassicGroup):
                 self._rebalance.drop(group)
-                group.move_to(GroupState.DEAD, self._clock.now_ms())
+                group.enter(group.react(Event.DELETED), self._clock.now_ms())
                 self._remove(group_id)
             return
         if not isinstance(group, ClassicGroup):
@@ -292,7 +293,7 @@ class GroupShard:
         for stored in group.members:
             self._sessions.keep_alive(group, stored)
         if reason:
-            self._step(group.group_id, partial(self._rebalance.prepare, group, reason))
+            self._step(group.group_id, partial(self._rebalance.advance, group, reason))
 
     # --- offsets ---
 

@@ -284,3 +284,24 @@ def test_protocol_that_classic_members_do_not_share_is_refused(coordinate):
         assert await groups.error(garbage) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     coordinate(scenario)
+
+
+def test_session_that_times_out_during_the_upgrade_does_not_bring_the_classic_group_back(coordinate):
+    async def scenario(groups):
+        groups.topics(t=2)
+        await stable_classic(groups, "one", "two")
+        await asyncio.sleep(9.5)
+        groups.log.hold = True
+        entering = groups.enter("new", "t")
+        await asyncio.sleep(1)  # both sessions time out, behind the upgrade
+        groups.log.hold = False
+        while groups.log.held:
+            groups.log.commit_next()
+            await asyncio.sleep(0.01)
+        epoch = (await entering).member_epoch
+        for _ in range(30):
+            await asyncio.sleep(3)
+            epoch = (await groups.beat("new", epoch)).member_epoch
+        assert set(groups.consumer_group().members) == {"new"}
+
+    coordinate(scenario)

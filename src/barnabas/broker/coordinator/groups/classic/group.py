@@ -8,28 +8,22 @@ operations of `barnabas.broker.coordinator.groups.classic.rebalance` change and 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from enum import Enum
 
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Protocol
 from barnabas.broker.coordinator.groups.classic.members import Members
+from barnabas.broker.coordinator.groups.classic.states import (
+    NEXT_STATE,
+    Action,
+    Event,
+    GroupState,
+    action_for,
+)
 from barnabas.broker.coordinator.groups.codec import CommittedOffset, committed_ms
 from barnabas.broker.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.kafka.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.kafka.protocol.messages.sync_group import SyncGroupResponse
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue
-
-
-class GroupState(Enum):
-    """The states of a classic group, by the names that ListGroups and DescribeGroups show."""
-
-    EMPTY = "Empty"
-    #: members are asked to join again; the round ends when all have, or the rebalance timeout has passed
-    PREPARING_REBALANCE = "PreparingRebalance"
-    #: all members know the generation; the leader's assignment is awaited
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
 
 
 class ClassicGroup:
@@ -114,9 +108,14 @@ class ClassicGroup:
 
     # --- the round under way ---
 
-    def move_to(self, state: GroupState, now_ms: int) -> None:
+    def react(self, event: Event) -> Action:
+        """The action for an event in the group's state; see `states.TABLE`."""
+        return action_for(self.state, event)
+
+    def enter(self, action: Action, now_ms: int) -> None:
+        """Move to the state that an action leads to."""
         self.previous_state = self.state
-        self.state = state
+        self.state = NEXT_STATE[action]
         self.state_since_ms = now_ms
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
@@ -165,7 +164,7 @@ class ClassicGroup:
         self.generation += 1
         self.protocol = self.members.select_protocol()
         self.pending_sync = {member.member_id for member in self.members}
-        self.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
+        self.enter(Action.COMPLETE_JOIN, now_ms)
 
     def join_response(self, member: ClassicMember) -> JoinGroupResponse:
         """The JoinGroup response of a member in this generation; the leader's has all members."""
@@ -237,7 +236,8 @@ class ClassicGroup:
                 self.remove(member)
         self.leader = value.leader
         self.store_failures = 0
-        self.move_to(GroupState.STABLE if stored else GroupState.EMPTY, value.current_state_timestamp)
+        action = self.react(Event.STORED if stored else Event.EMPTIED)
+        self.enter(action, value.current_state_timestamp)
 
 
 class _Everything:

@@ -16,11 +16,12 @@ from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
-from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Protocol
 from barnabas.broker.coordinator.groups.classic.members import most_preferred
 from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.broker.coordinator.groups.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
+from barnabas.broker.coordinator.groups.classic.states import Action, Event, GroupState
 from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -88,16 +89,18 @@ class ClassicMembership:
             return self._add(group, _member(request, caller, request.member_id, protocols), request)
         member = group.members.check(request.member_id, request.group_instance_id)
         unchanged = member.protocols == protocols
-        if group.has(GroupState.COMPLETING_REBALANCE) and unchanged:
-            # Its first answer got lost: it is told the same again.
-            return Result(group.join_response(member))
-        if group.has(GroupState.STABLE) and unchanged and not group.is_leader(member):
+        event = Event.MEMBERS_CHANGED
+        if unchanged:
+            event = Event.LEADER_REPEATS if group.is_leader(member) else Event.FOLLOWER_REPEATS
+        action = group.react(event)
+        if action is Action.REPEAT:
             return Result(group.join_response(member))
         group.members.change_protocols(member, protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = _rebalance_timeout(request)
         reply = _park(group, member)
-        return Result(reply, self._rebalance.advance(group, f"{member.member_id} joins again{_why(request)}"))
+        reason = f"{member.member_id} joins again{_why(request)}"
+        return Result(reply, self._rebalance.act(group, action, reason))
 
     def _add(
         self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest
@@ -116,18 +119,17 @@ class ClassicMembership:
         """A static member has restarted and comes under a new member id."""
         member.assignment = old.assignment
         logger.info("group %s: member %s replaces %s", group.group_id, member.member_id, old.member_id)
-        if group.has(GroupState.STABLE):
+        action = group.react(Event.SUCCESSOR)
+        if action is Action.REPLACE:
             successors = [member if other is old else other for other in group.members]
             if most_preferred(successors) == group.protocol:
                 return self._take_over_quietly(group, member, old, successors, caller)
+            action = group.react(Event.MEMBERS_CHANGED)
         self._sessions.unwatch(group, old.member_id)
         group.take_over(old, member)
         self._sessions.keep_alive(group, member)
         reply = _park(group, member)
-        if group.has(GroupState.PREPARING_REBALANCE):
-            return Result(reply, self._rebalance.complete_join_if_ready(group))
-        # The leader may have been told the old id already, and would assign to it.
-        return Result(reply, self._rebalance.prepare(group, f"{member.instance_id} is back"))
+        return Result(reply, self._rebalance.act(group, action, f"{member.instance_id} is back"))
 
     def _take_over_quietly(
         self,
@@ -180,7 +182,7 @@ class ClassicMembership:
         if request.generation_id != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         self._sessions.keep_alive(group, member)
-        if group.has(GroupState.PREPARING_REBALANCE):
+        if group.react(Event.HEARTBEAT) is Action.REFUSE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         return HeartbeatResponse()
 
@@ -204,7 +206,7 @@ class ClassicMembership:
         if gone:
             records = self._rebalance.advance(group, f"left: {', '.join(gone)}")
         else:
-            records = self._rebalance.complete_join_if_ready(group)
+            records = self._rebalance.fewer_awaited(group)
         return Result(LeaveGroupResponse(members=outcomes), records)
 
     def _remove(self, group: ClassicGroup, leaver: MemberIdentity) -> bool:
@@ -244,7 +246,7 @@ class ClassicMembership:
         member = group.members.check(member_id, instance_id)
         if generation != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if not in_transaction and group.has(GroupState.COMPLETING_REBALANCE):
+        if not in_transaction and group.react(Event.COMMIT) is Action.REFUSE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._sessions.keep_alive(group, member)
 
@@ -252,7 +254,7 @@ class ClassicMembership:
         """The session of a member, or of a pending member, has timed out."""
         if member_id in group.pending:
             group.pending.remove(member_id)
-            return self._rebalance.complete_join_if_ready(group)
+            return self._rebalance.fewer_awaited(group)
         member = group.members.get(member_id)
         if member is None or not member.may_expire:
             return []

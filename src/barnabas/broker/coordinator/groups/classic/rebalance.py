@@ -1,7 +1,4 @@
-"""One round of rebalancing: prepare, join, sync.
-
-    EMPTY or STABLE -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE
-                       (all join again)       (the leader assigns)
+"""One round of rebalancing: prepare, join, sync. The states and events stand in `states.py`.
 
 A round begins when the membership or a member's metadata changes. It waits until all members have joined, for
 the longest rebalance timeout at most; then members that have not joined are removed, except static ones. The
@@ -25,9 +22,10 @@ from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.backoff import LONGEST_MS, backoff_ms
 from barnabas.broker.coordinator.contract import Result
-from barnabas.broker.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember
 from barnabas.broker.coordinator.groups.classic.sessions import Sessions, Step
+from barnabas.broker.coordinator.groups.classic.states import Action, Event, GroupState
 from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.timers import Timers
 from barnabas.kafka.protocol.messages.join_group import JoinGroupResponse
@@ -67,12 +65,18 @@ class Rebalance:
     # --- join ---
 
     def advance(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """Begin a round, or end the joining of the one that is being prepared, if all are there."""
-        if group.has(GroupState.PREPARING_REBALANCE):
-            return self.complete_join_if_ready(group)
-        return self.prepare(group, reason)
+        """The group's members have changed: see `Event.MEMBERS_CHANGED`."""
+        return self.act(group, group.react(Event.MEMBERS_CHANGED), reason)
 
-    def prepare(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
+    def act(self, group: ClassicGroup, action: Action, reason: str) -> list[GroupRecord]:
+        """Begin a round, or end the joining of the one that is being prepared, if all are there."""
+        if action is Action.PREPARE:
+            return self._prepare(group, reason)
+        if action is Action.CHECK_JOINED:
+            return self._check_joined(group)
+        return []
+
+    def _prepare(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
         """Begin a round: all members have to join again."""
         logger.log(
             _level(group),
@@ -85,13 +89,13 @@ class Rebalance:
             self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._timers.cancel(_sync_key(group))
         initial = group.has(GroupState.EMPTY)
-        group.move_to(GroupState.PREPARING_REBALANCE, self._clock.now_ms())
+        group.enter(Action.PREPARE, self._clock.now_ms())
         if initial:
             delay = self._config().group_initial_rebalance_delay_ms
             self._wait_for_first_members(group, delay, max(group.rebalance_timeout_ms - delay, 0))
             return []
         if group.all_joined and not group.is_held:
-            return self.complete_join(group)
+            return self._complete_join(group)
         self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
         return []
 
@@ -110,30 +114,32 @@ class Rebalance:
                 error,
             )
         group.is_held = True
-        self.prepare(group, "its assignment could not be stored")
+        self.act(group, group.react(Event.NOT_STORED), "its assignment could not be stored")
         release = partial(self._release, group)
         self._timers.set(_hold_key(group), pause_ms, lambda: self._write(group.group_id, release))
 
     def _release(self, group: ClassicGroup) -> list[GroupRecord]:
         group.is_held = False
-        return self.complete_join_if_ready(group)
+        return self.fewer_awaited(group)
 
-    def complete_join_if_ready(self, group: ClassicGroup) -> list[GroupRecord]:
+    def fewer_awaited(self, group: ClassicGroup) -> list[GroupRecord]:
+        """A member to be does not come, or a pause is over: see `Event.FEWER_AWAITED`."""
+        return self.act(group, group.react(Event.FEWER_AWAITED), "")
+
+    def _check_joined(self, group: ClassicGroup) -> list[GroupRecord]:
         """End the joining if all members have joined; a group's first round waits for its initial delay."""
-        if (
-            group.has(GroupState.PREPARING_REBALANCE)
-            and group.previous_state is not GroupState.EMPTY
-            and group.all_joined
-            and not group.is_held
-        ):
-            return self.complete_join(group)
+        if group.previous_state is not GroupState.EMPTY and group.all_joined and not group.is_held:
+            return self._complete_join(group)
         return []
 
-    def complete_join(self, group: ClassicGroup) -> list[GroupRecord]:
+    def _join_time_over(self, group: ClassicGroup) -> list[GroupRecord]:
+        if group.react(Event.JOIN_TIME_OVER) is Action.COMPLETE_JOIN:
+            return self._complete_join(group)
+        return []
+
+    def _complete_join(self, group: ClassicGroup) -> list[GroupRecord]:
         """End the joining now: remove members that have not joined, and tell the others the generation."""
         self._timers.cancel(_join_key(group))
-        if not group.has(GroupState.PREPARING_REBALANCE):
-            return []
         if group.is_held:  # a rebalance timeout may be shorter than that
             self._schedule_join(group, LONGEST_MS)
             return []
@@ -183,14 +189,13 @@ class Rebalance:
                 again = min(self._config().group_initial_rebalance_delay_ms, remaining)
                 self._wait_for_first_members(group, again, max(remaining - delay, 0))
                 return []
-            return self.complete_join(group)
+            return self._join_time_over(group)
 
         self._timers.set(_join_key(group), delay, lambda: self._write(group.group_id, fire))
 
     def _schedule_join(self, group: ClassicGroup, delay_ms: int) -> None:
-        self._timers.set(
-            _join_key(group), delay_ms, lambda: self._write(group.group_id, lambda: self.complete_join(group))
-        )
+        step = partial(self._join_time_over, group)
+        self._timers.set(_join_key(group), delay_ms, lambda: self._write(group.group_id, step))
 
     # --- sync ---
 
@@ -198,10 +203,11 @@ class Rebalance:
         self, group: ClassicGroup, member: ClassicMember, request: SyncGroupRequest
     ) -> Result[SyncGroupResponse]:
         """A member's SyncGroup in the current generation."""
-        if group.has(GroupState.PREPARING_REBALANCE):
+        action = group.react(Event.SYNC)
+        if action is Action.REFUSE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._synced(group, member)
-        if group.has(GroupState.STABLE):
+        if action is Action.ACCEPT:
             self._sessions.keep_alive(group, member)
             return Result(_assigned(group, member))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -250,9 +256,8 @@ class Rebalance:
                 self._sessions.keep_alive(group, member)
 
     def _expire_syncs(self, group: ClassicGroup, generation: int) -> list[GroupRecord]:
-        if generation != group.generation or not group.has(
-            GroupState.COMPLETING_REBALANCE, GroupState.STABLE
-        ):
+        action = group.react(Event.SYNC_TIME_OVER)
+        if generation != group.generation or action is Action.IGNORE:
             return []
         late = [member for member in group.members if member.member_id in group.pending_sync]
         if not late:
@@ -264,7 +269,7 @@ class Rebalance:
                 member.member_id,
             )
             self.forget(group, member)
-        return self.prepare(group, "members did not sync in time")
+        return self.act(group, action, "members did not sync in time")
 
     # --- members ---
 

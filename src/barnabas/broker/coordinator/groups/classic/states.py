@@ -1,0 +1,199 @@
+"""The states of a classic group, the events that reach it, and the action for each pair.
+
+    EMPTY or STABLE ──► PREPARING_REBALANCE ──► COMPLETING_REBALANCE ──► STABLE
+                        (all join again)        (the leader assigns)
+
+The table decides what an operation does; the modules beside this one do it. A pair that cannot occur has the
+reason in place of an action. `tests/unit/broker/coordinator/test_states.py` walks the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TypeAlias
+
+
+class GroupState(Enum):
+    """The states of a classic group, by the names that ListGroups and DescribeGroups show."""
+
+    EMPTY = "Empty"
+    #: members are asked to join again; the round ends when all have, or the rebalance timeout has passed
+    PREPARING_REBALANCE = "PreparingRebalance"
+    #: all members know the generation; the leader's assignment is awaited
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    #: deleted or converted; only operations that were waiting still see it
+    DEAD = "Dead"
+
+
+class Event(Enum):
+    """What happens to a group."""
+
+    #: a member joins, leaves, times out or changes its protocols
+    MEMBERS_CHANGED = "members changed"
+    #: a follower joins again with the same protocols, because its answer was lost
+    FOLLOWER_REPEATS = "follower repeats"
+    #: the leader joins again with the same protocols: it wants a new round
+    LEADER_REPEATS = "leader repeats"
+    #: a static member has restarted and comes under a new member id
+    SUCCESSOR = "successor"
+    #: nobody new is awaited: a pending member is gone, or the pause after a failure is over
+    FEWER_AWAITED = "fewer awaited"
+    #: the rebalance timeout or the initial delay has passed
+    JOIN_TIME_OVER = "join time over"
+    SYNC = "sync"
+    #: members have not sent SyncGroup within the rebalance timeout
+    SYNC_TIME_OVER = "sync time over"
+    #: the leader's assignment could not be stored
+    NOT_STORED = "not stored"
+    HEARTBEAT = "heartbeat"
+    COMMIT = "commit"
+    #: a generation with members was replayed
+    STORED = "stored"
+    #: a generation without members was replayed
+    EMPTIED = "emptied"
+    #: the group's tombstone was replayed
+    DELETED = "deleted"
+
+
+class Action(Enum):
+    """What the coordinator does about an event."""
+
+    #: begin a round: all members have to join again
+    PREPARE = "prepare"
+    #: end the joining if all members have joined
+    CHECK_JOINED = "check joined"
+    #: end the joining: remove absent members and choose the generation
+    COMPLETE_JOIN = "complete join"
+    #: tell the member the current generation again
+    REPEAT = "repeat"
+    #: let the successor take the member's place; a round begins only if the group's protocol changes
+    REPLACE = "replace"
+    #: wait for the leader's assignment, or store it if the leader has brought it
+    AWAIT_ASSIGNMENT = "await assignment"
+    #: answer from the stored generation
+    ACCEPT = "accept"
+    #: answer REBALANCE_IN_PROGRESS
+    REFUSE = "refuse"
+    INSTALL = "install"
+    CLEAR = "clear"
+    BURY = "bury"
+    IGNORE = "ignore"
+
+
+#: the state after an action; every other action leaves the state as it is
+NEXT_STATE: Mapping[Action, GroupState] = {
+    Action.PREPARE: GroupState.PREPARING_REBALANCE,
+    Action.COMPLETE_JOIN: GroupState.COMPLETING_REBALANCE,
+    Action.INSTALL: GroupState.STABLE,
+    Action.CLEAR: GroupState.EMPTY,
+    Action.BURY: GroupState.DEAD,
+}
+
+#: the reason why a pair of state and event cannot occur
+Illegal: TypeAlias = str
+
+_NO_MEMBERS = "an empty group has no member: the request fails with UNKNOWN_MEMBER_ID"
+_UNREACHABLE = "no request reaches a dead group"
+_LOCKED = "the leader's SyncGroup holds the group's lock until its assignment is stored or refused"
+_DELETED = "a deleted group is replaced by a new one"
+
+#: what the log says holds in every state: loading replays it, too
+_REPLAY: Mapping[Event, Action | Illegal] = {
+    Event.STORED: Action.INSTALL,
+    Event.EMPTIED: Action.CLEAR,
+    Event.DELETED: Action.BURY,
+}
+
+TABLE: Mapping[GroupState, Mapping[Event, Action | Illegal]] = {
+    GroupState.EMPTY: {
+        Event.MEMBERS_CHANGED: Action.PREPARE,
+        Event.FOLLOWER_REPEATS: _NO_MEMBERS,
+        Event.LEADER_REPEATS: _NO_MEMBERS,
+        Event.SUCCESSOR: _NO_MEMBERS,
+        Event.FEWER_AWAITED: Action.IGNORE,
+        Event.JOIN_TIME_OVER: Action.IGNORE,
+        Event.SYNC: _NO_MEMBERS,
+        Event.SYNC_TIME_OVER: Action.IGNORE,
+        Event.NOT_STORED: _LOCKED,
+        Event.HEARTBEAT: _NO_MEMBERS,
+        Event.COMMIT: _NO_MEMBERS,
+        **_REPLAY,
+    },
+    GroupState.PREPARING_REBALANCE: {
+        Event.MEMBERS_CHANGED: Action.CHECK_JOINED,
+        Event.FOLLOWER_REPEATS: Action.CHECK_JOINED,
+        Event.LEADER_REPEATS: Action.CHECK_JOINED,
+        Event.SUCCESSOR: Action.CHECK_JOINED,
+        Event.FEWER_AWAITED: Action.CHECK_JOINED,
+        Event.JOIN_TIME_OVER: Action.COMPLETE_JOIN,
+        Event.SYNC: Action.REFUSE,
+        Event.SYNC_TIME_OVER: Action.IGNORE,
+        Event.NOT_STORED: _LOCKED,
+        Event.HEARTBEAT: Action.REFUSE,
+        Event.COMMIT: Action.ACCEPT,
+        **_REPLAY,
+    },
+    GroupState.COMPLETING_REBALANCE: {
+        Event.MEMBERS_CHANGED: Action.PREPARE,
+        Event.FOLLOWER_REPEATS: Action.REPEAT,
+        Event.LEADER_REPEATS: Action.REPEAT,
+        # The leader may have been told the old id already, and would assign to it.
+        Event.SUCCESSOR: Action.PREPARE,
+        Event.FEWER_AWAITED: Action.IGNORE,
+        Event.JOIN_TIME_OVER: Action.IGNORE,
+        Event.SYNC: Action.AWAIT_ASSIGNMENT,
+        Event.SYNC_TIME_OVER: Action.PREPARE,
+        Event.NOT_STORED: Action.PREPARE,
+        Event.HEARTBEAT: Action.ACCEPT,
+        Event.COMMIT: Action.REFUSE,
+        **_REPLAY,
+    },
+    GroupState.STABLE: {
+        Event.MEMBERS_CHANGED: Action.PREPARE,
+        Event.FOLLOWER_REPEATS: Action.REPEAT,
+        Event.LEADER_REPEATS: Action.PREPARE,
+        Event.SUCCESSOR: Action.REPLACE,
+        Event.FEWER_AWAITED: Action.IGNORE,
+        Event.JOIN_TIME_OVER: Action.IGNORE,
+        Event.SYNC: Action.ACCEPT,
+        Event.SYNC_TIME_OVER: Action.PREPARE,
+        Event.NOT_STORED: _LOCKED,
+        Event.HEARTBEAT: Action.ACCEPT,
+        Event.COMMIT: Action.ACCEPT,
+        **_REPLAY,
+    },
+    GroupState.DEAD: {
+        Event.MEMBERS_CHANGED: Action.IGNORE,
+        Event.FOLLOWER_REPEATS: _UNREACHABLE,
+        Event.LEADER_REPEATS: _UNREACHABLE,
+        Event.SUCCESSOR: _UNREACHABLE,
+        Event.FEWER_AWAITED: Action.IGNORE,
+        Event.JOIN_TIME_OVER: Action.IGNORE,
+        Event.SYNC: _UNREACHABLE,
+        Event.SYNC_TIME_OVER: Action.IGNORE,
+        Event.NOT_STORED: _LOCKED,
+        Event.HEARTBEAT: _UNREACHABLE,
+        Event.COMMIT: _UNREACHABLE,
+        Event.STORED: _DELETED,
+        Event.EMPTIED: _DELETED,
+        Event.DELETED: _DELETED,
+    },
+}
+
+
+class IllegalEvent(RuntimeError):
+    """An event has reached a group in a state in which it cannot occur."""
+
+
+def action_for(state: GroupState, event: Event) -> Action:
+    """The action for an event in a state.
+
+    Raises:
+        IllegalEvent: the pair cannot occur.
+    """
+    action = TABLE[state][event]
+    if isinstance(action, Action):
+        return action
+    raise IllegalEvent(f"{event.value} in state {state.value}: {action}")
