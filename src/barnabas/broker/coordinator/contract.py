@@ -41,7 +41,7 @@ class Result(Generic[T]):
     """The result of an operation.
 
     `response` is given once the records are committed and replayed; it may be a future that a later
-    operation resolves. `then`, when there is one, makes the response instead: it is called after the replay
+    operation resolves. `then`, if there is one, makes the response instead. It is called after the replay
     with None, or with the error that kept the records from the log. Without it that error is the answer.
     """
 

@@ -1,7 +1,7 @@
 """The base of every coordinator: an internal topic's partitions that this broker leads.
 
 A coordinator offers the operations of its shards to the server. `writing` and `reading` route an operation to
-the shard of its key, so that signature, contract and errors of an operation stand once, with the shard:
+the shard of its key. So an operation's signature, contract and errors stand once, with the shard:
 
     class GroupCoordinator(Coordinator[GroupShard]):
         sync = writing(GroupShard.sync, group_of)

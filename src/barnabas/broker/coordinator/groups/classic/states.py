@@ -28,7 +28,7 @@ class GroupState(Enum):
 
 
 class Event(Enum):
-    """What happens to a group."""
+    """The events that reach a group."""
 
     #: a member joins, leaves, times out or changes its protocols
     MEMBERS_CHANGED = "members changed"
@@ -58,7 +58,7 @@ class Event(Enum):
 
 
 class Action(Enum):
-    """What the coordinator does about an event."""
+    """The actions that the coordinator takes."""
 
     #: begin a round: all members have to join again
     PREPARE = "prepare"
