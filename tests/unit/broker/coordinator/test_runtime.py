@@ -9,7 +9,7 @@ import pytest
 from simulation.clocks import VirtualClock
 from simulation.virtual_time import run_virtual
 
-from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.runtime import CoordinatorRuntime
 from barnabas.kafka.records import Record, batches, encode_batch
@@ -196,6 +196,31 @@ def test_error_of_an_operation_reaches_its_caller_alone(run):
         await asyncio.sleep(0.1)
         log.commit_next()
         assert await third == 2
+
+    run(scenario)
+
+
+class Unfit(NamedTuple):
+    """A record that the log's format has no room for."""
+
+    def encode(self):
+        raise ProtocolError("too long")
+
+
+def test_records_that_cannot_be_encoded_append_nothing_and_the_next_operation_goes_on(run):
+    async def scenario(runtime, log):
+        unfit = lambda shard: Result(1, [Count(b"a", 7), Unfit()])  # noqa: E731
+        with pytest.raises(ProtocolError):
+            runtime.write(0, "a", unfit)
+        log.hold = True
+        first, second, third = increment(runtime), runtime.write(0, "a", unfit), increment(runtime)
+        log.commit_next()
+        assert await first == 1
+        with pytest.raises(ProtocolError):
+            await second
+        await asyncio.sleep(0.1)
+        log.commit_next()
+        assert (await third, count(runtime), log.attempts) == (2, 2, 2)
 
     run(scenario)
 
