@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.record_format import Outgoing, from_json
 from barnabas.cli.streams import InputError
+from barnabas.client.schemas.unfit import UnfitError
+
+if TYPE_CHECKING:
+    from barnabas.client.schemas.codec import Encoder
 
 #: A JSON line may be this much longer than its record: an escape of a byte takes six, and there are names.
 _JSON_FACTOR = 6
@@ -14,11 +18,19 @@ _JSON_NAMES = 1 << 16
 
 
 class InputForm(NamedTuple):
-    """How the input is read: as lines, unless one of these says otherwise."""
+    """How the input is read: as lines, unless one of these says otherwise.
+
+    Attributes:
+        null: the text of a value that is null.
+        value, key: values or keys are JSON, for their schemas.
+    """
 
     as_json: bool = False
     raw: bool = False
     separator: bytes | None = None
+    null: bytes | None = None
+    value: Encoder | None = None
+    key: Encoder | None = None
 
 
 def read_records(
@@ -29,19 +41,21 @@ def read_records(
     A line ends with LF or CRLF, which are not part of the record; the last one may end with the input.
 
     Args:
-        longest: bytes that a record may have; no more than that is held in memory.
+        longest: bytes that a record may have; the text of no larger one is held in memory.
         name: of the stream, for messages.
 
     Raises:
         InputError: the stream cannot be read, a line is too long, or is not what `form` says.
     """
+    is_json = form.as_json or form.value is not None or form.key is not None
+    longest_text = longest * _JSON_FACTOR + _JSON_NAMES if is_json else longest
     if form.raw:
-        data = _read(stream, longest + 1, name)
-        if len(data) > longest:
-            raise InputError(f"{name} has more than the {longest:,} bytes that one record may have")
-        yield "the input", Outgoing(data)
+        data = _read(stream, longest_text + 1, name)
+        if len(data) > longest_text:
+            raise InputError(f"{name} has more than the {longest_text:,} bytes that one record may have")
+        yield "the input", _outgoing("the input", form, data)
         return
-    longest_line = longest * _JSON_FACTOR + _JSON_NAMES if form.as_json else longest + 2
+    longest_line = longest_text + (0 if form.as_json else 2)
     number = 0
     while line := _read_line(stream, longest_line, name):
         number += 1
@@ -56,15 +70,35 @@ def read_records(
             )
         if form.as_json:
             if text.strip():
-                try:
-                    yield place, from_json(text)
-                except ValueError as error:
-                    raise InputError(f"{place} is {error}") from None
+                yield place, _parsed(place, form, text)
         elif form.separator is not None and form.separator in text:
             key, _, value = text.partition(form.separator)
-            yield place, Outgoing(value, key)
+            yield place, _outgoing(place, form, value, key)
         else:
-            yield place, Outgoing(text)
+            yield place, _outgoing(place, form, text)
+
+
+def _parsed(place: str, form: InputForm, line: bytes) -> Outgoing:
+    try:
+        return from_json(
+            line,
+            None if form.value is None else form.value.encode,
+            None if form.key is None else form.key.encode,
+        )
+    except ValueError as error:
+        raise InputError(f"{place} is {error}") from None
+    except UnfitError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def _outgoing(place: str, form: InputForm, value: bytes, key: bytes | None = None) -> Outgoing:
+    try:
+        return Outgoing(
+            None if value == form.null else form.value.encode_text(value) if form.value else value,
+            form.key.encode_text(key) if form.key and key is not None else key,
+        )
+    except UnfitError as error:
+        raise InputError(f"{place}: {error}") from None
 
 
 def _read(stream: IO[bytes], size: int, name: str) -> bytes:

@@ -14,6 +14,7 @@ from barnabas.cli.complete import topic_names
 from barnabas.cli.input_records import InputForm, read_records
 from barnabas.cli.options import NAME, PARTITION, bootstrap_option, example, parse_assignments, parse_pairs
 from barnabas.cli.progress import Counter, is_file
+from barnabas.cli.schema_options import Schemas, schema_options
 from barnabas.cli.streams import InputError, is_terminal, report, stdin_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ class _Common(NamedTuple):
     key: bytes | None
     headers: tuple[tuple[str, bytes], ...]
     partition: int | None
-    null: bytes | None
     keep_partitions: bool
     reported: bool
 
@@ -61,12 +61,16 @@ class _Limit(NamedTuple):
         barnabas produce orders --key customer-7 -H trace=abc < order.json
         barnabas consume orders --json --until-end | barnabas produce copy --json
         barnabas produce pictures --raw < cat.png
+        barnabas produce orders --registry http://127.0.0.1:8081 --value-schema orders-value < orders.jsonl
         """,
         "Each line is a record, without the LF or CRLF that ends it. With --json each line is an object: "
         '{"value": "v", "key": "k", "headers": [["h", "v"]], "timestamp": 1767225600000, "partition": 0}. '
         "Only value must be there; bytes that are not UTF-8 are "
         '{"base64": "..."}. The partitioner chooses the partition by the key, as for every other record; '
         "with --keep-partitions the object does. With --raw all the input is one record. "
+        "With --value-schema values are JSON, which that registered schema (Avro, JSON Schema or Protobuf) "
+        "encodes; with --key-schema keys are. SCHEMA is an id, SUBJECT/VERSION, or SUBJECT for its latest "
+        "version. "
         "Records are sent idempotently. The exit code is 0 only when all of them are acknowledged.",
     )
 )
@@ -99,6 +103,7 @@ class _Limit(NamedTuple):
 )
 @click.option("--raw", is_flag=True, help="All the input is one record.")
 @click.option("--null-as", metavar="TEXT", help="A value that is this text is sent as null (a tombstone).")
+@schema_options
 @click.option(
     "--compression",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
@@ -129,6 +134,12 @@ def produce(
     keep_partitions: bool,
     raw: bool,
     null_as: str | None,
+    registry: str | None,
+    registry_login: bool,
+    value_schema: str | None,
+    value_message: str,
+    key_schema: str | None,
+    key_message: str,
     compression: str,
     acks: str,
     settings: tuple[str, ...],
@@ -150,6 +161,8 @@ def produce(
         raise click.UsageError("--partition and --keep-partitions both choose the partition: take one")
     if acks == "0" and reported:
         raise click.UsageError("--report needs --acks 1 or all: with 0 no offset is known")
+    schemas = Schemas(registry, registry_login, value_schema, value_message, key_schema, key_message)
+    schemas.check(has_keys=as_json or key is not None or key_separator is not None)
     librdkafka = {
         "compression.type": compression,
         "acks": acks,
@@ -157,17 +170,21 @@ def produce(
         **librdkafka_options(settings),
     }
     # Arguments may have any bytes.
-    form = InputForm(as_json, raw, os.fsencode(key_separator) if key_separator is not None else None)
+    form = InputForm(
+        as_json,
+        raw,
+        os.fsencode(key_separator) if key_separator is not None else None,
+        os.fsencode(null_as) if null_as is not None else None,
+    )
     common = _Common(
         os.fsencode(key) if key is not None else None,
         tuple((name, os.fsencode(value)) for name, value in parse_pairs(headers, "--header")),
         partition,
-        os.fsencode(null_as) if null_as is not None else None,
         keep_partitions,
         reported,
     )
     with nullcontext(stdin_bytes()) if file is None else file.open("rb") as stream:
-        _produce(bootstrap_server, topic, librdkafka, stream, form, common, str(file or "stdin"))
+        _produce(bootstrap_server, topic, librdkafka, stream, form, schemas, common, str(file or "stdin"))
 
 
 def _produce(
@@ -176,6 +193,7 @@ def _produce(
     librdkafka: dict[str, str],
     stream: IO[bytes],
     form: InputForm,
+    schemas: Schemas,
     common: _Common,
     name: str,
 ) -> None:
@@ -185,6 +203,8 @@ def _produce(
     from barnabas.client.servers import servers_of
 
     servers = servers_of(servers, librdkafka)
+    form = schemas.add_to(form, servers)
+    common_key = form.key.encode_text(common.key) if form.key and common.key is not None else common.key
     require_broker(servers)
     partitions = Producer(servers, **librdkafka).ensure_topic(topic)
     if common.partition is not None:
@@ -202,8 +222,8 @@ def _produce(
             for place, record in read_records(stream, form, limit.size, name):
                 if common.keep_partitions and record.partition is not None:
                     _require_partition(topic, record.partition, partitions, f"{place} is for")
-                value = None if record.value == common.null else record.value
-                key = common.key if common.key is not None else record.key
+                value = record.value
+                key = common_key if common_key is not None else record.key
                 headers = [*common.headers, *record.headers]
                 _require_size(place, value, key, headers, limit)
                 producer.send(

@@ -7,6 +7,7 @@ import codecs
 import json
 import re
 import string
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,10 +45,18 @@ def to_json(record: Record) -> str:
     return json.dumps(document, ensure_ascii=False)
 
 
-def from_json(line: bytes) -> Outgoing:
+#: makes bytes of a JSON value
+Encode = Callable[[Any], bytes]
+
+
+def from_json(line: bytes, encode_value: Encode | None = None, encode_key: Encode | None = None) -> Outgoing:
     """Parse what `to_json` prints; only `value` is required, and a value that is not text is sent as JSON.
 
+    Args:
+        encode_value, encode_key: make the bytes of a value or a key that is not null, instead.
+
     Raises:
+        UnfitError: one of these functions does not take it.
         ValueError: the line is not that; the text says what is wrong.
     """
     try:
@@ -61,8 +70,8 @@ def from_json(line: bytes) -> Outgoing:
     if not isinstance(document, dict) or "value" not in document:
         raise ValueError('not a record: write an object with at least "value"')
     return Outgoing(
-        _bytes_from_json("value", document["value"]),
-        _bytes_from_json("key", document.get("key")),
+        _bytes_from_json("value", document["value"], encode_value),
+        _bytes_from_json("key", document.get("key"), encode_key),
         _headers(document.get("headers")),
         _whole_number(document, "partition", 0, 2**31 - 1),
         # librdkafka takes 0 for "no timestamp", and would send the present time
@@ -151,9 +160,11 @@ def _bytes_to_json(data: bytes | None) -> Any:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _bytes_from_json(name: str, value: Any) -> bytes | None:
+def _bytes_from_json(name: str, value: Any, encode: Encode | None = None) -> bytes | None:
     if value is None:
         return None
+    if encode is not None:
+        return encode(value)
     try:
         if isinstance(value, str):
             return value.encode()

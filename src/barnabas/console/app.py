@@ -15,6 +15,10 @@ from aiohttp import web
 from barnabas.base.errors import BarnabasError, KafkaError
 from barnabas.base.text import logger_of, shown
 from barnabas.client.errors import AuthenticationError, ClientError
+from barnabas.client.schemas.codec import SchemaError
+from barnabas.client.schemas.registered import SchemaNameError
+from barnabas.client.schemas.registry import RegistryError, RegistryRefused
+from barnabas.client.schemas.unfit import UnfitError
 from barnabas.console.changes import change
 from barnabas.console.filters import FilterError
 from barnabas.console.guard import HEADERS, Guard
@@ -29,11 +33,11 @@ from barnabas.console.pages.overview import overview
 from barnabas.console.pages.pipelines import Pipelines
 from barnabas.console.pages.query import Query, QueryError
 from barnabas.console.pages.records import record, records
-from barnabas.console.pages.schemas import schemas
+from barnabas.console.pages.schemas import schema, schemas
 from barnabas.console.pages.topic import topic
 from barnabas.console.pages.topics import topics
 from barnabas.console.pages.transactions import transactions
-from barnabas.console.schemas import RegistryError, RegistryRefused, Schemas
+from barnabas.console.schemas import Schemas
 from barnabas.console.view import ClusterView
 
 log = logger_of(__name__)
@@ -84,6 +88,7 @@ class Console:
             "broker": self._named(broker, "id"),
             "transactions": partial(transactions, view),
             "schemas": partial(schemas, registry),
+            "schema": partial(schema, registry),
             "pipelines": Pipelines(view).page,
             "access": partial(access, view),
             "clients": partial(clients, view, metrics),
@@ -219,9 +224,10 @@ class Console:
             return web.json_response(
                 {**told, "error": "this console only reads: start it with --allow-writes"}, status=403
             )
-        log.info("a change by the console: %s", shown(command))
+        logged = shown(made.command(self._view.kafka.servers, with_input=False))
+        log.info("a change by the console: %s", logged)
         result = await self._run(made.carry_out)
-        self._view.events.add(self._view.clock.now_ms(), shown(command))
+        self._view.events.add(self._view.clock.now_ms(), logged)
         return web.json_response({**told, "done": True, "result": result})
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
@@ -247,7 +253,7 @@ def _told(error: BarnabasError) -> dict[str, Any]:
 
 
 def _status(error: BarnabasError) -> int:
-    if isinstance(error, QueryError | FilterError):
+    if isinstance(error, QueryError | FilterError | SchemaNameError | SchemaError | UnfitError):
         return 400
     if isinstance(error, RegistryRefused):
         return 404 if error.is_missing else 409

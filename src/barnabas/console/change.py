@@ -19,6 +19,7 @@ class Change:
         command: the words behind ``barnabas``; empty where `shell` has the whole command.
         then: commands that read what the one before writes.
         shell: a command of another program.
+        given: the line that the first command reads.
     """
 
     def __init__(
@@ -28,17 +29,26 @@ class Change:
         preview: Any = None,
         *then: list[str],
         shell: list[str] | None = None,
+        given: str | None = None,
     ) -> None:
         self._commands = [["barnabas", *each] for each in (command, *then)] if shell is None else []
         self._shell = shell
+        self._given = given
         self.preview = preview
         self.carry_out = carry_out
 
-    def command(self, servers: str) -> str:
-        """The equal command for a shell. It has no password."""
+    def command(self, servers: str, *, with_input: bool = True) -> str:
+        """The equal command for a shell. It has no password.
+
+        Args:
+            with_input: whether it has the line that it reads, which may be a record.
+        """
         if self._shell is not None:
             return shlex.join(self._shell)
-        return " | ".join(shlex.join([*each, "--bootstrap-server", servers]) for each in self._commands)
+        commands = [[*each, "--bootstrap-server", servers] for each in self._commands]
+        if with_input and self._given is not None:
+            commands.insert(0, ["printf", "%s\\n", self._given])
+        return " | ".join(map(shlex.join, commands))
 
 
 def text_of(wanted: Wanted, name: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.client.schemas.registry import subject_path
 from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of, word_of
 from barnabas.console.levels import LEVELS
 from barnabas.console.pages.query import QueryError
-from barnabas.console.schemas import Schemas, level_of, subject_path
+from barnabas.console.schemas import Schemas, level_of
 
 _FORMATS = ("AVRO", "JSON", "PROTOBUF")
 _MOST_VERSION = 2**31 - 1

@@ -12,17 +12,14 @@ from typing import Any
 import pyarrow as pa
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import Draft7Validator, validator_for
-from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT7
 
 from barnabas.base.errors import ConfigError
+from barnabas.client.schemas.json_schema import linked
 from barnabas.spark.json_columns import json_column
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
 from barnabas.spark.registry_client import JSON, RegisteredSchema, RegistryClient
 
-#: the URI of a schema without one
-_HERE = "urn:barnabas:schema"
 #: characters of a validator's message
 _SHOWN = 300
 
@@ -33,17 +30,15 @@ class JsonSchema:
     def __init__(self, schema: RegisteredSchema) -> None:
         try:
             contents = json.loads(schema.text)
-            named = [(name, _resource(json.loads(text))) for name, text in schema.references]
+            named = [(name, json.loads(text)) for name, text in schema.references]
             kind = validator_for(contents, default=Draft7Validator)
             kind.check_schema(contents)
+            documents, uri = linked(contents, named)
         except (ValueError, AttributeError, SchemaError) as error:
             why = error.message if isinstance(error, SchemaError) else error
             raise ConfigError(f"not a JSON Schema ({why}): {schema.text}") from None
-        own = _resource(contents)
-        uri = own.id() or _HERE
-        registry: Registry[Any] = Registry().with_resources([*named, (uri, own)]).crawl()
-        self._validator = kind(contents, registry=registry)
-        self.column = json_column(contents, registry.resolver(uri))
+        self._validator = kind(contents, registry=documents)
+        self.column = json_column(contents, documents.resolver(uri))
         if not pa.types.is_struct(self.column.arrow):
             raise ConfigError(f"rows are objects with properties, and the schema is {schema.text}")
         required = contents.get("required") or ()
@@ -105,7 +100,3 @@ class Encoder(PayloadEncoder):
         if complaint := self._schema.complaint(value):
             raise RowUnfitError(f"the schema does not allow {row}: {complaint}")
         return text.encode()
-
-
-def _resource(contents: Any) -> Resource[Any]:
-    return Resource.from_contents(contents, default_specification=DRAFT7)

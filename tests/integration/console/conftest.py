@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.console import RunningConsole
+from tests.schema_registry import register as register_schema
+from tests.schema_registry import running_registry
 
 from barnabas.console.server import ConsoleSettings
 from barnabas.testing import BarnabasBroker
@@ -38,3 +41,22 @@ def start_console(barnabas_broker) -> Iterator[Callable[..., RunningConsole]]:
 def console(start_console):
     """One that may write."""
     return start_console(allow_writes=True)
+
+
+@pytest.fixture
+def registry(barnabas_broker, topic):
+    """A registry with a schemas topic of its own."""
+    with running_registry(barnabas_broker.bootstrap_servers, f"_s-{topic.name}") as server:
+        yield server
+
+
+@pytest.fixture
+def register(registry):
+    """``register(subject, schema, **more)``: the id."""
+    return partial(register_schema, registry.url)
+
+
+@pytest.fixture
+def writing(start_console, registry):
+    """A console with a registry, that may write."""
+    return start_console(registry=registry.url, allow_writes=True)

@@ -7,7 +7,6 @@ import itertools
 import json
 import shlex
 import subprocess
-import urllib.request
 
 import fastavro
 import pytest
@@ -16,33 +15,6 @@ from tests.integration.console.test_odd_requests import VALUES, says_what_is_wro
 from barnabas.client import Producer
 from barnabas.client.servers import servers_of
 from barnabas.console.schemas import Schemas
-from barnabas.registry.server import RegistryServer, RegistrySettings, claim
-
-
-@pytest.fixture
-def registry(barnabas_broker, topic):
-    """A registry with a schemas topic of its own."""
-    settings = RegistrySettings(barnabas_broker.bootstrap_servers, topic=f"_s-{topic.name}")
-    server = RegistryServer(settings, claim("127.0.0.1:0")).start()
-    try:
-        server.wait_until_ready()
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture
-def register(registry):
-    """``register(subject, schema, **more)``: the id."""
-
-    def post(subject, schema, **more):
-        body = json.dumps({"schema": schema, **more}).encode()
-        request = urllib.request.Request(f"{registry.url}/subjects/{subject}/versions", body)
-        request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request) as answer:
-            return json.loads(answer.read())["id"]
-
-    return post
 
 
 @pytest.fixture
@@ -187,11 +159,6 @@ def test_a_schema_that_is_referred_to_by_many_ways_is_asked_for_once(monkeypatch
 
 OLD = json.dumps(record("R", n="int"))
 NEEDS_MORE = json.dumps(record("R", n="int", m="int"))
-
-
-@pytest.fixture
-def writing(start_console, registry):
-    return start_console(registry=registry.url, allow_writes=True)
 
 
 def registering(subject, schema, **more):

@@ -59,6 +59,16 @@ def limit_memory(most: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
+def limit_cpu(seconds: int) -> None:
+    """Bound the processor time of this process: the system ends it then. Windows has no such bound.
+
+    Raises:
+        OSError, ValueError: the process has a lower bound already.
+    """
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+
 def memory_held() -> int:
     """The memory that this process holds, in bytes; the most it has ever had where that is not told, else 0.
 

@@ -6,17 +6,22 @@ import difflib
 import json
 from typing import Any
 
+from barnabas.client.schemas.codec import codec_of
+from barnabas.client.schemas.protobuf import ProtobufSchema
+from barnabas.client.schemas.registered import PROTOBUF, find
+from barnabas.client.schemas.registry import RegistryRefused, subject_path
 from barnabas.console.levels import LEVELS
 from barnabas.console.pages.query import Query, QueryError, whole
-from barnabas.console.schemas import RegistryRefused, Schemas, level_of, subject_path
+from barnabas.console.schemas import Schemas, level_of
 
 _MOST = 500
+NO_REGISTRY = "no schema registry: name one with --registry URL"
 
 
 def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
     """The schemas page. Query: ``subject`` for its versions."""
     if registry is None:
-        return {"problem": "no schema registry: name one with --registry URL", "subjects": []}
+        return {"problem": NO_REGISTRY, "subjects": []}
     subject = query.get("subject", "")
     if not subject:
         search = query.get("search", "").lower()
@@ -56,6 +61,21 @@ def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
         "text": "\n".join(text),
         "changes": list(difflib.unified_diff(older, text, lineterm="", n=2))[2:] if before else [],
     }
+
+
+def schema(registry: Schemas | None, query: Query) -> dict[str, Any]:
+    """The schema that a name of `registered.path_of` names: for the form that sends records."""
+    if registry is None:
+        return {"problem": NO_REGISTRY}
+    try:
+        found, same = find(registry, query.get("name", ""))
+    except RegistryRefused as error:
+        if error.is_missing:
+            return {"problem": str(error)}
+        raise
+    codec = codec_of(found) if found.kind == PROTOBUF else None
+    messages = codec.messages if isinstance(codec, ProtobufSchema) else []
+    return {"problem": None, "name": same, "id": found.id, "type": found.kind, "messages": messages[:_MOST]}
 
 
 def _live(registry: Schemas, address: str) -> list[int]:

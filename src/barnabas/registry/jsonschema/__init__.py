@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from barnabas.client.schemas.json_schema import linked
 from barnabas.registry.document import Elements
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
 
-if TYPE_CHECKING:
-    from referencing import Resource
-
 __all__ = ["JsonSchema"]
-
-#: the base URI of a schema without $id
-_HERE = "urn:barnabas:schema"
 
 
 class JsonSchema:
@@ -30,7 +25,6 @@ class JsonSchema:
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import Draft7Validator, validator_for
-        from referencing import Registry
 
         elements = Elements()
         self._contents = _load(schema, elements)
@@ -41,15 +35,12 @@ class JsonSchema:
             raise InvalidSchemaError(f"at /{place}: {error.message}") from None
         except OverflowError as error:  # a repetition in a regular expression, above the limit of `re`
             raise InvalidSchemaError(str(error)) from None
-        named = [(name, _resource(_load(text, elements))) for name, text in references]
-        own = _resource(self._contents)
-        own_id = own.id() or _HERE
-        registry: Registry[Any] = Registry().with_resources([*named, (own_id, own)])
+        named = [(name, _load(text, elements)) for name, text in references]
         try:
-            registry = registry.crawl()  # once, not for each reference
+            documents, own_id = linked(self._contents, named)
         except ValueError as error:
             raise InvalidSchemaError(f"an $id is not a URI: {error}") from None
-        self._resolver = registry.resolver(own_id)
+        self._resolver = documents.resolver(own_id)
         self._check_references()
         self.text = json.dumps(self._contents, ensure_ascii=False, separators=(",", ":"), sort_keys=normalize)
 
@@ -81,13 +72,6 @@ def _load(schema: str, elements: Elements) -> Any:
     if isinstance(contents, dict) and not isinstance(contents.get("$schema", ""), str):
         raise InvalidSchemaError("$schema is not a string")
     return contents
-
-
-def _resource(contents: Any) -> Resource[Any]:
-    from referencing import Resource
-    from referencing.jsonschema import DRAFT7
-
-    return Resource.from_contents(contents, default_specification=DRAFT7)
 
 
 def _references(contents: Any) -> Iterator[str]:

@@ -1,0 +1,139 @@
+"""Payloads by registered schemas, whatever their format."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Protocol
+
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.installation import pip_install
+from barnabas.base.text import shown
+from barnabas.client.schemas.registered import AVRO, JSON, PROTOBUF, Registered
+from barnabas.client.schemas.unfit import UnfitError
+
+_MAGIC, _PREFIX = 0, 5
+
+
+class SchemaError(BarnabasError):
+    """A registered schema that cannot be used."""
+
+
+class Codec(Protocol):
+    """Reads and writes the payloads of a schema, without the magic byte and the id."""
+
+    def read(self, data: bytes) -> Any:
+        """The value. Raises any error if the bytes are not this schema's."""
+        ...
+
+    def write(self, value: Any, path: str) -> bytes:
+        """The payload of a JSON value. Raises UnfitError; ValueError if the schema cannot be used."""
+        ...
+
+
+def codec_of(schema: Registered, message: str = "") -> Codec:
+    """The codec of a schema.
+
+    Args:
+        message: of Protobuf, the message that is written; by default the first one.
+
+    Raises:
+        SchemaError: it is no schema of its format, or its format is not known.
+        ConfigError: a package that the format needs is not installed.
+    """
+    try:
+        if schema.kind == AVRO:
+            from barnabas.client.schemas.avro import AvroSchema
+
+            return AvroSchema(schema)
+        if schema.kind == JSON:
+            from barnabas.client.schemas.json_schema import JsonSchema
+
+            return JsonSchema(schema)
+        if schema.kind == PROTOBUF:
+            from barnabas.client.schemas.protobuf import ProtobufSchema
+
+            return ProtobufSchema(schema, message)
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    except Exception as error:  # a library's complaint about a schema may be of any type
+        raise _unusable(schema, error) from None
+    raise SchemaError(
+        f"schema {schema.id} is of the format {shown(schema.kind, 40)}; {AVRO}, {JSON} and {PROTOBUF} "
+        "are known"
+    )
+
+
+class Encoder:
+    """Turns JSON values into payloads of one schema.
+
+    Args:
+        message: of Protobuf, the message that is written; by default the first one.
+        path: what messages call the value: "value" or "key".
+
+    Raises:
+        SchemaError, ConfigError: as `codec_of`; or a message is named, and the format has none.
+    """
+
+    def __init__(self, schema: Registered, message: str = "", path: str = "value") -> None:
+        if message and schema.kind != PROTOBUF:
+            raise SchemaError(f"schema {schema.id} is of the format {schema.kind}, which has no messages")
+        self._schema = schema
+        self._codec = codec_of(schema, message)
+        self._path = path
+
+    def encode(self, value: Any) -> bytes:
+        """The payload of a JSON value. Raises UnfitError, SchemaError, ConfigError."""
+        try:
+            content = self._codec.write(value, self._path)
+        except (BarnabasError, MemoryError):
+            raise
+        except ModuleNotFoundError as error:
+            raise _missing(error) from None
+        except Exception as error:
+            raise _unusable(self._schema, error) from None
+        return bytes([_MAGIC]) + self._schema.id.to_bytes(_PREFIX - 1, "big") + content
+
+    def encode_text(self, text: str | bytes) -> bytes:
+        """The payload of a JSON text. Raises as `encode`."""
+        try:
+            value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        except RecursionError:
+            raise UnfitError(f"{self._path}: it is nested too deeply") from None
+        except UnicodeDecodeError:
+            raise UnfitError(f"{self._path}: it is not UTF-8") from None
+        except ValueError as error:
+            raise UnfitError(f"{self._path}: it is not JSON: {error}") from None
+        return self.encode(value)
+
+
+def schema_id(data: bytes) -> int | None:
+    """The id of the schema by which a payload begins; None where there is none."""
+    if len(data) < _PREFIX or data[0] != _MAGIC:
+        return None
+    return int.from_bytes(data[1:_PREFIX], "big")
+
+
+def content(data: bytes) -> bytes:
+    """A payload without the magic byte and the id."""
+    return data[_PREFIX:]
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return number
+
+
+def _missing(error: ModuleNotFoundError) -> ConfigError:
+    return ConfigError(f"the schema needs the package {error.name}: install it with {pip_install('console')}")
+
+
+def _unusable(schema: Registered, error: Exception) -> SchemaError:
+    reason = shown(" ".join(str(error).split()) or type(error).__name__)
+    return SchemaError(f"schema {schema.id} ({shown(schema.kind, 40)}) cannot be used: {reason}")

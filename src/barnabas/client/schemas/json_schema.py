@@ -1,0 +1,94 @@
+"""Registered JSON Schema: a payload is JSON text that the schema accepts."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from barnabas.base.text import shown
+from barnabas.client.schemas.registered import Registered
+from barnabas.client.schemas.unfit import UnfitError, inside
+
+if TYPE_CHECKING:
+    from referencing import Registry, Resource
+
+#: the base URI of a schema without $id
+_HERE = "urn:barnabas:schema"
+_LONGEST_COMPLAINT = 300
+_LONGEST_PART = 200
+
+
+class JsonSchema:
+    """A JSON Schema (draft 4 to 2020-12)."""
+
+    def __init__(self, schema: Registered) -> None:
+        self._schema = schema
+
+    def read(self, data: bytes) -> Any:
+        """The value. Raises ValueError if the bytes are not JSON."""
+        return json.loads(data)
+
+    def write(self, value: Any, path: str) -> bytes:
+        """The payload of a JSON value.
+
+        Raises:
+            UnfitError: the schema does not accept it, or cannot be applied to it.
+            ValueError: the schema is no JSON Schema.
+        """
+        from jsonschema.exceptions import best_match
+        from referencing.exceptions import Unresolvable
+
+        try:
+            error = best_match(self._validator.iter_errors(value))
+            if error is not None:
+                for step in error.absolute_path:
+                    path = inside(path, step)
+                part = shown(json.dumps(error.schema, ensure_ascii=False), _LONGEST_PART)
+                complaint = shown(error.message, _LONGEST_COMPLAINT)
+                raise UnfitError(f"{path}: {complaint}; the schema of it is {part}")
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        except RecursionError:
+            raise UnfitError(f"{path}: it is nested too deeply") from None
+        except UnicodeEncodeError:
+            raise UnfitError(f"{path}: it has half of a surrogate pair; write whole characters") from None
+        except (Unresolvable, re.error) as error:
+            raise ValueError(f"it cannot be applied: {error}") from None
+
+    @cached_property
+    def _validator(self) -> Any:
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import Draft7Validator, validator_for
+
+        contents = json.loads(self._schema.text)
+        kind = validator_for(contents, default=Draft7Validator)
+        try:
+            kind.check_schema(contents)
+        except SchemaError as error:
+            raise ValueError(shown(error.message)) from None
+        named = [(name, json.loads(text)) for name, text in self._schema.references]
+        documents, _ = linked(contents, named)
+        return kind(contents, registry=documents)
+
+
+def linked(contents: Any, named: list[tuple[str, Any]]) -> tuple[Registry[Any], str]:
+    """A schema's document and those that ``$ref`` may name in it, and the document's own URI.
+
+    Raises:
+        ValueError: an ``$id`` is not a URI.
+    """
+    from referencing import Registry
+
+    own = _resource(contents)
+    place = own.id() or _HERE
+    resources = [*((name, _resource(each)) for name, each in named), (place, own)]
+    documents: Registry[Any] = Registry().with_resources(resources)
+    return documents.crawl(), place  # once, not for each reference
+
+
+def _resource(contents: Any) -> Resource[Any]:
+    from referencing import Resource
+    from referencing.jsonschema import DRAFT7
+
+    return Resource.from_contents(contents, default_specification=DRAFT7)

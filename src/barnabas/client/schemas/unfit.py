@@ -1,0 +1,43 @@
+"""Values that a schema does not allow, and the path to what is wrong in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.text import shown
+
+_LONGEST_STEP = 60
+_LONGEST_VALUE = 80
+
+
+class UnfitError(BarnabasError):
+    """A value that its schema does not allow. The text begins with the path to what is wrong in it."""
+
+
+def inside(path: str, step: str | int) -> str:
+    """The path to a field, a key or an item of the value at `path`: ``value.lines[2].price``."""
+    if isinstance(step, int):
+        return f"{path}[{step}]"
+    return f"{path}.{step}" if step.isidentifier() else f"{path}[{told(step, _LONGEST_STEP)}]"
+
+
+def told(value: Any, most: int = _LONGEST_VALUE) -> str:
+    """A JSON value for a message, cut where it is long."""
+    if isinstance(value, dict) and value:
+        return f"an object of {', '.join(told(name, _LONGEST_STEP) for name in list(value)[:5])}"
+    if isinstance(value, list) and value:
+        return f"an array of {len(value)}"
+    text = json.dumps(value[:most] if isinstance(value, str) else value, ensure_ascii=False)
+    return shown(text, most)
+
+
+def require(fits: bool, path: str, value: Any, allowed: str) -> None:
+    """Raise UnfitError unless the value fits.
+
+    Args:
+        allowed: what the schema allows, such as "a string".
+    """
+    if not fits:
+        raise UnfitError(f"{path}: {told(value)} does not fit; write {allowed}")
