@@ -25,6 +25,7 @@ from tests.integration.acl_broker import AclBroker
 from tests.integration.conftest import Wire
 from tests.integration.test_telemetry import INTRODUCTION, pushing
 from tests.prefix import PrefixProxy
+from tests.schema_registry import register, running_registry
 from tests.unit.broker.server.telemetry.test_otlp import attribute, double, gauge, pushed, text
 
 from barnabas.broker.config import BrokerConfig
@@ -32,7 +33,6 @@ from barnabas.broker.server.run import BrokerServer
 from barnabas.client import Admin
 from barnabas.console.server import ConsoleSettings
 from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.testing import BarnabasCluster
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]'")
@@ -59,6 +59,12 @@ EVIL = (
 )
 EVIL_GROUP = "<b onclick=window.hacked=6>/..%2f?#&'\""
 TOPIC = "console-orders"
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "string"}, {"name": "total", "type": "double"}],
+}
+SHOP = 'syntax = "proto3"; package shop; message Order { string id = 1; } message Key { int32 n = 1; }'
 MANY = 10_000
 
 
@@ -299,12 +305,8 @@ def test_a_topic_is_made_and_deleted_after_its_name_was_typed(tab, served):
 
 @pytest.fixture
 def registry(served):
-    server = RegistryServer(RegistrySettings(served.bootstrap), claim("127.0.0.1:0")).start()
-    try:
-        server.wait_until_ready()
+    with running_registry(served.bootstrap) as server:
         yield server
-    finally:
-        server.stop()
 
 
 def test_a_schema_is_registered_refused_and_deleted_for_good(served, registry, new_context):
@@ -341,6 +343,55 @@ def test_a_schema_is_registered_refused_and_deleted_for_good(served, registry, n
             expect(dialog).to_have_count(0)
         expect(main.locator("h1")).to_have_text("Schemas")
         expect(main).not_to_contain_text("orders-value")
+        tab.check()
+
+
+def test_a_record_is_sent_by_registered_schemas(served, registry, new_context):
+    name = "console-encoded"
+    admin = AdminClient({"bootstrap.servers": served.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    id_ = register(registry.url, f"{name}-value", ORDER)
+    register(registry.url, "shop", SHOP, schemaType="PROTOBUF")
+    settings = ConsoleSettings(served.bootstrap, "127.0.0.1:0", registry=registry.url, allow_writes=True)
+    with RunningConsole(settings) as console:
+        tab, expect = Tab(new_context(console), console.url), playwright.expect
+        page, dialog = tab.page, tab.page.get_by_role("dialog")
+        main = tab.show(f"topic/{name}/records", name)
+        main.get_by_text("Send a record").click()
+        form = main.locator("#editor form")
+        expect(form.get_by_label("value schema", exact=True)).to_have_value(f"{name}-value")
+        expect(form).to_contain_text(f"{name}-value/1, AVRO, id {id_}")
+        expect(form.get_by_label("key schema", exact=True)).to_have_value("")
+        form.get_by_label("key schema", exact=True).fill("shop")
+        page.keyboard.press("Tab")
+        form.get_by_label("message of the key schema").select_option("shop.Key")
+        form.get_by_label("key", exact=True).fill('{"n": 5}')
+        form.get_by_label("value", exact=True).fill('{"id": "a", "total": 1.5}')
+        assert axe.Axe().run(page).violations_count == 0
+        form.get_by_role("button", name="Send …").click()
+        expect(dialog.locator("pre")).to_contain_text(f"--value-schema {name}-value/1")
+        expect(dialog.locator("pre")).to_contain_text("--key-schema shop/1 --key-message shop.Key")
+        expect(dialog).to_contain_text(f"The value has 15 bytes, by schema {id_}")
+        dialog.get_by_role("button", name="Send", exact=True).click()
+        expect(page.get_by_role("alert")).to_have_text("sent: partition 0, offset 0")
+        main.get_by_role("button", name="Show", exact=True).click()
+        row = main.locator("tbody tr").first
+        expect(row).to_contain_text(f"avro by schema {id_}")
+        expect(row).to_contain_text("protobuf by schema")
+        # Which message the key has, the page is not told.
+        expect(row.get_by_role("button", name="Edit and send")).to_have_count(0)
+        # What was sent without a key can be edited, and keeps the schema that it was sent by.
+        form.get_by_label("key", exact=True).fill("")
+        form.get_by_label("key schema", exact=True).fill("")
+        page.keyboard.press("Tab")
+        expect(form.get_by_label("message of the key schema")).to_be_hidden()
+        form.get_by_role("button", name="Send …").click()
+        dialog.get_by_role("button", name="Send", exact=True).click()
+        expect(dialog).to_have_count(0)
+        main.get_by_role("button", name="Show", exact=True).click()
+        main.get_by_role("button", name="Edit and send").click()
+        expect(form.get_by_label("value schema", exact=True)).to_have_value(str(id_))
+        expect(form.get_by_label("value", exact=True)).to_have_value('{"id": "a", "total": 1.5}')
         tab.check()
 
 

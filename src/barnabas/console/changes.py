@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from barnabas.base.types import TopicPartition
-from barnabas.client import Producer
 from barnabas.console.access_changes import create_rule, delete_rule, delete_user, set_password
 from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of
-from barnabas.console.dead_letters import origin, sink_of, without_errors
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, leaders, offsets_at
 from barnabas.console.pages.query import QueryError
-from barnabas.console.pages.records import record_at
-from barnabas.console.pages.topic import described
+from barnabas.console.pages.schemas import NO_REGISTRY
 from barnabas.console.schema_changes import delete_schema, register_schema, set_compatibility
 from barnabas.console.schemas import Schemas
+from barnabas.console.sending import produce, redrive
 from barnabas.console.view import ClusterView
 
-_PRODUCE_S = 10.0
 #: the last moment that a date has (the year 9999), in milliseconds since 1970
 _LAST_MS = 253_402_300_799_999
 
@@ -28,17 +24,20 @@ def change(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Chang
 
     Raises:
         QueryError: a field is missing or wrong.
+        UnfitError, SchemaError, SchemaNameError: a schema cannot encode a value.
         KafkaError, ClientError, RegistryError: the cluster or the registry does not tell what the change
             needs to know.
     """
     do = text_of(wanted, "do")
     if do in _OF_SCHEMAS:
         if registry is None:
-            raise QueryError("no schema registry: name one with --registry URL")
+            raise QueryError(NO_REGISTRY)
         return _OF_SCHEMAS[do](registry, wanted)
+    if do == "produce":
+        return produce(view, registry, wanted)
     make = _CHANGES.get(do)
     if make is None:
-        raise QueryError(f"do={do[:40]}: write one of {', '.join([*_CHANGES, *_OF_SCHEMAS])}")
+        raise QueryError(f"do={do[:40]}: write one of {', '.join([*_CHANGES, 'produce', *_OF_SCHEMAS])}")
     return make(view, wanted)
 
 
@@ -88,58 +87,6 @@ def _set_config(view: ClusterView, wanted: Wanted) -> Change:
     return Change(
         ["topics", "alter", name, "--config", f"{setting}={value}"],
         lambda: view.admin.alter_configs("topic", name, set={setting: str(value)}),
-    )
-
-
-def _produce(view: ClusterView, wanted: Wanted) -> Change:
-    name = text_of(wanted, "topic")
-    value, key = wanted.get("value"), wanted.get("key")
-    if not isinstance(value, str | None) or not isinstance(key, str | None):
-        raise QueryError("key and value: write text, or null")
-    partition = number_of(wanted, "partition", 0, 2**31 - 1)
-    headers = wanted.get("headers") or []
-    if not isinstance(headers, list) or not all(
-        isinstance(h, list) and len(h) == 2 and all(isinstance(part, str) for part in h) for h in headers
-    ):
-        raise QueryError("headers: write a list of [name, text]")
-
-    pairs = [(header, text.encode()) for header, text in headers]
-    return Change(
-        ["produce", name, "--json"],
-        lambda: _send(view, name, value, key=key, partition=partition, headers=pairs),
-    )
-
-
-def _send(view: ClusterView, topic: str, value: str | bytes | None, **more: Any) -> dict[str, Any]:
-    sent: list[Any] = []
-    with Producer(view.kafka.servers, delivery_timeout_ms=int(_PRODUCE_S * 1000)) as producer:
-        producer.send(topic, value, on_delivery=sent.append, **more)
-    return {"topic": topic, "partition": sent[0].partition, "offset": sent[0].offset} if sent else {}
-
-
-def _redrive(view: ClusterView, wanted: Wanted) -> Change:
-    """Send a dead letter to the topic it belongs to: key, value and its own headers, byte by byte."""
-    name = text_of(wanted, "topic")
-    partition = number_of(wanted, "partition", 0, 2**31 - 1)
-    offset = number_of(wanted, "offset", 0, 2**63 - 1)
-    if partition is None or offset is None:
-        raise QueryError("partition and offset: name the record")
-    record = record_at(view, name, partition, offset)
-    to = origin(record.headers)
-    if to is None and (sink := sink_of(record.headers)) is not None:
-        raise QueryError(
-            f"{name[:40]}-{partition} at {offset} is a row that the sink {sink[:40]} has rejected for a "
-            "table: write it again with a pipeline that reads this topic"
-        )
-    if to is None:
-        raise QueryError(f"{name[:40]}-{partition} at {offset} is no dead letter: no header says its topic")
-    described(view, to)  # sending would create it
-    place = ["--partition", str(partition), "--offset", str(offset)]
-    return Change(
-        ["consume", name, *place, "--max-messages", "1", "--json"],
-        lambda: _send(view, to, record.value, key=record.key, headers=without_errors(record.headers)),
-        None,
-        ["produce", to, "--json"],
     )
 
 
@@ -211,8 +158,7 @@ _CHANGES: dict[str, Callable[[ClusterView, Wanted], Change]] = {
     "delete-topic": _delete_topic,
     "add-partitions": _add_partitions,
     "set-config": _set_config,
-    "produce": _produce,
-    "redrive": _redrive,
+    "redrive": redrive,
     "reset-offsets": _reset_offsets,
     "set-password": set_password,
     "delete-user": delete_user,

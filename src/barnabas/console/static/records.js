@@ -2,6 +2,7 @@
 import { chooser } from "./columns.js";
 import { ask, problem } from "./dialogs.js";
 import { bytes, count, get, h, table, update, when } from "./dom.js";
+import { editable, editor, fill } from "./sending.js";
 import { content } from "./values.js";
 
 export async function records({ body, name, query, onLeave, isShown, about, fail }) {
@@ -23,7 +24,7 @@ export async function records({ body, name, query, onLeave, isShown, about, fail
     field("columns", "columns of your own", false, "value.total,header.region"),
     h("label.inline", {}, h("input", { type: "checkbox", name: "markers", value: "yes", checked: given.markers === "yes" }), "markers"),
     h("button.main", {}, "Show"), h("label.inline", {}, tail, "live tail"), columns.menu, more, save);
-  body.replaceChildren(form, about.allow_writes ? editor(name) : "", status, rows);
+  body.replaceChildren(form, about.allow_writes ? editor(name, about) : "", status, rows);
   let [found, next, busy] = [[], "", false];
   /** The columns that were added, by their paths. @type {string[]} */
   let own = [];
@@ -82,7 +83,7 @@ export async function records({ body, name, query, onLeave, isShown, about, fail
       ["headers", (r) => (r.headers ?? []).map(([k, v]) => h("div", {}, h("code", {}, k, ": "), content(v)))],
       ]), ...own.map((path, i) => [path, (r) => (r.columns?.[i] === undefined || r.columns[i] === null ? "–" : h("code", {}, r.columns[i]))]),
       ...(about.allow_writes ? [["change", (r) => [
-        r.marker || !["text", "json"].includes(r.value.is) || r.value.schema ? "" : h("button", { onclick: () => edit(r) }, "Edit and send"),
+        !r.marker && editable(r.value, about) && (r.key.is === "null" || editable(r.key, about)) ? h("button", { onclick: () => edit(r) }, "Edit and send") : "",
         r.origin ? h("button", { onclick: () => redrive(r) }, `Send back to ${r.origin}`) : "",
       ]]] : []),
     ], order, "no record passes", (r) => `${r.partition}:${r.offset}`));
@@ -90,32 +91,4 @@ export async function records({ body, name, query, onLeave, isShown, about, fail
   const timer = setInterval(() => { if (tail.checked && next && !document.hidden) load(true); }, 1000);
   onLeave(() => clearInterval(timer));
   await load(false);
-}
-
-function editor(name) {
-  const send = async (event) => {
-    event.preventDefault();
-    const form = event.target;
-    const key = form.key.value === "" ? null : form.key.value;
-    const headers = form.headers.value.split("\n").filter(Boolean).map((line) => [line.split(":")[0].trim(), line.slice(line.indexOf(":") + 1).trim()]);
-    const told = await ask(`Send a record to ${form.topic.value}`, "Send", { do: "produce", topic: form.topic.value, key, value: form.value.value, headers, partition: form.partition.value === "" ? null : Number(form.partition.value) });
-    if (told?.result) problem(`sent: partition ${told.result.partition}, offset ${told.result.offset}`, true);
-  };
-  return h("details", { id: "editor" }, h("summary", {}, "Send a record"),
-    h("form", { onsubmit: send },
-      h("label", {}, "topic", h("input", { name: "topic", value: name })), h("label", {}, "key", h("input", { name: "key" })),
-      h("label", {}, "partition", h("input", { name: "partition", size: 5 })),
-      h("label.whole", {}, "value", h("textarea", { name: "value" })), h("label.whole", {}, "headers, as name: text", h("textarea", { name: "headers", rows: 2 })),
-      h("button.main", {}, "Send …")));
-}
-
-/** Put a record into the editor: to send it again, changed, or to another topic (a dead letter to where it came from). */
-function fill(record) {
-  const editing = /** @type {HTMLDetailsElement} */ (document.getElementById("editor"));
-  const form = /** @type {HTMLFormElement} */ (editing.querySelector("form"));
-  editing.open = true;
-  form.key.value = record.key.text ?? "";
-  form.value.value = record.value.text ?? "";
-  form.headers.value = record.headers.map(([k, v]) => `${k}: ${v.text ?? ""}`).join("\n");
-  form.value.focus();
 }
