@@ -7,12 +7,13 @@ STAMP := $(VENV)/.installed-dev
 PORTABLE := tests/unit/base/system tests/unit/broker/storage tests/unit/broker/logs tests/unit/broker/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup lock demo test test-portable check check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
+.PHONY: help setup lock demo test coverage test-portable check check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
 	@echo "make test    the tests"
 	@echo "make test-portable  tests of the broker without what other systems than Linux lack"
+	@echo "make coverage  which lines of src/ the unit and property tests run"
 	@echo "make lock    the hashes of all packages, once constraints.txt has changed (needs uv)"
 	@echo "make check   lint, types, layers, generated docs, prose"
 	@echo "make check-types  the types in the console's pages, by tsc (needs npm, and its registry the first time)"
@@ -49,6 +50,9 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard requirements/*.lock)
 # many tests wait for brokers and for Spark: two cores are busy with three workers
 test: setup
 	$(BIN)/python -m pytest -q -n $(or $(WORKERS),3) --dist loadgroup
+
+coverage: setup
+	$(BIN)/python -m pytest -q -n $(or $(WORKERS),2) --cov --cov-report=term:skip-covered $(or $(TESTS),tests/unit tests/property)
 
 # without uvloop, fcntl, resource, sendfile, pwritev and more, which other systems lack
 test-portable: setup
