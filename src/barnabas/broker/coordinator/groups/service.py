@@ -51,6 +51,7 @@ class _OfGroup(Protocol):
 
 
 def _checked(group_id: str) -> str:
+    """Raises KafkaError INVALID_GROUP_ID if the group id is empty."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     return group_id

@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 
 def _checked(transactional_id: str) -> str:
+    """Raises KafkaError INVALID_REQUEST if the transactional id is empty."""
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     return transactional_id
