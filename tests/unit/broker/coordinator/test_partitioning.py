@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.broker.coordinator.partitioning import java_string_hash, partition_for
+from barnabas.broker.coordinator.partitioning import cached_hash, java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,10 @@ def test_java_string_hash(text, hash_code):
 )
 def test_a_key_lies_in_the_partition_that_kafka_gives_it(key, partition):
     assert partition_for(key, 50) == partition
+
+
+def test_a_key_that_no_record_can_store_is_neither_hashed_nor_kept():
+    cached = cached_hash.cache_info()
+    assert partition_for("g" * 2**15, 50) == 0
+    assert partition_for("g" * (2**15 - 1), 50) == abs(java_string_hash("g" * (2**15 - 1))) % 50 != 0
+    assert cached_hash.cache_info() == cached
