@@ -120,7 +120,7 @@ def _os_error(error: OSError) -> str:
 @click.group(
     cls=Root,
     lazy={
-        "start": ("barnabas.cli.start:start", "Run a broker."),
+        "start": ("barnabas.cli.start.command:start", "Run a broker."),
         "topics": ("barnabas.cli.topics:topics", "Create, list, describe, alter, move and delete topics."),
         "produce": ("barnabas.cli.produce:produce", "Send lines of stdin or of a file to a topic."),
         "consume": ("barnabas.cli.consume:consume", "Print the records of a topic."),
@@ -151,12 +151,12 @@ def _os_error(error: OSError) -> str:
         "registry": ("barnabas.cli.registry:registry", "Run a schema registry."),
         "console": ("barnabas.cli.console:console", "Show a cluster live in the browser."),
         "cluster": (
-            "barnabas.cli.cluster:cluster",
+            "barnabas.cli.cluster.commands:cluster",
             "Run several brokers as one cluster; kill and pause them.",
         ),
-        "log": ("barnabas.cli.log:log", "Read, check and repair a broker's files."),
-        "ship": ("barnabas.cli.ship:ship", "Follow log files into a topic, each record once."),
-        "pipeline": ("barnabas.cli.pipeline:pipeline", "Run Spark pipelines and show their status."),
+        "log": ("barnabas.cli.log.commands:log", "Read, check and repair a broker's files."),
+        "ship": ("barnabas.cli.ship.command:ship", "Follow log files into a topic, each record once."),
+        "pipeline": ("barnabas.cli.pipeline.commands:pipeline", "Run Spark pipelines and show their status."),
         "completion": ("barnabas.cli.completion:completion", "Tab completion for bash, zsh and fish."),
     },
     epilog=_EXAMPLES,

@@ -15,7 +15,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.installation import pip_install
 from barnabas.base.system.signals import stop_this_process
 from barnabas.cli.address import parse_address
-from barnabas.cli.log_output import log_to_stderr
+from barnabas.cli.logging_output import log_to_stderr
 from barnabas.cli.options import bootstrap_option, example, log_format_option, log_level_option
 
 

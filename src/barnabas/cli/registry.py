@@ -10,7 +10,7 @@ import click
 from barnabas.base.errors import ConfigError
 from barnabas.base.installation import pip_install
 from barnabas.cli.address import parse_address
-from barnabas.cli.log_output import log_to_stderr
+from barnabas.cli.logging_output import log_to_stderr
 from barnabas.cli.options import (
     INT16,
     NAME,

@@ -23,7 +23,7 @@ from kazoo.security import make_digest_acl
 from tests.ports import held_port
 
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
-from barnabas.cli.cluster_folder import ClusterFolder, Layout
+from barnabas.cli.cluster.folder import ClusterFolder, Layout
 from barnabas.client import Admin, Consumer, Producer
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]

@@ -13,8 +13,8 @@ from tests.integration.cli.forking import Forking
 from tests.unit.cli.commands import LASTING, LEAVES, arguments, fill, options
 
 from barnabas.base.types import TopicPartition
-from barnabas.cli.cluster_control import ControlServer
-from barnabas.cli.cluster_folder import ClusterFolder
+from barnabas.cli.cluster.control import ControlServer
+from barnabas.cli.cluster.folder import ClusterFolder
 
 ENDING = [path for path in LEAVES if path not in LASTING]
 

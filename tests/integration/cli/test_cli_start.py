@@ -12,7 +12,7 @@ import pytest
 from tests.ports import held_port
 
 from barnabas.base.environment.machine import machine_name
-from barnabas.cli.start import start as start_command
+from barnabas.cli.start.command import start as start_command
 from barnabas.client import Admin
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.cluster import _print_status
+from barnabas.cli.cluster.commands import _print_status
 
 
 def status(*states: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def folder(tmp_path, monkeypatch):
 
     for name in (
         "broker.server.run.run",
-        "cli.cluster_run.run",
+        "cli.cluster.run.run",
         "console.server.run",
         "registry.server.run",
         "registry.server.claim",

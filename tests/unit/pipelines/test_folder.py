@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.app import app
-from barnabas.cli.pipeline_table import LiveTable
+from barnabas.cli.pipeline.table import LiveTable
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folder import Folder
 from barnabas.pipelines.status import PartitionLag, PipelineStatus, QueryStatus

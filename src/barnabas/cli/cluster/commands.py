@@ -14,8 +14,8 @@ import click
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.address import parse_address
-from barnabas.cli.cluster_control import ask
-from barnabas.cli.cluster_folder import ClusterFolder, ClusterFolderError
+from barnabas.cli.cluster.control import ask
+from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.options import INT32, console_option, example, json_option, parse_assignments
 from barnabas.cli.output import print_json, print_table
@@ -140,7 +140,7 @@ def start(
     from barnabas.broker.config import BrokerConfig
     from barnabas.broker.config.durability import replicated_settings
     from barnabas.broker.metadata.zookeeper.address import parse_address as parse_zookeeper
-    from barnabas.cli.cluster_run import ClusterRunner, plan, run
+    from barnabas.cli.cluster.run import ClusterRunner, plan, run
 
     given = _settings_of_all(settings, config)
     if zookeeper is not None:
@@ -213,7 +213,7 @@ def _settings_of_all(settings: tuple[str, ...], file: Path | None) -> dict[str, 
 @json_option
 def status(data: Path, as_json: bool) -> None:
     """Show the brokers, the controller and the ZooKeeper. Counts under-replicated partitions."""
-    from barnabas.cli.cluster_status import partitions_of, zookeeper_answers
+    from barnabas.cli.cluster.status import partitions_of, zookeeper_answers
 
     folder = ClusterFolder(data)
     found = ask(folder, "status", timeout=_STATUS)

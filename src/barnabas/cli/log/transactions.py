@@ -21,7 +21,7 @@ from barnabas.broker.storage.transaction_index import (
     decode_checksums,
     encode_entries,
 )
-from barnabas.cli.log_findings import Partition, Segment
+from barnabas.cli.log.findings import Partition, Segment
 from barnabas.kafka.records import BatchHeader
 from barnabas.kafka.records.control import EndTransaction, decode_end_transaction
 from barnabas.kafka.records.crc import crc32c

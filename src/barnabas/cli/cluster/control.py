@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.cluster_folder import ClusterFolder, Control
+from barnabas.cli.cluster.folder import ClusterFolder, Control
 
 _LONGEST_LINE = 65_536
 #: seconds that a client has to send its command

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from barnabas.cli.log_output import WINDOW, CountingHandler, JsonFormatter
+from barnabas.cli.logging_output import WINDOW, CountingHandler, JsonFormatter
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from barnabas.broker.storage.epochs import LeaderEpochs
 from barnabas.broker.storage.index import OffsetIndex, TimeIndex
 from barnabas.broker.storage.producer_snapshot import decode_snapshot
 from barnabas.broker.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
-from barnabas.cli.log_records import Decoder, decoder_for, record_fields, record_text
+from barnabas.cli.log.records import Decoder, decoder_for, record_fields, record_text
 from barnabas.kafka.records import BatchHeader, Compression, batch_records, check_crc, parse_header
 from barnabas.kafka.records.batch import DELETE_HORIZON_FLAG, HEADER_SIZE
 

@@ -16,7 +16,7 @@ from barnabas.base.text import quoted
 from barnabas.broker.config import BrokerConfig
 from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
-from barnabas.cli.log_output import log_to_stderr
+from barnabas.cli.logging_output import log_to_stderr
 from barnabas.cli.options import (
     console_option,
     example,
@@ -168,17 +168,17 @@ def start(
 
     companions = []
     if registry is not None:
-        from barnabas.cli.start_registry import beside_broker
+        from barnabas.cli.start.registry import beside_broker
 
         if secured is None:
             companions.append(beside_broker(registry, str))
         else:
             companions.append(beside_broker(registry, secured.servers, values["ssl.keystore.location"]))
     if console is not None:
-        from barnabas.cli import start_console
+        from barnabas.cli.start import console as console_process
 
         login = secured.login_options if secured is not None else lambda servers: ()
-        companions.append(start_console.beside_broker(console, login, registry))
+        companions.append(console_process.beside_broker(console, login, registry))
     with _told_in_one_line():
         run(broker_config, announce, _all(companions), secured.users if secured is not None else {})
 

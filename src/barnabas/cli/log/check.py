@@ -31,8 +31,8 @@ from barnabas.broker.storage.producer_snapshot import decode_snapshot
 from barnabas.broker.storage.salvage import whole_batches
 from barnabas.broker.storage.segment import file_name
 from barnabas.broker.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
-from barnabas.cli.log_findings import Finding, Partition, Segment
-from barnabas.cli.log_transactions import index_problems
+from barnabas.cli.log.findings import Finding, Partition, Segment
+from barnabas.cli.log.transactions import index_problems
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _SEGMENT = re.compile(r"[0-9]{20}\.log")

@@ -131,7 +131,7 @@ def run(
         metrics or "",
     )
     if is_terminal(sys.stderr):
-        from barnabas.cli.pipeline_table import LiveTable
+        from barnabas.cli.pipeline.table import LiveTable
 
         with LiveTable(stderr=True) as table:
             run_pipeline(file, choices, Observer(table.say, table.show))
@@ -269,7 +269,7 @@ def status(file: Path, check: bool, parameters: tuple[str, ...], folder: Path | 
         _check(found)
     if as_json:
         return
-    from barnabas.cli.pipeline_table import LiveTable, print_status
+    from barnabas.cli.pipeline.table import LiveTable, print_status
 
     if check or not (is_terminal(sys.stdout) and place.in_use):
         print_status(found)
@@ -314,7 +314,7 @@ def list_pipelines(name: str | None, topic: str, as_json: bool, bootstrap_server
     if as_json:
         print_json([asdict(status) for status in found])
     elif name is not None:
-        from barnabas.cli.pipeline_table import print_status
+        from barnabas.cli.pipeline.table import print_status
 
         print_status(found[0])
     elif not found:

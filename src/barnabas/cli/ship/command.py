@@ -16,7 +16,7 @@ from barnabas.cli.progress import human_bytes
 from barnabas.cli.streams import is_terminal
 
 if TYPE_CHECKING:
-    from barnabas.cli.ship_progress import ProgressBar
+    from barnabas.cli.ship.progress import ProgressBar
     from barnabas.client.ship import Progress, Shipper
 
 
@@ -121,7 +121,7 @@ def _require_one_family(files: tuple[Path, ...]) -> None:
 def _progress_bar() -> ProgressBar | None:
     if not is_terminal(sys.stderr):
         return None
-    from barnabas.cli.ship_progress import ProgressBar
+    from barnabas.cli.ship.progress import ProgressBar
 
     return ProgressBar()
 

@@ -23,9 +23,9 @@ from barnabas.broker.storage.incomplete import FILE_NAME as INCOMPLETE
 from barnabas.broker.storage.incomplete import Mark, encode_mark
 from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET, file_name
 from barnabas.broker.storage.transaction_index import AbortedTransaction
-from barnabas.cli.log_check import Directories, topics_of
-from barnabas.cli.log_findings import Partition, Segment
-from barnabas.cli.log_transactions import INDEX, aborted_by_index, is_index_proven, perhaps_aborted
+from barnabas.cli.log.check import Directories, topics_of
+from barnabas.cli.log.findings import Partition, Segment
+from barnabas.cli.log.transactions import INDEX, aborted_by_index, is_index_proven, perhaps_aborted
 from barnabas.kafka.records.batch import (
     HEADER,
     HEADER_SIZE,

@@ -47,7 +47,7 @@ def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool
     A partition's directory stands for all its files. Records of __consumer_offsets and
     __transaction_state are decoded.
     """
-    from barnabas.cli.log_files import dump_file, files_of
+    from barnabas.cli.log.dump import dump_file, files_of
 
     files: list[Path] = []
     for given in paths:
@@ -96,7 +96,7 @@ _DIRECTORIES = click.argument(
 )
 def check(directories: tuple[Path, ...], as_json: bool) -> None:
     """Check a stopped broker's data, file by file."""
-    from barnabas.cli.log_check import check_directories
+    from barnabas.cli.log.check import check_directories
 
     damaged = 0
     found = check_directories([path.absolute() for path in directories])
@@ -136,8 +136,8 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a step.")
 def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
     """Repair a stopped broker's data so that it can be served again."""
-    from barnabas.cli.log_check import check_directories
-    from barnabas.cli.log_repair import Repair
+    from barnabas.cli.log.check import check_directories
+    from barnabas.cli.log.repair import Repair
 
     unheard: list[OSError] = []
 
@@ -181,7 +181,7 @@ def discard(partition: str, directories: tuple[Path, ...], dry_run: bool, as_jso
     from barnabas.base.types import TopicPartition
     from barnabas.broker.logs.discarding import discard_replica, find_replica
     from barnabas.broker.metadata.folders import belong_to_cluster
-    from barnabas.cli.log_check import PARTITION_FOLDER, check_not_in_use
+    from barnabas.cli.log.check import PARTITION_FOLDER, check_not_in_use
 
     if (match := PARTITION_FOLDER.fullmatch(partition)) is None:
         raise click.UsageError(f"{partition!r} is no partition: write TOPIC-PARTITION, like orders-0")

@@ -23,8 +23,8 @@ from barnabas.base.system.processes import ask_to_stop, own_group
 from barnabas.base.text import quoted
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 from barnabas.cli.address import Address
-from barnabas.cli.cluster_control import Command, ControlServer
-from barnabas.cli.cluster_folder import ClusterFolder, ClusterFolderError, Layout
+from barnabas.cli.cluster.control import Command, ControlServer
+from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
 from barnabas.cli.secure import SecuredCluster
 from barnabas.cli.streams import report
 
@@ -150,7 +150,7 @@ class ClusterRunner:
         """Run what must run as long as the brokers serve."""
         if self._console is None:
             return nullcontext()
-        from barnabas.cli.start_console import running_console
+        from barnabas.cli.start.console import running_console
 
         login = self._secured.login_options(servers) if self._secured is not None else ()
         metrics = [url for _, url in sorted(self._metrics_urls.items())]

@@ -1,0 +1,1 @@
+"""`barnabas cluster`: brokers and a ZooKeeper on this machine."""

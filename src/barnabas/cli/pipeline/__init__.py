@@ -1,0 +1,1 @@
+"""`barnabas pipeline`: run and watch Spark pipelines."""

@@ -1,0 +1,1 @@
+"""`barnabas ship`: send lines of files to a topic."""
