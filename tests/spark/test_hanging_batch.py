@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.spark.pipeline_run import PipelineRunner
 
-from barnabas.cli.pipeline_table import print_status
+from barnabas.cli.pipeline.table import print_status
 from barnabas.pipelines.metrics import exposition
 from barnabas.pipelines.status import PipelineStatus, QueryStatus
 from barnabas.pipelines.stuck_alert import StuckAlert
