@@ -1,8 +1,8 @@
 """Every Kafka error code, and the exceptions Barnabas raises.
 
-The numbers and names are those of the Kafka protocol (https://kafka.apache.org/protocol, "Error Codes");
-*retriable* says whether Kafka's own clients try the request again. `KafkaError` is the one exception that
-carries a code to the wire; whatever else escapes a handler is answered with UNKNOWN_SERVER_ERROR.
+The numbers and names are those of the Kafka protocol (https://kafka.apache.org/protocol, "Error Codes").
+*Retriable* says whether Kafka's own clients try the request again. `KafkaError` is the one exception whose
+code reaches the client. For any other exception of a handler the broker answers UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class BarnabasError(Exception):
 
 
 class KafkaError(BarnabasError):
-    """A failure with a Kafka error code; `message` is what the client is told, where its API has room."""
+    """A failure with a Kafka error code. The client receives `message` if its API has a field for it."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message or code.doc}")

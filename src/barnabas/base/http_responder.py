@@ -54,15 +54,15 @@ class RequestError(Exception):
 
 
 def parse_request(head: bytes, *, only_local: bool) -> tuple[str, str, bool]:
-    """The method, the path and whether the client speaks HTTP/1.1.
+    """Return the method, the path and whether the client speaks HTTP/1.1.
 
     Args:
         head: the request up to its empty line.
         only_local: whether it came to an address that only this machine has. Then `Host` must not be a name
-            that somebody else could have given that address (DNS rebinding).
+            that an attacker could have given that address (DNS rebinding).
 
     Raises:
-        RequestError: it is refused.
+        RequestError: the request is malformed or not allowed.
     """
     line, *fields = head.decode("latin-1").split("\r\n")
     found = _REQUEST_LINE.fullmatch(line)
@@ -108,7 +108,7 @@ class Responder:
 
     @property
     def url(self) -> str:
-        """Where it is found: ``http://127.0.0.1:9404``; the address is that which it listens on."""
+        """Return the URL of the listening address: ``http://127.0.0.1:9404``."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
@@ -133,7 +133,7 @@ class Responder:
         await self._socket.accept(lambda: _Exchange(self), backlog=MOST_CONNECTIONS)
 
     async def stop(self) -> None:
-        """Give the address back and close what is open."""
+        """Stop listening and close the connections."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

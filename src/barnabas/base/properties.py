@@ -1,7 +1,7 @@
 """Java's properties format, in which Kafka's server.properties is written.
 
-The rules are those of ``java.util.Properties.load``: ``key=value``, ``key: value`` or ``key value``, comments
-after ``#`` or ``!``, lines continued by a backslash at their end, and backslash escapes.
+The rules are those of ``java.util.Properties.load``: ``key=value``, ``key: value`` or ``key value``. ``#`` or
+``!`` starts a comment, a backslash at the end continues a line, and backslashes escape characters.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ SETTING_FORM = "write NAME=VALUE as in Kafka's server.properties, or TOML in a f
 
 
 class Given(NamedTuple):
-    """What a file sets a name to, and in which line; 0 where that is not known."""
+    """The value of a name in a file, and its line; 0 if the line is not known."""
 
     text: str
     line: int
@@ -101,7 +101,7 @@ def read_toml(path: Path, text: str) -> dict[str, Given]:
 
 
 def _line_of(name: str, text: str) -> int:
-    """The line of TOML that sets `name`; 0 where several may be it."""
+    """Return the line of TOML that sets `name`; 0 if several lines may set it."""
     last = re.escape(name.rpartition(".")[2])
     found = list(re.finditer(rf"^[^#=\n]*\b{last}[\"']?[ \t]*=", text, re.MULTILINE))
     return text.count("\n", 0, found[0].start()) + 1 if len(found) == 1 else 0

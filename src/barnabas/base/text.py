@@ -12,10 +12,11 @@ MAX_LINE = 1000
 
 
 def shown(text: object, most: int = MAX_SHOWN) -> str:
-    """`text` on one line: what cannot be printed is escaped, and what is longer than `most` is cut.
+    """Return `text` on one line: unprintable characters are escaped, and text longer than `most` is cut.
 
-    Every name, id and reason that a client gives goes through here before it is logged: it could end the line
-    and forge the next one, or hold what a terminal takes for a command.
+    Every name, id and reason that a client gives goes through here before it is logged. It could otherwise
+    end
+    the line and forge the next one, or contain a terminal's commands.
     """
     raw = str(text)
     if len(raw) <= most and raw.isprintable():
@@ -108,10 +109,11 @@ _SECRET_PARAMETER = re.compile(
 
 
 def without_userinfo(url: str) -> str:
-    """`url` with ``[hidden]`` for user, password and secret parameters, as it may be shown.
+    """Return `url` with ``[hidden]`` for user, password and secret parameters, so that it may be shown.
 
-    Whatever stands before the last @ counts as user and password, so that they are hidden in a malformed URL,
-    too: one with a slash in the password, or with no scheme.
+    The text before the last @ counts as user and password. So they are hidden in a malformed URL, too: one
+    with a
+    slash in the password, or with no scheme.
     """
     scheme = found[0] if (found := _SCHEME.match(url)) else ""
     before, at, after = url[len(scheme) :].rpartition("@")
@@ -121,10 +123,11 @@ def without_userinfo(url: str) -> str:
 
 
 def is_plain_url(url: str) -> bool:
-    """Whether everyone reads the same user, password and host in `url`: what they have of ``/?#@`` and spaces
-    is percent-encoded, and a port is a number.
+    """Return whether all parsers read the same user, password and host in `url`.
 
-    No other URL should reach a library, whose complaint could quote a piece of the password.
+    Such a URL percent-encodes ``/?#@`` and spaces in them, and its port is a number. No other URL should
+    reach a
+    library, whose complaint could quote a piece of the password.
     """
     scheme = _SCHEME.match(url)
     if scheme is None or re.search(r"\s", url):

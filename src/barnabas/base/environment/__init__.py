@@ -1,9 +1,9 @@
-"""What a broker uses outside of itself: interfaces, each with an implementation by the operating system.
+"""The outside of a broker: interfaces, each with an implementation by the operating system.
 
-A broker is given these by its caller and uses nothing else of the outside. So many whole brokers can run in
+A broker receives these from its caller and uses nothing else of the outside. So many whole brokers can run in
 virtual time, from a seed, in one process: `simulation` implements the interfaces for that.
 
-blocking: pools of threads for what blocks.
+blocking: pools of threads for blocking calls.
 clock: wall time.
 filesystem: files and folders.
 network: listening, connecting, the name of this machine.

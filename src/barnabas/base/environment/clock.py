@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is."""
+    """A source of wall time."""
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch; the clock may be set back."""

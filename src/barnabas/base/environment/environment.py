@@ -1,4 +1,4 @@
-"""What one broker uses outside of itself, as one object."""
+"""The outside of one broker, as one object."""
 
 from __future__ import annotations
 

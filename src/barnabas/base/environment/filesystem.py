@@ -123,7 +123,7 @@ class FileSystem(Protocol):
         ...
 
     def most_open_files(self) -> int | None:
-        """How many files and connections this process may have open; None when there is no limit."""
+        """Return the limit of this process's open files and connections; None without a limit."""
         ...
 
 
@@ -195,8 +195,9 @@ def _is_there(fs: FileSystem, path: str) -> bool:
 class VectoredFile:
     """Writes any number of chunks through a call that takes few and may write less, as pwritev does.
 
-    The limit and short writes are handled here for every file system: the one in memory for tests refuses and
-    shortens writes as the system would.
+    This class handles the limit and short writes for every file system. The tests' file system in memory
+    refuses
+    and shortens writes as the system would.
     """
 
     __slots__ = ()
@@ -206,7 +207,6 @@ class VectoredFile:
         raise NotImplementedError
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
-        """As `File.write_at`."""
         if len(chunks) <= IOV_MAX:
             written = self.write_some(chunks, position)
             if written != sum(map(len, chunks)):

@@ -34,7 +34,7 @@ class BindError(OSError):
 
 
 class Secured(Protocol):
-    """A protocol that is told of a TLS connection before its handshake."""
+    """A protocol that receives a call for a TLS connection before its handshake."""
 
     def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
         """A connection was accepted; return the seconds to delay its handshake, or None to refuse it.
@@ -97,10 +97,10 @@ class Network(Protocol):
         """Open a connection. There is no timeout: use `asyncio.timeout`.
 
         Args:
-            tls: use TLS; the peer's certificate is checked for `host` if the context says so.
+            tls: use TLS; the context decides whether to check the peer's certificate for `host`.
 
         Raises:
-            OSError: it cannot be opened; `ConnectionRefusedError` if nobody listens there.
+            OSError: the connection failed; `ConnectionRefusedError` if no server listens there.
         """
         ...
 

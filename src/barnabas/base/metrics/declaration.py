@@ -1,4 +1,4 @@
-"""How a metric is declared, and how its samples are written for Prometheus (text format 0.0.4)."""
+"""Declarations of metrics, and their samples in the text format of Prometheus (0.0.4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Kind(Enum):
-    """What Prometheus is told of a metric."""
+    """The type of a metric in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -28,7 +28,7 @@ class Kind(Enum):
 
 
 class Page(Enum):
-    """Where a metric is read."""
+    """The page that contains a metric."""
 
     BROKER = "/metrics"
     PARTITIONS = "/metrics/partitions"

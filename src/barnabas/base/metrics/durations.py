@@ -1,4 +1,4 @@
-"""How long things took, as a histogram."""
+"""A histogram of durations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Durations:
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """Return the number of durations."""
         return sum(self.counts)
 
     def buckets(self) -> Iterator[tuple[str, int]]:

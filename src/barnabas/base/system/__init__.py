@@ -1,7 +1,7 @@
-"""What operating systems do differently, with a fallback for each. No other package asks for the system.
+"""Differences of operating systems, with a fallback for each. No other package asks for the system.
 
 event_loop: uvloop; else the event loop of asyncio, without busy polling.
-files: pread, pwritev, sendfile, fdatasync (on macOS F_FULLFSYNC), fsync of a folder, mode bits; else seeking
+files: pread, pwritev, sendfile, fdatasync (on macOS F_FULLFSYNC), fsync of a folder, mode bits. Else seeking
     under a lock, no sendfile, fsync, no sync of a folder, the access list of the folder.
 locks: flock and POSIX record locks; else the locks of Windows' C runtime.
 limits: the limits of a process and a timer of processor time; else the C runtime's bound of open files alone.
@@ -10,6 +10,6 @@ processes: sessions and inherited descriptors; else process groups of the consol
 orphans: a reaper that ends a process's children with it; else they outlive it when it is killed.
 sockets: SO_REUSEADDR; else SO_EXCLUSIVEADDRUSE.
 
-A module looks for the function it needs, not for the system's name, where that tells: so its fallback runs on
-Linux too (`make test-portable`).
+A module tests for the function that it needs, not for the system's name, if that suffices. So its fallback
+runs on Linux too (`make test-portable`).
 """

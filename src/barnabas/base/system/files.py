@@ -191,7 +191,7 @@ def _persist(act: Callable[..., None], *paths: str) -> None:
 
 
 def _open_shared(path: str, *, write: bool, create: bool) -> int:
-    """Windows: `os.open` would forbid everybody, this process too, to rename or remove the open file."""
+    """Open a file on Windows so that processes may rename or remove it while it is open."""
     import _winapi  # as multiprocessing and asyncio do
     import msvcrt
 

@@ -1,4 +1,4 @@
-"""What a process may have: open files, memory, processor time."""
+"""Limits of a process: open files, memory, processor time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLOCK_TICKS: int = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 def open_files() -> int | None:
-    """How many files this process may have open now; None when there is no limit."""
+    """Return the number of files that this process may have open now; None without a limit."""
     if resource is None:
         return _WITHOUT_LIMITS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -50,10 +50,10 @@ def raise_open_files(enough: int) -> int | None:
 
 
 def limit_memory(most: int) -> None:
-    """Bound the memory of this process, in bytes; where that cannot be, it is as large as it gets.
+    """Bound the memory of this process, in bytes. Systems without such a limit ignore the call.
 
     Raises:
-        OSError, ValueError: it is bounded by less already.
+        OSError, ValueError: a lower limit applies already.
     """
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))

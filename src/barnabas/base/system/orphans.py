@@ -1,9 +1,9 @@
 """Ends the processes that this one has started when it ends, even by SIGKILL (Linux alone).
 
 A test run that is killed tears nothing down. Its brokers have sessions of their own, so a signal to its group
-does not reach them, and Linux's parent-death signal goes by the thread that started a process. So the
-environment of each child has a mark, which the child's own children inherit. A reaper (`reaper.py`) waits for
-the end of the marking process, in a session of its own, and kills each process that has the mark.
+does not reach them. Linux's parent-death signal depends on the thread that started a process. So the
+environment of each child has a mark, which the child's own children inherit. A reaper (`reaper.py`), in a
+session of its own, waits for the end of the marking process. Then it kills each process that has the mark.
 """
 
 from __future__ import annotations

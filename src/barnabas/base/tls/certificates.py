@@ -52,7 +52,7 @@ class Issued:
 
 @dataclass(frozen=True)
 class Description:
-    """What a certificate says."""
+    """The contents of a certificate."""
 
     #: the common name
     name: str
@@ -79,7 +79,7 @@ class Authority:
 
     @classmethod
     def create(cls, name: str, now: datetime) -> Authority:
-        """A new one, which nobody trusts yet."""
+        """Create an authority, which no client trusts yet."""
         from cryptography import x509
         from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -144,10 +144,10 @@ def java_truststore(certificates: Sequence[bytes], password: str) -> bytes:
 
 
 def describe(certificate: bytes) -> Description:
-    """What a certificate says: the first one of a PEM, or DER.
+    """Return the contents of a certificate: the first one of a PEM, or DER.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: `certificate` is not a certificate.
     """
     from cryptography import x509
     from cryptography.x509.oid import NameOID
@@ -173,10 +173,10 @@ def describe(certificate: bytes) -> Description:
 
 
 def lost_names(before: bytes, after: bytes) -> tuple[bool, list[str]]:
-    """What a certificate (DER) does not name any more that another one did.
+    """Compare the names of two certificates (DER).
 
     Returns:
-        Whether its subject is another, and the alternative names that it lacks.
+        Whether the subjects differ, and the alternative names that `after` lacks.
     """
     from cryptography import x509
 

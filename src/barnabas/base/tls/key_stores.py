@@ -62,7 +62,7 @@ def trusted_of_pkcs12(data: bytes, password: str | None) -> str:
 
 
 def key_of_text(text: str) -> str:
-    """The private key that a setting has, as PEM; spaces may stand for line ends, as in Java.
+    """Return the private key of a setting as PEM; spaces may replace line ends, as in Java.
 
     Raises:
         ValueError: it is not one private key in PKCS#8.
@@ -74,7 +74,7 @@ def key_of_text(text: str) -> str:
 
 
 def certificates_of_text(text: str) -> str:
-    """As `key_of_text`, of certificates.
+    """Return the certificates of a setting as PEM; spaces may replace line ends.
 
     Raises:
         ValueError: it has none, or something else.

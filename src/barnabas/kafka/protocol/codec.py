@@ -41,17 +41,18 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
 
 
 def decoder(cls: type[Message], version: int) -> Decoder:
-    """What decodes the message: ``decoder(cls, version)(buffer, position)``.
+    """Return the decoder of a message: ``decoder(cls, version)(buffer, position)``.
 
-    It raises `struct.error` or IndexError where the buffer ends too soon, else as `decode`.
+    The decoder raises `struct.error` or IndexError if the buffer ends too soon, and the errors of `decode`.
     """
     return _decoders.get((cls, version)) or _decoder(cls, version)
 
 
 def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
-    """What decodes a message that may be large: ``counting_decoder(cls, version)(buffer, position, most)``.
+    """Return the decoder of a message that may be large: ``counting_decoder(cls, version)(buffer, position,
+    most)``.
 
-    It raises as `decoder`, and TooManyElements where the message has more than `most` elements.
+    It raises the errors of `decoder`, and TooManyElements if the message has more than `most` elements.
     """
     known = _counting_decoders.get((cls, version))
     if known is None:
@@ -61,9 +62,9 @@ def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
 
 
 def encoder(cls: type[Message], version: int) -> Encoder:
-    """What encodes the message: ``encoder(cls, version)(message, out)``, as `encode_chunks` does.
+    """Return the encoder of a message: ``encoder(cls, version)(message, out)``, as `encode_chunks` calls it.
 
-    It raises `struct.error` where a value does not fit, ProtocolError where null is not allowed.
+    The encoder raises `struct.error` if a value does not fit, ProtocolError if a field does not allow null.
     """
     return _encoders.get((cls, version)) or _encoder(cls, version)
 

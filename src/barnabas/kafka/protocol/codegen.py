@@ -1,4 +1,4 @@
-"""What the two compilers share: collecting the lines of a function, and making it."""
+"""Shared parts of the two compilers: collect the lines of a function, and compile them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

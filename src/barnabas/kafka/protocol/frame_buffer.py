@@ -32,7 +32,7 @@ class FrameBuffer:
         self._large: LargeFrame | None = None
 
     def writable(self) -> memoryview:
-        """Where the next bytes are to be received; `received` is called before this is called again."""
+        """Return the buffer for the next bytes. Call `received` before the next call of this method."""
         if self._large is not None:
             return self._large.writable()
         return self._view[self._kept :]

@@ -26,7 +26,7 @@ _RESPONSE_HEADER = Struct(">ii")
 
 
 class RequestHeader(NamedTuple):
-    """What precedes every request."""
+    """The header of every request."""
 
     api_key: int
     api_version: int
@@ -102,7 +102,7 @@ class FrameDecoder:
 
     @property
     def pending(self) -> int:
-        """How many bytes of an incomplete frame are held."""
+        """Return the number of bytes held of an incomplete frame."""
         return len(self._partial) + (self.large.filled if self.large is not None else 0)
 
     def clear(self) -> None:
@@ -126,7 +126,7 @@ _TLS_HANDSHAKE = b"\x16\x03"
 
 
 def _other_protocol(start: bytes) -> str | None:
-    """What a client speaks, by its first four bytes, when it is something well known."""
+    """Return the well-known protocol that a client speaks, recognised by its first four bytes, or None."""
     if start in _HTTP:
         return "it sent an HTTP request, and this port speaks the Kafka protocol"
     if start.startswith(_TLS_HANDSHAKE):
@@ -179,7 +179,7 @@ _readers: dict[tuple[int, int], tuple[Decoder, bool]] = {}
 
 
 def _reader(api_key: int, version: int) -> tuple[Decoder, bool]:
-    """What decodes a request, and whether its header ends with tagged fields."""
+    """Return the decoder of a request, and whether its header ends with tagged fields."""
     cls = request_class(api_key)
     if not cls.versions[0] <= version <= cls.versions[1]:
         raise ProtocolError(f"{ApiKey(api_key).title} has no version {version}")
@@ -206,7 +206,7 @@ _writers: dict[tuple[type[Response], int], tuple[Encoder, int]] = {}
 
 
 def _writer(cls: type[Response], version: int) -> tuple[Encoder, int]:
-    """What encodes a response, and the size of its header with the frame's size before it."""
+    """Return the encoder of a response, and the size of its header with the frame's size before it."""
     # The section of tagged fields is empty: one zero byte.
     writer = _writers[cls, version] = codec.encoder(cls, version), 8 + _has_tags(cls, version)
     return writer
@@ -233,7 +233,7 @@ def encode_request(header: RequestHeader, request: Request) -> list[Chunk]:
 
 
 def response_correlation_id(frame: Readable) -> int:
-    """Which request a response frame answers."""
+    """Return the correlation id of the request that a response frame answers."""
     try:
         correlation_id: int = _SIZE.unpack_from(frame)[0]
     except error:

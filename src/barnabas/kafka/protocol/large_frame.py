@@ -28,11 +28,11 @@ class LargeFrame:
 
     @property
     def missing(self) -> int:
-        """How many bytes have not come yet."""
+        """Return the number of bytes that have not arrived yet."""
         return self._size - self.filled
 
     def writable(self) -> memoryview:
-        """Where the next bytes are to be received; `received` is called before this is called again."""
+        """Return the buffer for the next bytes. Call `received` before the next call of this method."""
         return memoryview(self._bytes)[self.filled :]
 
     def received(self, count: int) -> bytearray | None:

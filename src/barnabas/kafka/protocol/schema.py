@@ -1,16 +1,17 @@
-"""How a message of the Kafka protocol is declared: one annotated class for all of its versions.
+"""Declarations of Kafka protocol messages: one annotated class for all versions of a message.
 
     class FetchTopic(Struct):
         topic: String = until(12, default="")
         topic_id: Uuid = since(13, default=ZERO_UUID)
         partitions: list[FetchPartition] = []
 
-A field's annotation is its wire type, ``list[...]`` an array, ``| None`` a value that may be null. Its
-default is what a new message holds, and what a decoder leaves in a field that the version lacks. `since` and
-`until` say in which versions the field exists, `tagged` that it travels as a tagged field (KIP-482), and
-``nullable=`` from which version null is allowed when that is later than the field itself.
+A field's annotation is its wire type: ``list[...]`` is an array, ``| None`` a value that may be null. Its
+default is the value in a new message, and in a decoded message whose version lacks the field. `since` and
+`until` give the versions of a field. `tagged` makes it a tagged field (KIP-482). ``nullable=`` gives the
+first
+version that allows null, if the field itself is older.
 
-The class is used as it stands: keyword-only construction, mutable slots, ``==`` and ``repr``.
+Instances have keyword-only construction, mutable slots, ``==`` and ``repr``.
 `barnabas.kafka.protocol.codec` compiles the same declaration into a decoder and an encoder for each version.
 """
 
@@ -75,7 +76,7 @@ class Field(NamedTuple):
 
 
 class _Placement(NamedTuple):
-    """What a field specifier says beyond the default: the versions, the tag."""
+    """A field specifier's versions and tag, beyond the default."""
 
     default: Any
     since: int = 0

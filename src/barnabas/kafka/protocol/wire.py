@@ -37,7 +37,9 @@ def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
 
 
 class IntWriters(dict[int, Callable[..., bytes]]):
-    """By the length as it is written: packs the fields before an array of integers, its length and itself."""
+    """Writers by array length: each packs the fields before an array of integers, its length and its
+    elements.
+    """
 
     def __init__(self, before: str, code: str, compact: bool) -> None:
         self.before, self.code, self.compact = before, code, compact
@@ -140,7 +142,7 @@ def ints(code: str, values: Sequence[int]) -> bytes:
 
 
 def read_tag_count(buffer: Readable, pos: int) -> tuple[int, int]:
-    """How many tagged fields follow, and the position of the first."""
+    """Return the number of tagged fields that follow, and the position of the first."""
     count, pos = read_uvarint(buffer, pos)
     if count > MAX_TAGGED_FIELDS:
         raise ProtocolError(f"{count} tagged fields exceed {MAX_TAGGED_FIELDS}")
@@ -158,7 +160,11 @@ def skip_tags(buffer: Readable, pos: int) -> int:
 
 
 def skip_counted_tags(buffer: Readable, pos: int, left: int) -> tuple[int, int]:
-    """As `skip_tags`, and how many elements the message may have beyond these tagged fields."""
+    """Skip tagged fields like `skip_tags`.
+
+    Returns:
+        The next position, and the number of elements that the rest of the message may have.
+    """
     count, _ = read_uvarint(buffer, pos)
     if count > left:
         too_many_elements()

@@ -194,9 +194,9 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def placed(
     header: BatchHeader, data: Buffer, base_offset: int, leader_epoch: int
 ) -> tuple[bytes, memoryview]:
-    """The chunks of a batch with another base offset and leader epoch, as it is written to the log.
+    """Return the chunks of a batch with another base offset and leader epoch, ready for the log.
 
-    Both fields lie in the first 16 bytes, before those that the CRC covers; the rest is not copied.
+    The first 16 bytes contain both fields, and the CRC covers none of them. The other bytes are not copied.
     """
     return _PREFIX.pack(base_offset, header.length, leader_epoch), memoryview(data)[_PREFIX.size :]
 

@@ -1,7 +1,7 @@
 """Batches after compaction: with fewer records, or none.
 
-A batch keeps its base offset and last offset delta, its producer, sequence and leader epoch, so that headers
-show no gap in offsets and sequences (KIP-98). Kept records are copied unchanged; only a new delete horizon
+A batch keeps its base offset and last offset delta, its producer, sequence and leader epoch. So headers show
+no gap in offsets and sequences (KIP-98). Kept records are copied unchanged; only a new delete horizon
 (KIP-534) changes their timestamp deltas.
 """
 

@@ -1,9 +1,11 @@
 """LZ4 frames as Kafka's Java client reads them: independent blocks of at most 64 KiB, no checksums.
 
-Written here because general libraries write frames with linked blocks, which the Java client refuses
-(KIP-57). A frame (https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md, little-endian) is magic,
-flags, block-size code, header checksum, then blocks (size, highest bit set when stored as is; data) and a
-size of 0.
+General libraries write frames with linked blocks, which the Java client refuses (KIP-57). So Barnabas writes
+its own. A frame (https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md, little-endian) consists of:
+
+- magic, flags, block-size code, header checksum;
+- blocks: size (the highest bit marks uncompressed data) and data;
+- a size of 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Message indexes: which message of a registered Protobuf schema a payload has.
+"""Message indexes: the message of a registered Protobuf schema that a payload contains.
 
-They follow the schema's id: their number, then the index of a message of the first level, then of one
-nested in it, and so on. All are zigzag varints, and a single 0 is the first message.
+They follow the schema's id: their number, then the index of a top-level message, then of one nested in it,
+and so on. All are zigzag varints, and a single 0 is the first message.
 
 Source: Confluent's wire format, https://docs.confluent.io/platform/current/schema-registry/fundamentals/
 serdes-develop/index.html#wire-format

@@ -1,4 +1,4 @@
-"""How a login can fail."""
+"""Errors of a login."""
 
 from barnabas.base.errors import BarnabasError
 
@@ -8,4 +8,4 @@ class SaslError(BarnabasError):
 
 
 class InvalidCredential(BarnabasError):
-    """What is stored of a user cannot be read."""
+    """The stored credential of a user is not readable."""

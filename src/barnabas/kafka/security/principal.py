@@ -1,4 +1,4 @@
-"""Who a connection speaks for."""
+"""The principal of a connection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ITSELF = Principal("", "")
 
 
 def check_name(name: str) -> None:
-    """Refuse a client's name that stands for those who have none, whatever proves it.
+    """Refuse a client's name that is reserved for clients without one, whatever the login mechanism.
 
     Raises:
         ValueError: with the reason.

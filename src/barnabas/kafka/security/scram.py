@@ -31,7 +31,7 @@ class Mechanism(IntEnum):
 
     @property
     def text(self) -> str:
-        """As SASL names it: ``SCRAM-SHA-256``."""
+        """The name in SASL: ``SCRAM-SHA-256``."""
         return self.name.replace("_", "-")
 
     @property
@@ -41,7 +41,7 @@ class Mechanism(IntEnum):
 
     @property
     def hash(self) -> str:
-        """As `hashlib` names it."""
+        """The name in `hashlib`."""
         return "sha256" if self is Mechanism.SCRAM_SHA_256 else "sha512"
 
 
@@ -61,7 +61,7 @@ class ScramCredential(NamedTuple):
         return f"ScramCredential(..., iterations={self.iterations})"
 
     def encode(self) -> str:
-        """As ZooKeeper-based Kafka stores it (``ScramCredentialUtils``)."""
+        """Return the credential in the format of ZooKeeper-based Kafka (``ScramCredentialUtils``)."""
         salt, stored, server = (base64.b64encode(each).decode() for each in self[:3])
         return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
 

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): partitions that a transaction is about to write to (KIP-98).
 
-Up to v3 a producer asks, for its one transaction; since v4 brokers ask, for several, and may only want to
-know whether the partitions are in (KIP-890). v2 may answer PRODUCER_FENCED (KIP-588), v5
+Up to v3 a producer sends it for its one transaction. Since v4 brokers send it for several transactions, and
+may only verify that the partitions are in them (KIP-890). v2 may answer PRODUCER_FENCED (KIP-588), v5
 TRANSACTION_ABORTABLE.
 """
 

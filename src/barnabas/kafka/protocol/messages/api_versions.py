@@ -1,8 +1,8 @@
-"""ApiVersions (key 18): what this broker serves, asked before anything else on a connection.
+"""ApiVersions (key 18): the API versions that this broker serves. Clients send it first on a connection.
 
-v3 carries the client's name and version (KIP-511) and the features (KIP-584); v4 may list a feature whose
-lowest version is 0. The response's header is always version 0, and a request of an unknown version is
-answered with UNSUPPORTED_VERSION in the format of v0, because the client cannot know better yet.
+v3 adds the client's name and version (KIP-511) and the features (KIP-584). v4 may list a feature whose
+lowest version is 0. The response's header is always version 0. The broker answers an unknown version with
+UNSUPPORTED_VERSION in the format of v0, because the client does not know the broker's versions yet.
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,7 +1,9 @@
 """CreateTopics (key 19): create topics, or only check that they could be created.
 
-v4 lets the broker choose partitions and replication factor by -1 (KIP-464), v5 returns what was created
-(KIP-525), v6 may be throttled (KIP-599), v7 returns the topic's id (KIP-516).
+- v4: -1 lets the broker choose partitions and replication factor (KIP-464).
+- v5: returns the partitions, replication factor and configuration of the new topic (KIP-525).
+- v6: the broker may throttle it (KIP-599).
+- v7: returns the topic's id (KIP-516).
 """
 
 from barnabas.kafka.protocol.schema import (

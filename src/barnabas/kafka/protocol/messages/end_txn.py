@@ -1,7 +1,7 @@
-"""EndTxn (key 26): commit or abort the transaction under way (KIP-98).
+"""EndTxn (key 26): commit or abort the ongoing transaction (KIP-98).
 
-v2 may answer PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE; with v5 each transaction raises the
-producer's epoch, and the answer says what the next one is to use (KIP-890).
+v2 may answer PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. With v5 each transaction raises the
+producer's epoch, and the response contains the epoch of the next one (KIP-890).
 """
 
 from barnabas.kafka.protocol.schema import Bool, Int16, Int32, Int64, Request, Response, String, since

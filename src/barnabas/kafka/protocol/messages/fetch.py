@@ -1,9 +1,17 @@
 """Fetch (key 1): read record batches, as a consumer or as a follower.
 
-v4 brought transactions (KIP-98), v5 the log start offset (KIP-107), v7 fetch sessions (KIP-227), v9 leader
-epochs (KIP-320), v10 zstd (KIP-110), v11 fetching from followers (KIP-392), v12 truncation found while
-fetching (KIP-595), v13 topic ids (KIP-516), v15 the replica's state (KIP-903), v16 where new leaders are
-(KIP-951), v17 log directory ids (KIP-853), v18 the follower's high watermark (KIP-1166).
+- v4: transactions (KIP-98).
+- v5: the log start offset (KIP-107).
+- v7: fetch sessions (KIP-227).
+- v9: leader epochs (KIP-320).
+- v10: zstd (KIP-110).
+- v11: fetching from followers (KIP-392).
+- v12: truncation on fetch (KIP-595).
+- v13: topic ids (KIP-516).
+- v15: the replica's state (KIP-903).
+- v16: the endpoints of new leaders (KIP-951).
+- v17: log directory ids (KIP-853).
+- v18: the follower's high watermark (KIP-1166).
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,9 +1,11 @@
 """JoinGroup (key 11): become a member of a classic group, or take part in its rebalance.
 
-v1 splits the rebalance timeout off the session timeout (KIP-62), v4 wants the member id that the first
-answer hands out (KIP-394), v5 knows static members (KIP-345), v7 returns the protocol type (KIP-559), v8
-carries the reason of the join (KIP-800), v9 tells a returning static leader to skip the assignment
-(KIP-814).
+- v1: a rebalance timeout apart from the session timeout (KIP-62).
+- v4: requires the member id that the first response assigns (KIP-394).
+- v5: static members (KIP-345).
+- v7: returns the protocol type (KIP-559).
+- v8: the reason for the join (KIP-800).
+- v9: tells a returning static leader to skip the assignment (KIP-814).
 """
 
 from barnabas.kafka.protocol.schema import Bool, Bytes, Int16, Int32, Request, Response, String, Struct, since

@@ -1,6 +1,6 @@
-"""LeaveGroup (key 13): take members out of a classic group.
+"""LeaveGroup (key 13): remove members from a classic group.
 
-v3 takes out several at once, static ones by their instance id (KIP-345); v5 carries the reason (KIP-800).
+v3 removes several at once, static ones by their instance id (KIP-345); v5 adds the reason (KIP-800).
 """
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Request, Response, String, Struct, since, until

@@ -1,9 +1,16 @@
 """ListOffsets (key 2): the offset at a timestamp, or at one of the special negative timestamps.
 
-Special timestamps: -1 latest, -2 earliest, since v7 -3 that of the largest timestamp (KIP-734), since v8 -4
-earliest on local disk (KIP-405), since v9 -5 latest in tiered storage (KIP-1005), since v11 -6 earliest not
-yet tiered (KIP-1023). v2 brought isolation levels (KIP-98), v4 leader epochs (KIP-320), v10 the timeout
-that lets a broker wait for remote storage (KIP-1075).
+Special timestamps:
+
+- -1: latest.
+- -2: earliest.
+- -3, since v7: that of the largest timestamp (KIP-734).
+- -4, since v8: earliest on local disk (KIP-405).
+- -5, since v9: latest in tiered storage (KIP-1005).
+- -6, since v11: earliest not yet tiered (KIP-1023).
+
+v2 adds isolation levels (KIP-98), v4 leader epochs (KIP-320). v10 adds the timeout for a broker that waits
+for remote storage (KIP-1075).
 """
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Int64, Request, Response, String, Struct, since

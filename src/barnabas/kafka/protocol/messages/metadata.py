@@ -1,9 +1,12 @@
 """Metadata (key 3): brokers, topics, partitions, leaders.
 
-v1 tells "all topics" (null) from "none" (empty), v4 leaves auto-creation to the client (KIP-204), v5 lists
-offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorised operations (KIP-430; those of the
-cluster moved to DescribeCluster in v11, KIP-700), v10 topic ids, v12 lookups by topic id (KIP-516), v13 a
-top-level error (KIP-1102).
+- v1: null asks for all topics, an empty list for none.
+- v4: the client decides on auto-creation (KIP-204).
+- v5: offline replicas (KIP-112).
+- v7: leader epochs (KIP-320).
+- v8: authorized operations (KIP-430); v11 moved those of the cluster to DescribeCluster (KIP-700).
+- v10: topic ids; v12: lookups by topic id (KIP-516).
+- v13: a top-level error (KIP-1102).
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,7 +1,10 @@
 """OffsetCommit (key 8): store a group's offsets.
 
-Retention belongs to the broker since v5 (KIP-211); v6 stores the leader epoch (KIP-320), v7 knows static
-members (KIP-345), v9 members of the consumer protocol (KIP-848), v10 topic ids (KIP-516).
+- v5: the broker alone decides on retention (KIP-211).
+- v6: the leader epoch (KIP-320).
+- v7: static members (KIP-345).
+- v9: members of the consumer protocol (KIP-848).
+- v10: topic ids (KIP-516).
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,8 +1,11 @@
 """OffsetFetch (key 9): read a group's committed offsets.
 
-v2 can ask for every partition and answers with an error of the whole group, v5 returns the leader epoch
-(KIP-320), v7 can refuse offsets of open transactions (KIP-447), v8 asks for several groups at once
-(KIP-709), v9 serves members of the consumer protocol (KIP-848), v10 topic ids (KIP-516).
+- v2: null asks for every partition; the response has an error for the whole group.
+- v5: returns the leader epoch (KIP-320).
+- v7: can refuse offsets of open transactions (KIP-447).
+- v8: several groups at once (KIP-709).
+- v9: members of the consumer protocol (KIP-848).
+- v10: topic ids (KIP-516).
 """
 
 from barnabas.kafka.protocol.schema import (

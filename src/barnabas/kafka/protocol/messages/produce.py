@@ -1,8 +1,11 @@
 """Produce (key 0): append record batches to partitions.
 
-Only batches of magic 2 are left since v3 (KIP-896). v7 may carry zstd (KIP-110); v8 answers with the
-records at fault (KIP-467); v10 with the new leader, so that the client need not refresh (KIP-951); v12 adds
-partitions to the transaction implicitly (KIP-890); v13 names topics by id (KIP-516).
+- v3: magic 2 only (KIP-896).
+- v7: the batches may use zstd (KIP-110).
+- v8: the response lists the invalid records (KIP-467).
+- v10: the response names the new leader, so that the client need not refresh its metadata (KIP-951).
+- v12: adds partitions to the transaction implicitly (KIP-890).
+- v13: topic ids instead of names (KIP-516).
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (key 28): offsets that count when the transaction commits (KIP-98).
+"""TxnOffsetCommit (key 28): offsets that take effect when the transaction commits (KIP-98).
 
-v2 stores the leader epoch (KIP-320), v3 says which member commits (KIP-447), v4 may answer
-TRANSACTION_ABORTABLE, v5 adds the group to the transaction by itself (KIP-890).
+v2 stores the leader epoch (KIP-320), v3 names the member that commits (KIP-447). v4 may answer
+TRANSACTION_ABORTABLE. v5 adds the group to the transaction implicitly (KIP-890).
 """
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Int64, Request, Response, String, Struct, since

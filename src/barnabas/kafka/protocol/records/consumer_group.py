@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets` that hold a group of the consumer protocol (KIP-848), one thing in each.
+"""Records of `__consumer_offsets` that store a group of the consumer protocol (KIP-848), one fact in each.
 
-Key and value each begin with an int16, which is not part of the declaration: the key's tells the kinds of
-record apart, the value's is its version. A null value deletes what the key names.
+Key and value each begin with an int16, which is not part of the declaration. The key's int16 is the kind of
+record, the value's its version. A null value deletes the entry of the key.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, versions=(0, 0), flexible=0):
-    """What Apache Kafka below 4.1 wrote in place of the metadata hash."""
+    """The value that Apache Kafka below 4.1 wrote instead of the metadata hash."""
 
     topics: list[TopicMetadata] = []
 

@@ -1,6 +1,6 @@
-"""What consumers of the classic protocol put into JoinGroup metadata and SyncGroup assignments.
+"""Classic consumers' metadata in JoinGroup and assignments in SyncGroup.
 
-To a broker these are opaque bytes except where it must know a group's topics (OffsetDelete) or a tool shows
+They are opaque bytes to a broker, except where it must know a group's topics (OffsetDelete) or a tool shows
 them. Each begins with its version as an int16, which is not part of the declaration. A version above the
 known is read as the highest known: later versions only add fields at the end, which are ignored.
 """

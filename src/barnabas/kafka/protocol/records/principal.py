@@ -1,4 +1,4 @@
-"""Who has sent a request that another broker forwards (KIP-590); its version as an int16 stands before it."""
+"""The principal of a request that another broker forwards (KIP-590). An int16, its version, precedes it."""
 
 from barnabas.kafka.protocol.schema import Bool, Message, String
 

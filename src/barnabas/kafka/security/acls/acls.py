@@ -42,7 +42,7 @@ class PatternRules:
         return set(self._by_principal)
 
     def of(self, principal: str) -> Iterator[tuple[AclEntry, str]]:
-        """The entries that name a principal or everybody, each with its host in canonical form."""
+        """Yield the entries for a principal or for all principals, each with its host in canonical form."""
         yield from self._by_principal.get(principal, ())
         if principal != ANY_PRINCIPAL:
             yield from self._by_principal.get(ANY_PRINCIPAL, ())
@@ -55,8 +55,11 @@ _NO_PRINCIPALS: Map[str, Map[ResourcePattern, None]] = Map()
 
 
 class Acls:
-    """Rules by resource pattern. A decision reads those of the name, of `*`, and of each prefix of the name
-    that is as long as some prefixed pattern: its cost does not grow with the number of rules."""
+    """Rules by resource pattern.
+
+    A decision reads the rules of the name, of `*`, and of each prefix of the name that is as long as some
+    prefixed pattern. Its cost does not grow with the number of rules.
+    """
 
     __slots__ = ("_by_principal", "_lengths", "_lengths_of", "rules")
 
@@ -127,7 +130,7 @@ class Acls:
                 yield resource, rules
 
     def naming(self, principal: str) -> Iterator[tuple[ResourcePattern, PatternRules]]:
-        """The rules of all patterns that have one which names a principal or everybody."""
+        """Yield the patterns that have a rule for a principal or for all principals, and their rules."""
         mine = self._by_principal.get(principal, _NO_PATTERNS)
         everybody = self._by_principal.get(ANY_PRINCIPAL, _NO_PATTERNS)
         for resource in mine:

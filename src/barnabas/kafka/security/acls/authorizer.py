@@ -27,7 +27,7 @@ _ALL_OPERATIONS = {
 
 
 class Access:
-    """What somebody may do: this class itself everything. `Authorizer.access` gives the others."""
+    """The permissions of a connection. This class allows everything; `Authorizer.access` restricts."""
 
     #: whether nothing has to be asked at all
     is_unrestricted = True
@@ -79,7 +79,7 @@ UNRESTRICTED = Access()
 
 
 class _RestrictedAccess(Access):
-    """What one principal at one host may do, as the latest rules say."""
+    """The permissions of one principal at one host, by the latest rules."""
 
     is_unrestricted = False
 
@@ -131,7 +131,7 @@ class _RestrictedAccess(Access):
         )
 
     def catch_up(self) -> None:
-        """Forget what was decided by earlier rules."""
+        """Forget decisions of earlier rules."""
         latest = self._latest()
         if self._acls is not latest:
             self._acls = latest
@@ -158,7 +158,9 @@ class Authorizer:
         self._accesses: dict[tuple[Principal, str], Access] = {}
 
     def access(self, principal: Principal, host: str) -> Access:
-        """What a principal at a host (an IP address) may do, now and after rules have changed."""
+        """Return the permissions of a principal at a host (an IP address). They follow later changes of the
+        rules.
+        """
         key = principal, host
         access = self._accesses.get(key)
         if access is None:

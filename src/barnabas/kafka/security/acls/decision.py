@@ -1,4 +1,4 @@
-"""What the rules say of one operation: pure functions of rules, principal, host and resource."""
+"""Decisions of the rules on one operation: pure functions of rules, principal, host and resource."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_NAME = "hardcode"
 
 
 class Reason(Enum):
-    """What has decided."""
+    """The reason for a decision."""
 
     SUPER_USER = "is one of super.users"
     RULE = "a rule"
@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 
 
 class SubjectRules(NamedTuple):
-    """What holds beside the rules (``super.users``, ``allow.everyone.if.no.acl.found``)."""
+    """Settings that apply beside the rules (``super.users``, ``allow.everyone.if.no.acl.found``)."""
 
     super_users: frozenset[str] = frozenset()
     allow_everyone_if_no_acl: bool = False

@@ -16,7 +16,7 @@ ANY_PRINCIPAL = "User:*"
 
 
 class ResourceType(IntEnum):
-    """What a rule is about."""
+    """The type of the resource of a rule."""
 
     ANY = 1
     TOPIC = 2
@@ -28,7 +28,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a rule's name stands for resources. ANY and MATCH occur in filters only."""
+    """The way a rule's name selects resources. ANY and MATCH occur in filters only."""
 
     ANY = 1
     #: whatever holds for the resource named: literal, by prefix or `*`
@@ -38,7 +38,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What is done to a resource. ANY occurs in filters only."""
+    """An operation on a resource. ANY occurs in filters only."""
 
     ANY = 1
     ALL = 2
@@ -58,7 +58,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """What a rule says. ANY occurs in filters only."""
+    """Allow or deny. ANY occurs in filters only."""
 
     ANY = 1
     DENY = 2
@@ -109,9 +109,9 @@ class ResourcePattern(NamedTuple):
 
 
 class AclEntry(NamedTuple):
-    """Who may, or may not, do what, from which host."""
+    """The principal, operation, host and permission of a rule."""
 
-    #: as Kafka writes it, ``User:alice``; `ANY_PRINCIPAL` is everybody
+    #: as Kafka writes it, ``User:alice``; `ANY_PRINCIPAL` is every principal
     principal: str
     permission: Permission
     operation: Operation
@@ -135,7 +135,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which rules are asked for; None and ANY stand for all."""
+    """A filter of rules; None and ANY match all."""
 
     type: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -177,9 +177,9 @@ class AclFilter(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def canonical_host(host: str) -> str:
-    """An IP address in its usual form, an IPv4 one that is written as IPv6 as IPv4; other text as it is.
+    """Return an IP address in its usual form, and other text unchanged. IPv4-mapped IPv6 becomes IPv4.
 
-    Java writes ``0:0:0:0:0:0:0:1`` where everybody else writes ``::1``.
+    Java writes ``0:0:0:0:0:0:0:1`` for ``::1``.
     """
     try:
         address = ipaddress.ip_address(host)
