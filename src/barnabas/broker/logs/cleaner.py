@@ -259,7 +259,7 @@ class LogCleaner(Generic[P]):
         await self._in_thread(sync)
 
     def _is_current(self, log: PartitionLog, cleaning: Cleaning) -> bool:
-        """Whether the log is what it was when its cleaning began, and in use."""
+        """Whether the log is in use, and has not changed since its cleaning began."""
         return not log.is_offline and log.files.tail == cleaning.tail
 
     def _put_off(self, log: PartitionLog, error: Exception) -> None:

@@ -45,11 +45,12 @@ class ColdReads:
         await asyncio.shield(future)
 
     async def retry(self, read: Callable[[bool], R], cold: ColdRead) -> R:
-        """What `read` returns when it has what it needs in memory.
+        """Return the result of `read`, once the bytes that it needs are in memory.
 
         Args:
-            read: called with whether it may wait for the disk; else it may raise `ColdRead`. It may when what
-                was just brought into memory is not there any more.
+            read: called with whether it may wait for the disk; else it may raise `ColdRead`. It may wait if
+            the
+                bytes just brought into memory are gone again.
         """
         while True:
             await self.warm([cold])

@@ -226,9 +226,9 @@ class LogDirectory:
         return any(each.tags.get(topic_partition, tag) != tag for each in self._checkpoints)
 
     def found(self) -> dict[TopicPartition, TopicId]:
-        """The partitions that lie in the directory, with their topic's id (zero when it is not known).
+        """Return the directory's partitions, with their topic ids (zero if unknown).
 
-        The empty folder of one that was never written is removed: nobody can tell which topic it was for.
+        This removes the empty folder of a partition that was never written: its topic is not known.
         """
         partitions = {}
         for entry in self.env.fs.entries(self.path):
@@ -291,11 +291,11 @@ class LogDirectory:
         write_mark(fs, path, mark)
 
     def load(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Opens a log that lies in the directory, after a crash with recovery: for `adopt`, in any thread.
+        """Open a log of the directory, after a crash with recovery: for `adopt`, in any thread.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, its files cannot be read or written.
-                CORRUPT_MESSAGE, the log is damaged where it was thought safe.
+                CORRUPT_MESSAGE, the log is damaged below its recovery point.
         """
         env = self.env
         # each load opens files of its own account: the shared one belongs to another thread
@@ -332,7 +332,7 @@ class LogDirectory:
     def load_future(
         self, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
     ) -> PartitionLog:
-        """As `load`, for a copy in the folder `path`: for `futures`."""
+        """Open the copy in the folder `path` like `load`: for `futures`."""
         env = self.env
         loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
         try:
@@ -457,9 +457,10 @@ class LogDirectory:
         return f"{self.path}/{str(topic_partition)[:200]}.{new_uuid(self.env.random).hex}-{suffix}"
 
     def delete(self, topic_partition: TopicPartition) -> TreeRemoval | None:
-        """Takes a log out: its folder is renamed, and gone for good when the result has run.
+        """Take a log out: rename its folder, and return the task that deletes the folder for good.
 
-        None: somebody has removed the folder before.
+        Returns:
+            None if the folder was gone already.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, its folder could not be renamed: the next start deletes it.
@@ -541,7 +542,7 @@ class LogDirectory:
         return True
 
     def lowered_cleaned_checkpoint(self) -> CheckpointWrite:
-        """As `cleaned_checkpoint`, to be written only after `lower_cleaned`."""
+        """Return the write of `cleaned_checkpoint` that may run only after `lower_cleaned`."""
         return CheckpointWrite(self._cleaned_to, self._all_logs, None)
 
     def close(self) -> None:
@@ -768,7 +769,7 @@ def _claim(
 
 
 def _take_marker(fs: FileSystem, path: str) -> bytes | None:
-    """What the marker of a clean stop holds, None if there was none; it is gone afterwards, for good."""
+    """Remove the marker of a clean stop durably; return its content, None if there was none."""
     name = f"{path}/{CLEAN_SHUTDOWN}"
     try:
         content = read_small_file(fs, name)

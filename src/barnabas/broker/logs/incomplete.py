@@ -33,7 +33,7 @@ def _ignore() -> None:
 
 
 class IncompleteReplicas:
-    """Which they are, until each has copied what it lacks. Owned by the event loop.
+    """The incomplete replicas, until each has copied the records it lacks. Owned by the event loop.
 
     Args:
         disk: where marks are written and removed.
@@ -61,7 +61,7 @@ class IncompleteReplicas:
     def note(
         self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark, opened: PartitionLog | None
     ) -> None:
-        """A replica lacks records; one without a log that is open cannot be opened."""
+        """Note that a replica lacks records. If its log is not open, it cannot be opened."""
         self._replicas[topic_partition] = _Replica(topic_id, mark, opened)
 
     def must_begin_anew(self, opened: PartitionLog) -> bool:

@@ -1,4 +1,4 @@
-"""What a broker does now and then: retention, checkpoints, forgetting silent producers."""
+"""Periodic jobs of a broker: retention, checkpoints, expiry of idle producers."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class LogManager:
             yield from directory.logs.values()
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Where a log lies."""
+        """Return the log directory of a log."""
         directory = self._find_directory(topic_partition)
         if directory is None:
             raise KeyError(topic_partition)
@@ -176,7 +176,7 @@ class LogManager:
             del self._preferred[next(iter(self._preferred))]
 
     def copy_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        """Where a log is being moved to."""
+        """Return the log directory to which a log is being moved."""
         for directory in self._directories:
             if topic_partition in directory.futures:
                 return directory
@@ -240,11 +240,11 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         is_deleted: Callable[[TopicPartition, TopicId], bool] = lambda _partition, _topic_id: False,
     ) -> None:
-        """Open every log that lies in the directories and belongs here, after a crash with recovery.
+        """Open every log of the directories that belongs to this broker, after a crash with recovery.
 
         A partition that is not `hosted` on this broker stays where it is, with a log line: its metadata may
-        be what was lost. A log that is missing although it had records is not created again by a lone broker.
-        In a cluster it begins anew, incomplete.
+        be lost. A lone broker does not create a log again that is missing although it had records.
+        In a cluster it starts over, incomplete.
 
         Args:
             hosted: the partitions of this broker, with their topics' ids.
@@ -602,8 +602,9 @@ class LogManager:
     async def stop(self) -> None:
         """Wait for the checkpoints that are being written, then `close`, in a thread.
 
-        Nobody may use the logs any more. With thousands of them it takes longer than a session with ZooKeeper
-        may be silent for.
+        No other code may use the logs after this call. With thousands of logs it takes longer than
+        ZooKeeper's
+        session timeout.
         """
         await self.incomplete.stop()
         if self._writing_outdated is not None:
@@ -614,7 +615,7 @@ class LogManager:
         await self._disk.run(self._close_directories)
 
     def close(self) -> None:
-        """Flush and close every log. What still waits for its deletion is deleted at the next start."""
+        """Flush and close every log. The next start deletes the folders that still await deletion."""
         self._stop_removals()
         self._close_directories()
 
@@ -633,7 +634,7 @@ class LogManager:
     # --- logs ---
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """A log that is open."""
+        """Return a log, if it is open."""
         if topic_partition == self._opening:
             return None
         directory = self._find_directory(topic_partition)
@@ -702,7 +703,7 @@ class LogManager:
         return gone
 
     def delete_moved(self, topic_partition: TopicPartition) -> None:
-        """As `delete`, for a partition that may come back: its checkpoint entries are removed soon, too.
+        """Delete a log like `delete`, if it may come back: remove its checkpoint entries soon, too.
 
         Otherwise, if it came back with fewer records and the broker crashed, recovery would report a loss.
         """
@@ -854,7 +855,6 @@ class LogManager:
                 raise directory.env.judge(LOG_STARTS, error) from error
 
     def must_begin_anew(self, opened: PartitionLog) -> bool:
-        """As `IncompleteReplicas.must_begin_anew`."""
         return self.incomplete.must_begin_anew(opened)
 
     async def begun_anew(self, opened: PartitionLog) -> None:
@@ -1002,13 +1002,13 @@ class LogManager:
 
 
 def _open_files(fs: FileSystem) -> int:
-    """How many files of logs may be open at once."""
+    """Return the number of the logs' files that may be open at once."""
     limit = fs.most_open_files()
     return _MAX_OPEN_FILES if limit is None else min(_MAX_OPEN_FILES, limit // 2)
 
 
 def files_for_connections(fs: FileSystem) -> int | None:
-    """How many of the files this process may open are left to connections; None when there is no limit."""
+    """Return the number of open files that this process has left for connections; None without a limit."""
     limit = fs.most_open_files()
     return None if limit is None else max(1, limit - _open_files(fs) - _OTHER_FILES)
 

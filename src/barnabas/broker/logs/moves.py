@@ -1,17 +1,17 @@
 """Moves logs from one log directory of a broker to another (KIP-113).
 
-A copy of the log, Kafka's future replica, is made in the other directory and follows the log as a replica
-follows its leader, by leader epochs. When it has everything and is on disk, the log goes on with the files of
-the copy; the old ones are removed afterwards. A move goes on after a restart: the copy's folder tells of
-it.
+A copy of the log, Kafka's future replica, is created in the other directory. It follows the log as a replica
+follows its leader, by leader epochs. When it is complete and durable, the log switches to the copy's files,
+and
+the old ones are removed. A move continues after a restart, which finds the copy's folder.
 
-What makes it safe:
+Three rules make it safe:
 
 - The switch is one step of the event loop: no append is in only one of both.
-- While it is made ready the log is held: nothing of it is fsynced, so nothing counts as on disk that the copy
-  does not have on disk. The old files go when the new folder's name is on disk. A crash between leaves two
-  folders, and the start keeps the one that has everything (`LogManager.load`).
-- The start of the log (DeleteRecords) is written down in the other directory before the switch.
+- During the preparation the log is held: nothing of it is fsynced. So no record counts as durable that is not
+  durable in the copy. The old files go when the new folder's name is durable. A crash between leaves two
+  folders, and the start keeps the complete one (`LogManager.load`).
+- The other directory's checkpoint has the start of the log (DeleteRecords) before the switch.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class LogMoves:
             pause = min(2 * pause, 1.0)
 
     async def _copy_some(self, current: PartitionLog, future: PartitionLog, most: int) -> int:
-        """How many bytes were copied, or 1 when some were cut off; 0 when there was nothing to do."""
+        """Copy some bytes; return their number, 1 if some were cut off, 0 if there was nothing to do."""
         if (cut := _surplus(current, future)) is not None:
             await self._truncate(future, cut)  # nothing may be appended before
             return 1
@@ -271,7 +271,7 @@ def _start_of_copy(current: PartitionLog) -> int:
 
 
 class _Cut(NamedTuple):
-    """Where a copy is to be truncated, or to start over empty."""
+    """The offset at which to truncate a copy, or to start over empty."""
 
     #: the first offset to remove, or where the copy starts over
     offset: Offset
@@ -279,7 +279,7 @@ class _Cut(NamedTuple):
 
 
 def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
-    """What the copy has and the log does not have, since it was truncated or its start advanced."""
+    """Return the records that the copy has beyond the log, after a truncation or an advance of its start."""
     end = future.log_end_offset
     if end < current.log_start_offset:
         start = _start_of_copy(current)

@@ -63,8 +63,8 @@ class CheckpointWrite:
     """One write of a checkpoint: `prepare` it where the logs are owned, then `run` it in any thread.
 
     Args:
-        logs: the open logs. What the checkpoint says of others stays.
-        offset_of: what it shall say of an open log; None to write what it says now.
+        logs: the open logs. The checkpoint's entries of other logs stay.
+        offset_of: the new offset of an open log; None to keep its present entry.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 Kafka's checkpoint files have no checksum, and a damaged digit is still a number. Kafka splits a line at
 blanks and ignores trailing ones. So each line ends in 32 blanks that spell the CRC-32C of the text before
-them, the highest bit first: a tab is a 1, a space is a 0. Kafka's own lines have none.
-In the same way a line may have a *tag* before its checksum: a number for which Kafka's format has no field.
+them, the highest bit first. A tab is a 1, a space is a 0. Kafka's own lines have none.
+A line may have a *tag* before its checksum in the same form: a number for which Kafka's format has no field.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def encode(lines: Iterable[str]) -> bytes:
 
 
 def encode_head(lines: int) -> bytes:
-    """What a file with so many lines begins with."""
+    """Return the first lines of a file with `lines` lines."""
     return f"0\n{lines}\n".encode()
 
 

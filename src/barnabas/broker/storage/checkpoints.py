@@ -1,18 +1,25 @@
 """The small files of a log directory, all in Apache Kafka's formats.
 
-- `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
-  `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` (up to where logs are compacted) are text: a
-  line "0" (the version), a line with the number of entries, then a line "topic partition offset" for each,
-  with a checksum and a tag that Kafka does not see (`barnabas.broker.storage.checked_lines`). The tag tells
-  apart two topics that have had the same name: an entry of a deleted topic is ignored for the next one, even
-  if the broker died, or its disk was full, before it could remove the entry. Of the same form is
-  `barnabas-segment-sizes`, ours, with a line for every segment as of the last clean stop: "topic partition
-  base-offset size index-bytes timeindex-bytes latest-timestamp its-offset".
-- `meta.properties` says whose directory it is: version=1, cluster.id, node.id, directory.id (KIP-858), and
-  metadata.store=zookeeper, which is ours, if the broker is one of a cluster.
+These are text:
+
+- `recovery-point-offset-checkpoint`;
+- `replication-offset-checkpoint`: high watermarks;
+- `log-start-offset-checkpoint`;
+- `cleaner-offset-checkpoint`: the offset up to which each log is compacted.
+
+Each has a line "0" (the version), a line with the number of entries, then a line "topic partition offset" for
+each entry. Each line has a checksum and a tag that Kafka ignores (`barnabas.broker.storage.checked_lines`).
+The tag distinguishes two topics that have had the same name: the next topic ignores an entry of a deleted
+one.
+So it does even if the broker stopped, or its disk was full, before it could remove the entry.
+
+- `barnabas-segment-sizes`, of our own, has the same form. It has a line for every segment as of the last
+  clean stop: "topic partition base-offset size index-bytes timeindex-bytes latest-timestamp its-offset".
+- `meta.properties` identifies the owner of the directory: version=1, cluster.id, node.id and directory.id
+  (KIP-858). In a broker of a cluster it also has metadata.store=zookeeper, which is our own.
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.
-- `partition.metadata`, in each partition's folder, holds the topic id (KIP-516), and in a third line, which
-  Kafka does not read, the CRC-32C of the first two.
+- `partition.metadata`, in each partition's folder, has the topic id (KIP-516). A third line, which Kafka does
+  not read, is the CRC-32C of the first two.
 """
 
 from __future__ import annotations
@@ -46,7 +53,9 @@ NO_BROKER_EPOCH = -1
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """What the marker of a clean stop holds, as Kafka writes it (KIP-966): the broker's last epoch."""
+    """Return the content of the marker of a clean stop, as Kafka writes it (KIP-966): the last broker
+    epoch.
+    """
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
@@ -60,7 +69,7 @@ def decode_clean_shutdown(data: bytes) -> int:
 
 
 class CheckpointedOffsets(NamedTuple):
-    """What an offset checkpoint says."""
+    """The entries of an offset checkpoint."""
 
     #: of the lines that are whole
     offsets: dict[TopicPartition, Offset]
@@ -115,7 +124,7 @@ def decode_offsets(content: bytes) -> CheckpointedOffsets:
 
 
 class SegmentSizes(NamedTuple):
-    """What a segment was at a clean stop, sizes in bytes."""
+    """A segment's state at a clean stop, sizes in bytes."""
 
     size: int
     #: -1 for those that were not written down: an earlier version's file

@@ -1,8 +1,8 @@
-"""Which transactional batches a cleaning may drop, and which markers and index entries must outlive it.
+"""Rules for transactions in a cleaning: the batches to drop, the markers and index entries to keep.
 
-The records of an aborted transaction go at once. A marker stays as long as any batch of its transaction is
-left, even one without records, and then until its delete horizon, so that a reader which has read a record
-also reads how its transaction ended (KIP-98, KIP-534).
+A cleaning drops the records of an aborted transaction at once. It keeps a marker while any batch of its
+transaction is left, even one without records, and then until its delete horizon. So a reader that has read a
+record also reads how its transaction ended (KIP-98, KIP-534).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""One cleaning of a compacted log (KIP-58, KIP-280, KIP-354, KIP-534), as far as it runs in a thread.
+"""One cleaning of a compacted log (KIP-58, KIP-280, KIP-354, KIP-534): the part that runs in a thread.
 
-First the last offset of each key in the dirty tail is noted, as far as memory goes. Then the log is read from
-its beginning to there and written again, segment by segment, without the records that a later one with the
-same key has made obsolete. Several small segments become one. Offsets never change.
+First it notes the last offset of each key in the dirty tail, as far as memory allows. Then it copies the log
+up to there, segment by segment. It leaves out records that a later record with the same key has made
+obsolete.
+Several small segments become one. Offsets never change.
 
-What a cleaning reads is sealed, safe on disk and decided, and it reads it by files of its own; what it writes
-is nobody's until the log's owner puts it in place (`LogFiles.begin_swap`).
+A cleaning reads sealed, durable and stable records only, through files of its own. No other code uses the new
+files until the log's owner replaces the old ones (`LogFiles.begin_swap`).
 """
 
 from __future__ import annotations

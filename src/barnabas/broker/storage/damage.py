@@ -1,4 +1,4 @@
-"""What a log's damage is called, and how the damaged bytes are kept."""
+"""Names for the damage of a log, and copies of the damaged bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lost_records(topic_partition: TopicPartition, end: Offset, safe_end: Offset,
 
 
 def read_small_file(fs: FileSystem, path: str) -> bytes:
-    """As `read_file`, but what is wrong with the one file is a ValueError."""
+    """Read one small file like `read_file`. A problem with this file alone raises ValueError."""
     try:
         return read_file(fs, path)
     except FileNotFoundError:

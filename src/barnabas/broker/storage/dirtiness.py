@@ -1,7 +1,7 @@
-"""What of a log a cleaning would work on, and how much it is worth.
+"""The part of a log that a cleaning would process, and the gain.
 
-A log is a clean head, cleaned up to an offset that is written down, and a dirty tail. Of the tail, a cleaning
-takes whole sealed segments that are decided (below the last stable offset), safe on disk, and old enough.
+A log is a clean head, up to an offset in the cleaner's checkpoint, and a dirty tail. In the tail a cleaning
+takes whole sealed segments that are stable (below the last stable offset), durable, and old enough.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Dirtiness:
 
 
 def first_dirty_offset(log: PartitionLog, cleaned_to: Offset | None) -> Offset:
-    """Where a log's dirty tail begins; `cleaned_to` is as it was written down, if it was."""
+    """Return the first offset of a log's dirty tail; `cleaned_to` is the checkpoint's offset, if any."""
     start = log.log_start_offset
     if cleaned_to is None:
         return start
@@ -56,7 +56,7 @@ def first_dirty_offset(log: PartitionLog, cleaned_to: Offset | None) -> Offset:
 
 
 def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirtiness:
-    """What a cleaning of `log` would have to do now.
+    """Return the work that a cleaning of `log` would have now.
 
     Raises:
         OSError: the disk failed.

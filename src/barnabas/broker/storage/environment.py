@@ -1,4 +1,4 @@
-"""What the logs of one log directory share: the files, the clock, and whether the disk still works."""
+"""The shared environment of a log directory's logs: files, clock, and the state of the disk."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Which leader epoch began at which offset (KIP-101), and its file.
+"""The start offset of each leader epoch (KIP-101), and the file of them.
 
-`leader-epoch-checkpoint` is text: a line "0" (the version), a line with the number of entries, then a line
-"epoch start-offset" for each, both ascending, with a checksum (`barnabas.broker.storage.checked_lines`).
+`leader-epoch-checkpoint` is text. It has a line "0" (the version), a line with the number of entries, then a
+line "epoch start-offset" for each, both ascending. Each line has a checksum
+(`barnabas.broker.storage.checked_lines`).
 """
 
 from __future__ import annotations

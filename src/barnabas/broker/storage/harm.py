@@ -1,18 +1,22 @@
-"""What an error met with a log's files harms: the request, the log, or the log directory. Decided here alone.
+"""The effect of an error on a log's files: it harms the request, the log, or the log directory.
 
-| what has happened | harm |
+Only this module decides that.
+
+| error | harm |
 |---|---|
 | the disk or its file system has failed (EIO, EROFS, ENODEV, EUCLEAN, EBADMSG, ...) | DIRECTORY |
 | an fsync has failed; a change stopped half-way and could not be undone; a bug of ours | LOG |
 | all else (ENOSPC, EMFILE, ENOMEM, ENOENT, EACCES, EFBIG, EINVAL, ...) | REQUEST |
 
-- REQUEST: this operation is refused and has changed nothing. The next one may succeed: there may be space
-  again, or memory, or the file may be in order that it needs.
-- LOG: what is in the log's files is not what memory says, or may not reach the disk. It takes no more writes
-  until the next start, which recovers it. It is still read where it can be.
+- REQUEST: the broker refuses this operation, which has changed nothing. The next one may succeed: there may
+  be
+  space or memory again, or the file that it needs may be in order.
+- LOG: the log's files differ from memory, or may not reach the disk. The log takes no more writes until the
+  next start, which recovers it. Reads go on where they can.
 - DIRECTORY: no write to any of its logs can be trusted. It takes no more writes until the next start.
 
-An fsync that fails harms the log whatever the error is, since the page cache may show what the disk has lost.
+An fsync that fails harms the log whatever the error is, since the page cache may show data that the disk has
+lost.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from enum import IntEnum
 
 
 class Harm(IntEnum):
-    """What an error harms, the least first."""
+    """The harm of an error, the least first."""
 
     REQUEST = 0
     LOG = 1
@@ -69,11 +73,11 @@ class TornError(OSError):
 
 
 def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
-    """What `error` harms.
+    """Return the harm of `error`.
 
     Args:
         error: an OSError, or an error of our own.
-        syncing: it is an fsync of the log's own files that has failed.
+        syncing: an fsync of the log's own files has failed.
     """
     if not isinstance(error, OSError):
         return Harm.LOG
@@ -95,6 +99,6 @@ def may_pass(error: BaseException | None) -> bool:
 
 
 def cure_of(error: OSError) -> str:
-    """What an operator can do about it, to end an error message with; empty where nothing is known."""
+    """Return the cure for an operator, as the end of an error message; empty if none is known."""
     cure = _CURES.get(error.errno or 0)
     return f": {cure}" if cure else ""

@@ -1,9 +1,10 @@
 """The mark of a replica that lacks records which it had acknowledged.
 
-`log repair` and `log discard` put the file into the folder of a partition of a cluster, and so does a start
-that finds a replica's folder gone. While it is there the broker registers the replica as incomplete: the
-controller counts it as in sync only after it has fetched what the leader has. A replica that has the mark
-begins anew, empty, before it fetches, since what is left of it may have holes. Apache Kafka ignores the file.
+`log repair` and `log discard` put the file into the folder of a partition of a cluster. A start that finds a
+replica's folder gone does so too. While the file exists the broker registers the replica as incomplete. The
+controller counts such a replica as in sync only after it has fetched all of the leader's log. A replica with
+the mark starts over, empty, before it fetches, since its remaining log may have holes. Apache Kafka ignores
+the file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FILE_NAME = "barnabas-incomplete"
 
 
 class Mark(NamedTuple):
-    """What the file says."""
+    """The content of the file."""
 
     #: what happened to the replica, for people
     reason: str

@@ -4,8 +4,8 @@
 `.timeindex`  timestamp (int64), relative offset (int32): no record up to that offset has a later timestamp
 
 Offsets are relative to the segment's base offset. An entry is made about every `index.interval.bytes`.
-New entries wait in memory and reach the file a block at a time: an index that a crash cut short is rebuilt
-from its segment, which is read again anyway.
+New entries wait in memory and reach the file a block at a time. If a crash cuts an index short, recovery
+rebuilds it from its segment, which it reads anyway.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ class Index:
         self._keep(0)
 
     def replace(self, count: int, content: bytes) -> None:
-        """Takes `content` in place of the first `count` entries; later ones stay where they ascend.
+        """Replace the first `count` entries by `content`; later ones stay where they ascend.
 
-        What cannot be stored now waits in memory, as a new entry does.
+        Content that cannot be stored now waits in memory, as a new entry does.
         """
         later = [self.entry(number) for number in range(count, len(self))]
         entries = bytearray(content)
@@ -155,7 +155,7 @@ class Index:
 
 
 class OffsetIndex(Index):
-    """Where in the segment an offset is found."""
+    """An index of positions in the segment by offset."""
 
     ENTRY = struct.Struct(">II")
 
@@ -170,12 +170,12 @@ class OffsetIndex(Index):
         return self.entry(place) if place < len(self) else None
 
     def count_before(self, relative_offset: int) -> int:
-        """How many entries lie before `relative_offset`."""
+        """Return the number of entries before `relative_offset`."""
         return bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[0])
 
 
 class TimeIndex(Index):
-    """Where in the segment a time is found."""
+    """An index of offsets in the segment by time."""
 
     ENTRY = struct.Struct(">qi")
 
@@ -200,7 +200,7 @@ class TimeIndex(Index):
             self._last_timestamp = timestamp
 
     def count_before(self, relative_offset: int) -> int:
-        """How many entries lie before `relative_offset`."""
+        """Return the number of entries before `relative_offset`."""
         return bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[1])
 
     def restrict(self, count: int) -> None:

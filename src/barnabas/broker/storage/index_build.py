@@ -79,5 +79,4 @@ class DamagedIndex(ColdRead):
         self._build = build
 
     def warm(self) -> None:
-        """As `ColdRead.warm`."""
         self._build.run()

@@ -34,7 +34,7 @@ NEWEST_EPOCH = 2**31 - 1
 
 
 class AppendInfo(NamedTuple):
-    """What became of an append; `log_append_time_ms` is -1 where records keep the producer's time."""
+    """The result of an append; `log_append_time_ms` is -1 if records keep the producer's time."""
 
     base_offset: Offset
     last_offset: Offset
@@ -49,7 +49,7 @@ _info = tuple.__new__
 
 
 class FetchedRecords(NamedTuple):
-    """Batches as they lie in the log, the last one perhaps cut off."""
+    """Batches with the log's own bytes; the last one may be incomplete."""
 
     chunks: list[Chunk]
     size: int
@@ -70,7 +70,7 @@ class PartitionLog(LogUpkeep):
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where a reader of committed records stops: at the first open transaction or the high watermark."""
+        """The end for readers of committed records: the first open transaction or the high watermark."""
         unstable = self.producers.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -84,13 +84,15 @@ class PartitionLog(LogUpkeep):
         origin: Origin = Origin.CLIENT,
         valid: ValidBatch | None = None,
     ) -> AppendInfo:
-        """Appends the one batch in `records` at the log's end.
+        """Append the one batch in `records` at the log's end.
 
-        `valid` is what `validate_batch` has already made of it.
+        `valid` is the result of an earlier `validate_batch`, if there was one.
 
         Raises:
-            LongValidation: a client's batch would hold the event loop, and nothing has changed.
-            KafkaError: as `validate_batch` and `Producers.check` say, and nothing has changed;
+            LongValidation: the validation of a client's batch would take too long for the event loop. Nothing
+            has
+                changed.
+            KafkaError: the errors of `validate_batch` and `Producers.check`, and nothing has changed;
                 KAFKA_STORAGE_ERROR, the log directory is offline.
         """
         self._check_usable()
@@ -135,10 +137,11 @@ class PartitionLog(LogUpkeep):
         )
 
     def append_as_follower(self, records: Buffer, leader_epoch: int = NEWEST_EPOCH) -> AppendInfo | None:
-        """Appends batches as the leader has them, offsets and epochs included; None when there is none.
+        """Append batches as the leader has them, offsets and epochs included; return None if there are none.
 
-        A batch cut off at the end is left out, and so are those from the first one on that was written in a
-        later epoch than `leader_epoch`, the one that was fetched from (KAFKA-18723).
+        An incomplete batch at the end is left out. So is the first batch of an epoch later than
+        `leader_epoch`, with
+        all after it: `leader_epoch` is the epoch of the fetch (KAFKA-18723).
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a CRC is wrong, or offsets or epochs do not ascend from the log's
@@ -339,16 +342,19 @@ class PartitionLog(LogUpkeep):
     def offset_for_timestamp(
         self, timestamp: int, start: Offset = 0, may_wait: bool = True
     ) -> OffsetAtTimestamp | None:
-        """Where ListOffsets' `timestamp` points, None when no record is that late.
+        """Return the offset of ListOffsets' `timestamp`, None if no record is that late.
 
-        A real timestamp gives the first record at or after it; MAX_TIMESTAMP (-3) the first record that
-        has the largest; EARLIEST (-2) and EARLIEST_LOCAL (-4) the log's start; LATEST (-1) its end
-        (the caller knows the high watermark and the last stable offset); LATEST_TIERED (-5) none. Records
-        before `start` do not count.
+        - A real timestamp: the first record at or after it.
+        - MAX_TIMESTAMP (-3): the first record that has the largest one.
+        - EARLIEST (-2) and EARLIEST_LOCAL (-4): the log's start.
+        - LATEST (-1): its end. The caller knows the high watermark and the last stable offset.
+        - LATEST_TIERED (-5): none.
+
+        Records before `start` do not count.
 
         Raises:
-            ColdRead: as `read`.
-            LongSearch: it takes too long for one turn of the event loop.
+            ColdRead: under the conditions of `read`.
+            LongSearch: the search takes too long for one turn of the event loop.
             KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded; KAFKA_STORAGE_ERROR, the disk failed.
         """
         start = max(start, self.log_start_offset)

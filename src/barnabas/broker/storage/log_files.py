@@ -364,7 +364,7 @@ class LogFiles:
             self._removal().run()
 
     def prepare_flush(self, log_end_offset: Offset, replacements: list[Replacement]) -> Flush | None:
-        """What makes everything up to the log's end durable; None when everything is."""
+        """Return a task that makes everything up to the log's end durable; None if everything is."""
         assert not self._is_flushing, f"{self.path} is being flushed already"
         if self.is_blank or not (
             self._unflushed
@@ -524,7 +524,7 @@ def _pin(files: list[LogFile], others: list[LogFile]) -> list[LogFile]:
 
 
 def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
-    """A segment whose file is made by the first write."""
+    """Return a segment whose first write creates its file."""
     jitter = env.random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms else 0
     return LogSegment(env.files, directory, offset, now_ms=env.clock.now_ms(), roll_jitter_ms=jitter)
 

@@ -12,9 +12,9 @@ _DIGEST_SIZE = sha256().digest_size
 
 
 def token(key: bytes) -> bytes:
-    """What stands for a key in the map: itself when it is short, else its digest, never longer than that.
+    """Return the map's form of a key: the key itself if it is short, else its digest, never longer than that.
 
-    A short key cannot be taken for the digest of another, which is longer than any of them.
+    A short key cannot equal the digest of another, which is longer than any of them.
     """
     return key if len(key) < _DIGEST_SIZE else sha256(key).digest()
 

@@ -1,7 +1,8 @@
-"""Bounds how many of the logs' files are open at once.
+"""Bounds the number of the logs' files that are open at once.
 
-A `LogFile` opens itself when it is used; when more than `capacity` are open, those not used lately are
-closed (the CLOCK rule: each gets a second chance). So a thousand idle partitions cost no file descriptors.
+A `LogFile` opens itself when it is used. When more than `capacity` are open, the cache closes those that were
+not used lately (the CLOCK rule: each gets a second chance). So a thousand idle partitions cost no file
+descriptors.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ class ColdRead(Exception):
 
     @property
     def place(self) -> tuple[LogFile, int, int]:
-        """What it reads, to tell whether the same is cold again."""
+        """Return the file and the range that it reads: the same value means the same read."""
         return self.file, self.size, self.position
 
     def warm(self) -> None:

@@ -41,9 +41,10 @@ class LogFiles(Protocol):
 def note_producer(
     producers: Producers, header: BatchHeader, data: Buffer, base_offset: Offset
 ) -> AbortedTransaction | None:
-    """The batch `data` of an idempotent producer lies in the log at `base_offset`.
+    """Note the batch `data` of an idempotent producer, at `base_offset` of the log.
 
-    Returns what belongs into the transaction index of the segment where it lies.
+    Returns:
+        The entry for the transaction index of the batch's segment, if there is one.
     """
     if not header.is_control:
         producers.update(header, base_offset)

@@ -1,14 +1,19 @@
 """The `.snapshot` file: a log's producers as of the offset in the file's name.
 
-Apache Kafka's format (big-endian): version (int16, 1), CRC-32C of all that follows (uint32), number of
-producers (int32), and for each: producer id (int64), epoch (int16), last sequence (int32), last offset
-(int64), offset delta of the last batch (int32), timestamp (int64), coordinator epoch (int32), first offset of
-the transaction under way (int64, -1: none).
+Apache Kafka's format (big-endian) has version (int16, 1), CRC-32C of all that follows (uint32), number of
+producers (int32), and for each:
 
-That keeps only the last batch of each producer, but after a restart any of the last five may be sent again.
-So the batches before the last follow in a section of our own, which Kafka's readers ignore: number of
-producers (int32), and for each: producer id (int64), number of batches (int8), and for each, oldest first:
-last sequence (int32), last offset (int64), offset delta (int32), timestamp (int64).
+- producer id (int64), epoch (int16);
+- last sequence (int32), last offset (int64), offset delta of the last batch (int32), timestamp (int64);
+- coordinator epoch (int32), first offset of the ongoing transaction (int64, -1: none).
+
+That keeps only the last batch of each producer, but after a restart a producer may send any of the last five
+again. So the earlier batches follow in a section of our own, which Kafka's readers ignore. It has the number
+of producers (int32), and for each:
+
+- producer id (int64), number of batches (int8);
+- for each batch, oldest first: last sequence (int32), last offset (int64), offset delta (int32), timestamp
+  (int64).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a log remembers of each idempotent producer (KIP-98): its epoch and its last five batches.
+"""A log's state of each idempotent producer (KIP-98): its epoch and its last five batches.
 
-Five, because a producer may have five requests under way on a connection: any of them may be sent again
-after its answer was lost, and is then answered with the offset it has already.
+Five, because a producer may have five requests in flight on a connection. It may send any of them again after
+it has lost the response. The broker then answers with the offset that the batch has already.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class Origin(Enum):
-    """Who appends: what must be checked depends on it."""
+    """The source of an append; it decides which checks apply."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -134,9 +134,9 @@ class Producers:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction began: a reader of committed records stops there.
+        """Return the first offset of the oldest open transaction: readers of committed records stop there.
 
-        One counts as open until its marker is committed: a leader that is lost may take the marker with it.
+        A transaction counts as open until its marker is committed: a lost leader may take the marker with it.
         """
         first_open = next(iter(self._open_transactions.values()), None)
         if not self._ended_transactions:
@@ -145,19 +145,19 @@ class Producers:
         return first_ended if first_open is None else min(first_open, first_ended)
 
     def committed(self, high_watermark: Offset) -> None:
-        """Every replica has what lies below `high_watermark`, markers too."""
+        """Note that every replica has the log up to `high_watermark`, markers included."""
         if self._ended_transactions:
             self._ended_transactions = [t for t in self._ended_transactions if t[1] >= high_watermark]
 
     def is_in_transaction(self, producer: ProducerIdentity) -> bool:
-        """Whether the producer has written to a transaction that is open here."""
+        """Whether the producer has written to an open transaction in this log."""
         known = self._producers.get(producer.producer_id)
         return (
             known is not None and known.epoch == producer.epoch and known.transaction_start != UNKNOWN_OFFSET
         )
 
     def last_marker(self, producer_id: ProducerId) -> Offset:
-        """Where the producer's last marker is, -1 when there is none since the log was opened."""
+        """Return the offset of the producer's last marker; -1 if there is none since the log was opened."""
         known = self._producers.get(producer_id)
         return UNKNOWN_OFFSET if known is None else known.last_marker
 
@@ -186,12 +186,15 @@ class Producers:
             raise _stale(producer, known)
 
     def check(self, header: BatchHeader, origin: Origin) -> ProducerBatch | None:
-        """Whether the batch may be appended: None if it may, the batch that it repeats if it was already.
+        """Check whether the batch may be appended.
+
+        Returns:
+            None if it may be appended; if the log already has the batch, that batch.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, a newer epoch of the producer has written;
                 OUT_OF_ORDER_SEQUENCE_NUMBER, batches are missing or older than those remembered;
-                INVALID_TXN_STATE, it is not part of the transaction that is open.
+                INVALID_TXN_STATE, it is not part of the open transaction.
         """
         producer = self._producers.get(header.producer_id)
         if origin is Origin.REPLICATION:
@@ -220,10 +223,11 @@ class Producers:
         return None
 
     def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
-        """A batch was valid and not written: no later one of the producer may take its place.
+        """Note that a valid batch was refused, so that no later batch of the producer takes its place.
 
-        Else a producer that the log does not know would begin with the next batch that it has in flight, and
-        librdkafka takes the first one for delivered when the second one is.
+        Without that, a producer that the log does not know would begin with the next batch that it has in
+        flight.
+        librdkafka then takes the first batch for delivered when the second one is.
         """
         if header.is_control:
             return
@@ -248,11 +252,13 @@ class Producers:
         self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
 
     def _check_after_refusal(self, header: BatchHeader) -> None:
-        """Raises KafkaError for a batch that follows one which was refused.
+        """Raise KafkaError for a batch that follows a refused one.
 
-        As many as the producer may have had in flight are answered with the same error, so that it sends all
-        of them again in their order. At OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins a new epoch, and sends
-        again there what it has had no answer for yet, from any partition: that would not be seen to repeat.
+        As many batches as the producer may have in flight get the same error, so that it sends all of them
+        again in
+        their order. At OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins a new epoch. In it, it sends all
+        unanswered
+        batches of all partitions again, and the log could not recognise the repetition.
         """
         refused = self._refused.get(header.producer_id)
         if refused is None or refused.epoch != header.producer_epoch:

@@ -1,12 +1,13 @@
-"""Opens a partition's log from its folder, and puts it right after a crash.
+"""Opens a partition's log from its folder, and recovers it after a crash.
 
-After a clean stop the files are taken at their word if they end where they ended then. After a crash every
-segment that may hold records beyond the recovery point is read through: each batch's CRC and place are
-checked, the indexes are rebuilt, and what follows the first damage is cut off, with a log line; if whole
-batches are among it, it is kept in a file beside the segment.
+After a clean stop recovery trusts the files if their ends have not changed. After a crash it reads every
+segment that may have records beyond the recovery point. It checks each batch's CRC and position, rebuilds
+the indexes, and cuts off everything after the first damage, with a log line. If that suffix has whole
+batches,
+a file beside the segment keeps it.
 
-Records before the recovery point were on disk for sure. When some of them are damaged or gone, a log is not
-opened: what is left of it is for an operator to decide on (`barnabas log repair`).
+Records before the recovery point were durable. If some of them are damaged or gone, the log is not opened: an
+operator must decide on the remaining records (`barnabas log repair`).
 """
 
 from __future__ import annotations
@@ -232,7 +233,7 @@ def _removed_up_to(
 
 
 def _cleared(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[str, Entry]:
-    """What is in the folder once all that a crash interrupted is finished: swaps, and files given up."""
+    """Finish all interrupted swaps and deletions, and return the remaining entries of the folder."""
     if complete_swaps(env, path, listed):
         listed = env.fs.entries(path)
     entries = {entry.name: entry for entry in listed if _is_known(path, entry.name)}
@@ -369,10 +370,11 @@ def _rebuild_indexes(files: LogFiles, segment: LogSegment, config: TopicConfig) 
 
 
 def _first_suspect(segments: Segments, recovery_point: Offset) -> int:
-    """The place of the first segment that must be read through.
+    """Return the index of the first segment that recovery must read.
 
-    That is the one with the last record before the recovery point, even when that record is its last: a
-    flush of an active segment leaves out its indexes, and it may have been sealed since.
+    It is the segment with the last record before the recovery point, even if that record is its last. A flush
+    of
+    an active segment leaves out its indexes, and the segment may have been sealed since.
     """
     return segments.place_of(max(recovery_point - 1, 0))
 

@@ -1,4 +1,4 @@
-"""Which of a log's oldest segments have had their time."""
+"""Selection of a log's expired segments, the oldest first."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def expired_segments(
     log_end_offset: int,
     now_ms: int,
 ) -> int:
-    """How many segments, from the oldest, may go: by age, by the log's size, or for lying before its start.
+    """Return the number of expired segments, from the oldest: by age, by the log's size, or before its start.
 
-    Only what lies wholly below the high watermark. An active segment that holds nothing stays; one that does
-    may be among them, and the log must roll first.
+    Only segments wholly below the high watermark expire. An active segment that is empty stays. If one with
+    records is among them, the log must roll first.
     """
     by_age_and_size = "delete" in config.cleanup_policy
     excess = sum(segment.size for segment in segments) - config.retention_bytes

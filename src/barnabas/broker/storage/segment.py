@@ -62,7 +62,7 @@ class TimestampedOffset(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Where a segment is to be cut off, and what is known of the part that stays."""
+    """The position at which to cut a segment off, and facts about the remaining part."""
 
     #: bytes that stay
     size: int
@@ -127,7 +127,7 @@ class LogSegment:
         roll_jitter_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        """`suffix` is what the files' names end with while they are not the log's yet."""
+        """`suffix` ends the files' names until they belong to the log."""
         log, offsets, times, aborted = _file_names(base_offset, suffix)
         self.base_offset = base_offset
         self.log = LogFile(files, directory, log)
@@ -160,7 +160,7 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What the segment's age is measured from: its largest timestamp, else when its file changed."""
+        """The time from which the segment's age counts: its largest timestamp, else its file's change."""
         timestamp = self.latest.timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 
@@ -254,7 +254,7 @@ class LogSegment:
         return offset in self._recent or (self._recent is _FIRST_KNOWN and offset == self.base_offset)
 
     def position_of(self, offset: int) -> int:
-        """Where the batch that holds `offset` begins, or the first one after it; else the segment's size."""
+        """Return the position of the batch with `offset`, or of the first one after it; else the size."""
         position = self._recent.get(offset)
         if position is not None:
             return position
@@ -294,10 +294,13 @@ class LogSegment:
         return scanned > _FAR_TIMES * (self.size // (len(self.offsets) + 1))
 
     def _indexed_block(self, offset: int) -> tuple[int, bytes]:
-        """Where to look for `offset` from, as the index has it, and the bytes there.
+        """Return the position from which to search `offset`, by the index, and the bytes there.
 
-        An entry counts when the batch there does not begin behind what the entry says. Else the one before is
-        taken, and so on for a few, since damage is rarely alone; then the segment is read from its start.
+        An entry counts if the batch at its position does not begin behind the entry's offset. Otherwise the
+        search
+        takes the entry before, for a few entries, since damage is rarely alone. Then it reads the segment
+        from its
+        start.
         """
         relative = offset - self.base_offset
         tries = _INDEX_TRIES
@@ -408,9 +411,9 @@ class LogSegment:
         return base_offset
 
     def _begins_batch(self, entry: tuple[int, int], data: bytes) -> bool:
-        """Whether a batch can begin with `data`, at the position and up to the offset that the entry says.
+        """Whether a batch can begin with `data`, at the position and up to the offset of the entry.
 
-        What lies inside a batch may look like the beginning of one: hence the magic and the last offset.
+        Bytes inside a batch may look like the beginning of one, so the magic and the last offset count too.
         """
         base_offset, length, magic, last_delta = _SPAN.unpack_from(data)
         return bool(
@@ -421,10 +424,11 @@ class LogSegment:
         )
 
     def read(self, position: int, max_bytes: int, end: int, min_one: bool) -> Chunk:
-        """The batches from `position`, where one begins, to `end` at most.
+        """Return the batches from `position`, where one begins, to `end` at most.
 
-        As many bytes as `max_bytes` allows, the last batch perhaps cut off; the first batch whole if it is
-        larger than that and `min_one`, or nothing if not.
+        The result has at most `max_bytes`, and its last batch may be incomplete. If the first batch is larger
+        than
+        that, the result is that whole batch (`min_one`) or nothing.
         """
         there = end - position
         self.log.check_cached(min(there, max_bytes), position)
@@ -438,10 +442,11 @@ class LogSegment:
         )
 
     def _worth_sending(self, position: int, max_bytes: int, there: int, min_one: bool) -> int:
-        """How many bytes, of `there`, which are more than `max_bytes`, to read from `position` on.
+        """Return the number of bytes to read from `position` on, if `there` is more than `max_bytes`.
 
-        Clients drop a batch that is cut off. Sending part of a large one is a waste; so is searching for the
-        last of many small ones. Hence only a few are checked.
+        Clients drop an incomplete batch. To send part of a large one is a waste, and so is the search for the
+        last of
+        many small ones. So the search covers only a few batches.
         """
         size = 0
         for _ in range(_LARGE_BATCHES):
@@ -565,9 +570,10 @@ class LogSegment:
         return copy
 
     def cut_off(self, offset: int) -> Cut:
-        """What is left without the batch that holds `offset` and all later ones, found out on a `copy`.
+        """Return the cut before the batch that contains `offset`; it drops all later batches too. Reads a
+        `copy`.
 
-        Its files stay as they are. Damage counts only in what is left.
+        The files stay as they are. Damage counts only in the remaining part.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a batch before `offset` is damaged.
@@ -589,7 +595,7 @@ class LogSegment:
         )
 
     def _find_cut(self, offset: int) -> tuple[int, int]:
-        """Where the batch begins that holds `offset`, or the first one after it: position and offset."""
+        """Return position and offset of the batch that contains `offset`, or of the first one after it."""
         end = self._indexed_block(offset)[0]
         expected = self.base_offset
         try:
@@ -659,7 +665,7 @@ class LogSegment:
         return self.all_files() if len(self.aborted) else self.all_files()[:-1]
 
     def offset_bound(self, position: int) -> int | None:
-        """An offset that all batches beginning before `position` lie below, None when no index tells."""
+        """Return an offset above all batches that begin before `position`, None if no index has one."""
         entry = self.offsets.first_from_position(position)
         if entry is None:
             return None

@@ -1,6 +1,6 @@
-"""Work on the disk that blocks: prepared by a log's owner, run in any thread.
+"""Work on the disk that blocks: a log's owner prepares it, and any thread runs it.
 
-Every task touches only what nobody changes meanwhile: pinned files, content made beforehand, files that no
+A task uses only data that does not change meanwhile: pinned files, content made beforehand, files that no
 longer belong to a log.
 """
 
@@ -30,7 +30,7 @@ class Replacement:
 
 @dataclass(slots=True)
 class Flush:
-    """What makes a log durable up to `offset`: hand it back to `PartitionLog.complete_flush` when it ran."""
+    """A task that makes a log durable up to `offset`. After it ran, call `PartitionLog.complete_flush`."""
 
     fs: FileSystem
     offset: Offset

@@ -96,7 +96,7 @@ class LongSearch(Exception):
 
 
 class LongBatch(LongSearch):
-    """What is looked for may lie in a batch that takes too long to decode on the event loop."""
+    """The search may end in a batch that takes too long to decode on the event loop."""
 
     def __init__(self, header: BatchHeader, batch: bytes) -> None:
         super().__init__(header.next_offset, header.max_timestamp)
@@ -104,7 +104,7 @@ class LongBatch(LongSearch):
         self._batch = batch
 
     def find_at_once(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """As `find`, for a batch that takes little time to decode. Raises itself for any other."""
+        """Find the offset in a batch that takes little time to decode. Raises itself for any other."""
         header = self._header
         if header.record_count > AT_ONCE_RECORDS or header.size > AT_ONCE_BYTES:
             raise self

@@ -1,9 +1,13 @@
-"""The `.txnindex` file: the aborted transactions whose marker lies in the segment, in Apache Kafka's format.
+"""The `.txnindex` file: the aborted transactions whose marker the segment contains, in Kafka's format.
 
-Entries of 34 bytes, big-endian, in the order of the markers: version (int16, 0), producer id (int64), first
-offset of the transaction (int64), last offset, the marker's (int64), and where the partition was stable once
-the marker was there (int64). The file exists when there is an entry. A crash may cut it short: it is built
-again with the segment's other indexes.
+Entries of 34 bytes, big-endian, in the order of the markers, have these fields:
+
+- version (int16, 0), producer id (int64);
+- first offset of the transaction (int64), last offset (that of the marker, int64);
+- the last stable offset after the marker (int64).
+
+The file exists if there is an entry. A crash may cut it short; recovery rebuilds it with the segment's other
+indexes.
 
 The format has no checksum, and a reader of committed records relies on every entry. So
 `barnabas-txnindex-checksums` in the same folder (`barnabas.broker.storage.checked_lines`) has a line
@@ -41,7 +45,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class Checksum(NamedTuple):
-    """What was written down of a `.txnindex` file: its size in bytes and the CRC-32C of its content."""
+    """The stored checksum of a `.txnindex` file: its size in bytes and the CRC-32C of its content."""
 
     size: int
     crc: int
@@ -99,7 +103,7 @@ class TransactionIndex:
 
     @property
     def stored_bytes(self) -> int:
-        """How much of the file holds entries."""
+        """Return the number of bytes of the file that contain entries."""
         return self._stored * ENTRY.size
 
     def checksum(self) -> Checksum:

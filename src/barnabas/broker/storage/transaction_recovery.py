@@ -1,6 +1,6 @@
-"""Checks the transaction indexes of segments that a start does not read through.
+"""Checks the transaction indexes of segments that a start does not read.
 
-What is not proven by its checksum is compared with the segment, and rebuilt where it differs.
+Where no checksum proves an index, recovery compares it with the segment, and rebuilds it if it differs.
 """
 
 from __future__ import annotations

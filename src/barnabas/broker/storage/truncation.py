@@ -1,8 +1,8 @@
-"""Finds what a truncation of a log leaves, before anything of the log is changed.
+"""Computes the result of a truncation before anything of the log changes.
 
-Batches have to be read, up to a whole segment of them: to find where the batch begins that goes first, the
-largest timestamp of what stays, and the producers as of the new end. The index of aborted transactions is
-checked, and built again where it is damaged. So that is done in a thread, by files of its own, while the log
+A truncation must read up to a whole segment of batches. It searches for the start of the first batch to
+remove, the largest timestamp of the rest, and the producers as of the new end. It checks the index of aborted
+transactions, and rebuilds a damaged one. So this runs in a thread, with files of its own, while the log
 is in use. A log whose batches are damaged refuses the truncation as a whole.
 """
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Remainder(NamedTuple):
-    """What is left of a log after a truncation."""
+    """The state of a log after a truncation."""
 
     #: for the segment that will be the active one
     cut: Cut
@@ -81,7 +81,7 @@ class Truncation:
         return cut._replace(aborted_anew=aborted)
 
     def fits(self, files: LogFiles) -> bool:
-        """Whether the log is what it was, as far as this matters."""
+        """Whether the log has not changed, as far as the truncation depends on it."""
         return (
             files is self._files
             and files.tail == self.tail
@@ -92,11 +92,11 @@ class Truncation:
 
     @property
     def remainder(self) -> Remainder:
-        """What will be left, once it has run.
+        """Return the state after the truncation, once it has run.
 
         Raises:
             OSError: the disk failed.
-            KafkaError: CORRUPT_MESSAGE, what would be left is damaged.
+            KafkaError: CORRUPT_MESSAGE, the remaining part is damaged.
         """
         if self.error is not None:
             raise self.error

@@ -1,6 +1,6 @@
-"""What keeps a log in shape: rolling, flushing, retention, truncation, closing.
+"""The maintenance of a log: rolling, flushing, retention, truncation, closing.
 
-Owned by one thread, the event loop's. What may take long (fsync, deleting files) is handed out as a task
+Owned by one thread, the event loop's. It hands slow work (fsync, deleting files) out as a task
 (`barnabas.broker.storage.tasks`) that any thread may run.
 
 Always: log start offset <= last stable offset <= high watermark <= log end offset.
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class BoundsListener(Protocol):
-    """What is told that a log's bounds have changed otherwise than by appends."""
+    """A listener for changes of a log's bounds, except those by appends."""
 
     def bounds_moved(self) -> None:
         """The log's start has moved, or its end has moved back."""
@@ -203,7 +203,7 @@ class LogUpkeep:
                 self._bounds_moved()
 
     def _old_segments(self, now_ms: int) -> int:
-        """How many segments have had their time. None of them is the active one, or the log has rolled."""
+        """Return the number of expired segments. None of them is the active one, or the log has rolled."""
         self._check_usable()
         if self.files.swap is not None:
             return 0  # the next look will do: the cleaner completes it
@@ -286,9 +286,9 @@ class LogUpkeep:
             raise self._failed(error) from error
 
     def begin_truncation(self, offset: Offset) -> Truncation | None:
-        """What finds out, in any thread, what a truncation to `offset` leaves: then `prepare_truncation`.
+        """Return a task that computes, in any thread, the result of a truncation: then `prepare_truncation`.
 
-        None when there is nothing to find out: nothing of the log goes, or all.
+        None if there is nothing to compute: the truncation removes nothing of the log, or all of it.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -431,10 +431,11 @@ class LogUpkeep:
             yield
 
     def prepare_flush(self) -> Flush | None:
-        """What makes the log durable up to its end: run it in any thread, then `complete_flush` it here.
+        """Return a task that makes the log durable up to its end: run it in any thread, then
+        `complete_flush`.
 
-        None when everything is durable already. One at a time: a second one before the first is completed
-        would promise what the first has yet to do.
+        None if everything is durable already. Run one at a time: a second one before the first is completed
+        would promise work that the first has yet to do.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -519,10 +520,11 @@ class LogUpkeep:
         self.files.close()
 
     def take_files(self, copy: LogUpkeep) -> LogFiles:
-        """Goes on with the files of a copy that holds the same batches; the files until now.
+        """Switch to the files of a copy that has the same batches; return the files used until now.
 
-        What a log knows that its batches do not tell (producers whose batches are gone, leader epochs without
-        any) is written down beside the new files.
+        The log writes state that its batches do not contain (producers whose batches are gone, leader epochs
+        without
+        any) beside the new files.
 
         Raises:
             OSError: nothing has changed.

@@ -1,7 +1,10 @@
-"""What a leader checks of a batch before it takes it, and what the topic's settings make of it.
+"""A leader's checks of a batch before an append, and the changes that the topic's settings demand.
 
-The records are not decoded, but for a compacted topic (each must have a key), when the topic asks for
-another compression, and to say which of them has a timestamp that is refused.
+They decode the records in three cases only:
+
+- the topic is compacted: each record must have a key;
+- the topic asks for another compression;
+- the error must name the records whose timestamps are refused.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ class LongValidation(Exception):
 
 
 class RecordError(NamedTuple):
-    """What is wrong with one record of a batch (KIP-467)."""
+    """An error of one record of a batch (KIP-467)."""
 
     batch_index: int
     message: str

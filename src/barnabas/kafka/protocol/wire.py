@@ -37,9 +37,7 @@ def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
 
 
 class IntWriters(dict[int, Callable[..., bytes]]):
-    """Writers by array length: each packs the fields before an array of integers, its length and its
-    elements.
-    """
+    """Writers by array length: each packs the fields before an array of integers, and the array."""
 
     def __init__(self, before: str, code: str, compact: bool) -> None:
         self.before, self.code, self.compact = before, code, compact
