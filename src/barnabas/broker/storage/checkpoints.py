@@ -53,9 +53,7 @@ NO_BROKER_EPOCH = -1
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """Return the content of the marker of a clean stop, as Kafka writes it (KIP-966): the last broker
-    epoch.
-    """
+    """Return the marker of a clean stop, as Kafka writes it (KIP-966): it has the last broker epoch."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
