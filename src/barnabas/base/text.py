@@ -15,8 +15,7 @@ def shown(text: object, most: int = MAX_SHOWN) -> str:
     """Return `text` on one line: unprintable characters are escaped, and text longer than `most` is cut.
 
     Every name, id and reason that a client gives goes through here before it is logged. It could otherwise
-    end
-    the line and forge the next one, or contain a terminal's commands.
+    end the line and forge the next one, or contain a terminal's commands.
     """
     raw = str(text)
     if len(raw) <= most and raw.isprintable():
@@ -112,8 +111,7 @@ def without_userinfo(url: str) -> str:
     """Return `url` with ``[hidden]`` for user, password and secret parameters, so that it may be shown.
 
     The text before the last @ counts as user and password. So they are hidden in a malformed URL, too: one
-    with a
-    slash in the password, or with no scheme.
+    with a slash in the password, or with no scheme.
     """
     scheme = found[0] if (found := _SCHEME.match(url)) else ""
     before, at, after = url[len(scheme) :].rpartition("@")
@@ -126,8 +124,7 @@ def is_plain_url(url: str) -> bool:
     """Return whether all parsers read the same user, password and host in `url`.
 
     Such a URL percent-encodes ``/?#@`` and spaces in them, and its port is a number. No other URL should
-    reach a
-    library, whose complaint could quote a piece of the password.
+    reach a library, whose complaint could quote a piece of the password.
     """
     scheme = _SCHEME.match(url)
     if scheme is None or re.search(r"\s", url):

@@ -196,8 +196,7 @@ class VectoredFile:
     """Writes any number of chunks through a call that takes few and may write less, as pwritev does.
 
     This class handles the limit and short writes for every file system. The tests' file system in memory
-    refuses
-    and shortens writes as the system would.
+    refuses and shortens writes as the system would.
     """
 
     __slots__ = ()

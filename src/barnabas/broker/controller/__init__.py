@@ -1,4 +1,4 @@
-"""Who decides: topics, partitions and their leaders, settings, features, producer ids."""
+"""The controller's decisions: topics, partitions and their leaders, settings, features, producer ids."""
 
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.controller.configs import ConfigChange, ConfigResource

@@ -1,4 +1,4 @@
-"""Topics that come into being when they are first asked for."""
+"""Creates topics on their first use."""
 
 from __future__ import annotations
 
@@ -47,10 +47,12 @@ class AutoCreation:
         self._logged: dict[str, str] = {}
 
     async def create(self, names: Iterable[str]) -> dict[str, KafkaError]:
-        """Make topics; afterwards they are in the broker's image.
+        """Create topics; afterwards they are in the broker's image.
 
-        The answer has the errors of those that could not be made. One that someone else made meanwhile is
-        none. If none can be made now, all are unknown topics, as in Apache Kafka: clients ask again.
+        Returns:
+            The errors of the topics that could not be created. A topic that another client created meanwhile
+            has none.
+            If no topic can be created now, all are unknown topics, as in Apache Kafka: clients ask again.
         """
         topics = [_defaults(name, self._config(), *self._brokers()) for name in dict.fromkeys(names)]
         try:

@@ -46,7 +46,7 @@ _MOST_CLIENT_METRICS = 100
 
 
 class ResourceType(IntEnum):
-    """What settings can belong to, by the protocol's numbers."""
+    """The resource of a setting, by the protocol's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -63,7 +63,7 @@ class ConfigResource(NamedTuple):
 
 
 class AlterOperation(IntEnum):
-    """What becomes of a setting, by the protocol's numbers; the last two are for lists."""
+    """The change of a setting, by the protocol's numbers; the last two are for lists."""
 
     SET = 0
     DELETE = 1
@@ -347,7 +347,7 @@ class ConfigControl:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
     def _check_limits(self, resource: _Resource, texts: Mapping[str, str], image: ClusterImage) -> None:
-        """Settings of a group are bounded by those of the broker, and by each other."""
+        """Check the limits of a group's settings: the broker's settings, and each other."""
         if resource.settings is GroupConfig:
             layers = [Layer(Source.DYNAMIC_GROUP_CONFIG, texts), *self._configs.broker_layers(image)]
             try:

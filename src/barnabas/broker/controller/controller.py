@@ -61,15 +61,15 @@ _OTHERS_PATIENCE = 3.0
 class Controller:
     """One broker's controller, which acts while it is elected (`ControllerElection`).
 
-    Its parts decide one after the other, each on an image that shows all that was decided before, and return
-    when this broker's image shows the result. While the store is out of reach they raise
+    Its parts decide one after the other, each on an image that shows all earlier decisions. They return when
+    this broker's image shows the result. While the store is out of reach they raise
     KafkaError(KAFKA_STORAGE_ERROR).
 
     Args:
-        store: what the cluster agrees on.
+        store: the metadata store of the cluster.
         loader: shows this broker's image of it.
         view: the broker's settings and clock; the registration sets the broker epoch in it.
-        broker: what to register.
+        broker: the broker to register.
         random: spreads replicas.
         ask: sends a request to a broker.
         on_failure: called when another broker has registered by this one's id: this one has to stop.
@@ -170,8 +170,8 @@ class Controller:
     async def start(self) -> None:
         """Register the broker, run for controller, and if elected give leaders to partitions without one.
 
-        All of that is done again in each new session with the store, when there is no controller any more,
-        and when the connection broke half-way.
+        The controller repeats this in each new session with the store, when there is no controller any more,
+        and after a connection that broke half-way.
 
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.
@@ -299,13 +299,13 @@ class Controller:
             self._begin_join()
 
     def _lacks_nodes(self, image: ClusterImage) -> bool:
-        """Whether there is no controller, or somebody has deleted a node of this broker or controller."""
+        """Whether there is no controller, or a node of this broker or controller was deleted."""
         if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
             return True
         return self._election.is_won and (image.controller_id != self._broker.id or lacks_min_isr(image))
 
     def _on_node(self, event: Event, path: str) -> None:
-        """Have a deleted node made again soon; whoever removes a whole cluster shall be done by then."""
+        """Restore a deleted node soon: a user who removes a whole cluster has finished by then."""
         if event is Event.DELETED and path in PERMANENT and self._restoring is None:
             self._restoring = asyncio.get_running_loop().call_later(_RESTORE_AFTER, self._restore)
 
@@ -368,7 +368,7 @@ class Controller:
         await self._loader.settled()
 
     async def _put_back(self) -> None:
-        """Make nodes again that somebody has deleted.
+        """Restore deleted nodes.
 
         Raises:
             KafkaError: NOT_CONTROLLER, nodes are missing of which other brokers may know more.

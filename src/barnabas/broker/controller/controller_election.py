@@ -37,12 +37,12 @@ _MOST_ON_THEIR_WAY = 4
 class ControllerElection:
     """One broker's part in controller elections, and the writes that its controller epoch fences.
 
-    A broker is elected by creating the ephemeral node ``/controller`` and raising ``/controller_epoch`` in
+    A broker is elected when it creates the ephemeral node ``/controller`` and raises ``/controller_epoch`` in
     one transaction. Each write checks that ``/controller_epoch`` has not changed, so a controller that was
     replaced without noticing changes nothing (as in Apache Kafka since KAFKA-6082).
 
     Args:
-        store: what the cluster agrees on.
+        store: the metadata store of the cluster.
         broker_id: this broker.
         clock: the time of an election.
         seen_epoch: the highest epoch of a controller that this broker has seen: the next one is higher.
@@ -90,14 +90,15 @@ class ControllerElection:
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[None]:
-        """As `deciding`, for what somebody is told: it holds although nothing may be written.
+        """Decide like `deciding`, for a response that must hold although it may need no write.
 
-        A controller that was replaced without noticing knows an old image: by that a topic is there which was
-        deleted, or nothing is to be changed. So a decision without a write is told only if this broker is
-        still the controller.
+        A controller that was replaced without noticing has an old image. By that a deleted topic still
+        exists, or a change is not needed. So a decision without a write is valid only if this broker is still
+        the controller.
 
         Raises:
-            KafkaError: as `deciding`; NOT_CONTROLLER, this broker is not (any more) the controller.
+            KafkaError: the errors of `deciding`; NOT_CONTROLLER, this broker is not (any more) the
+            controller.
         """
         async with self.deciding():
             self._is_confirmed = self._store.session_timeout == 0  # nobody could have replaced it
@@ -124,12 +125,12 @@ class ControllerElection:
             await self._store.delete(znodes.CONTROLLER)
 
     async def run(self) -> bool:
-        """Try to be elected; False when another broker is the controller, or this one still is.
+        """Try to be elected; False if another broker is the controller, or this one still is.
 
-        A node ``/controller`` of this session may be there already, from an election whose answer was lost or
-        from before `resign`. Then the epoch is raised again: whatever this broker wrote under an earlier one
-        and has not heard of fails or has been done. If somebody has deleted the node of this controller, it
-        resigns and runs again.
+        This session may have a node ``/controller`` already, from an election whose response was lost or from
+        before `resign`. Then the broker raises the epoch again. Each of its pending writes under an earlier
+        epoch either fails or is done. If a user has deleted this controller's node, the controller resigns
+        and runs again.
 
         Raises:
             KafkaError: NOT_CONTROLLER, the node of the epoch is gone (`lost_nodes`).
@@ -220,7 +221,7 @@ class ControllerElection:
         return versions
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]:
-        """As `MetadataStore.read`."""
+        """Read many nodes like `MetadataStore.read`."""
         return await self._store.read(paths)
 
     async def write_each(self, transactions: Mapping[K, Sequence[Operation]]) -> dict[K, KafkaError]:

@@ -31,12 +31,12 @@ class ElectionType(IntEnum):
 
 
 class ElectionControl:
-    """The part of the controller that elects leaders when somebody asks for it.
+    """The part of the controller that elects leaders on request.
 
     Args:
         election: gives leave to decide, and writes.
         loader: shows this broker's image.
-        caught_up: waits until what has happened to the brokers has been dealt with.
+        caught_up: waits until the controller has processed all changes of the brokers.
         ask: sends requests to brokers.
     """
 
@@ -154,11 +154,11 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
 def _unclean(
     state: PartitionState, told: Mapping[BrokerId, Reach], incomplete: frozenset[BrokerId]
 ) -> PartitionState:
-    """As `_preferred`, for an unclean election.
+    """Elect uncleanly; see `_preferred`.
 
     Args:
         state: the partition's.
-        told: how far the log of each candidate reaches.
+        told: the last epoch and the end of each candidate's log.
         incomplete: of two that reach as far, one that lacks records in between does not lead.
     """
     if state.leader != NO_BROKER:

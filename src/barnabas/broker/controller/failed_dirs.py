@@ -1,4 +1,4 @@
-"""Which replicas lie in log directories that have failed: a registration names the directories alone."""
+"""The replicas in failed log directories: a registration names the directories alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which level of each feature the cluster uses (KIP-584, KIP-778)."""
+"""The level of each feature that the cluster uses (KIP-584, KIP-778)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.broker.metadata.store import Create, MetadataStore, Set
 
 
 class UpgradeType(IntEnum):
-    """Which way a level may move, by the protocol's numbers."""
+    """The permitted direction of a level's change, by the protocol's numbers."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

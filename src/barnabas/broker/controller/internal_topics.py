@@ -1,7 +1,7 @@
 """Adds replicas to internal topics that were created when there were too few brokers.
 
-A lone broker, and the first ones of a cluster, make `__consumer_offsets` and `__transaction_state` with as
-many replicas as there are brokers, so that groups and transactions work at once. When more brokers have come,
+A lone broker, and the first ones of a cluster, create `__consumer_offsets` and `__transaction_state` with one
+replica on each broker. So groups and transactions work at once. When more brokers have joined,
 the controller adds replicas. It does so only where the replication factor was left to Barnabas.
 """
 

@@ -60,8 +60,11 @@ class LeaderBalance:
 
 
 def imbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
-    """The partitions whose preferred leader could lead and does not, of brokers for whom more than so many
-    percent of those that they should lead have another leader."""
+    """Return the partitions whose preferred leader could lead and does not.
+
+    Only brokers count for whom another broker leads more than `percentage` of the partitions that they should
+    lead.
+    """
     electable = standing_of(image).electable
     preferred: dict[BrokerId, int] = {}
     elsewhere: dict[BrokerId, list[TopicPartition]] = {}

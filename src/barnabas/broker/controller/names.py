@@ -1,4 +1,4 @@
-"""Which names a topic may have."""
+"""Rules for topic names."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How a partition's state follows from what happens to its replicas: functions of states, without I/O.
+"""Changes of a partition's state after changes of its replicas: functions of states, without I/O.
 
 The rules are those of KIP-966 (eligible leader replicas), as Apache Kafka's KRaft controller has them. While
-fewer replicas than the minimum are in sync the high watermark stands still, so a replica that leaves the ISR
-then is sure to have all below it: it joins the ELR, from which a leader may come. A replica that stopped
-uncleanly may have lost records, and leaves both. Once both are empty, `last_known_elr` has those who were in
-them.
+fewer replicas than the minimum are in sync the high watermark stands still. So a replica that leaves the ISR
+then has all records below it: it joins the ELR, from which a leader may come. A replica that stopped
+uncleanly may have lost records, and leaves both. Once both are empty, `last_known_elr` has their last
+members.
 
 None of these functions changes `partition_epoch`: that is the version of the stored state, which the store
 raises by itself.
@@ -20,7 +20,7 @@ from barnabas.broker.metadata.image import PartitionState
 
 
 class Standing(NamedTuple):
-    """What the brokers may be now, for the partitions that they hold."""
+    """The permitted roles of the brokers now, for the partitions that they hold."""
 
     #: may stay in an ISR: they run, and have not restarted since they joined it
     in_sync: frozenset[BrokerId]
@@ -39,7 +39,7 @@ class Standing(NamedTuple):
 
 
 def least_in_sync(state: PartitionState, min_isr: int) -> int:
-    """How many replicas must be in sync for the high watermark to move; `min_isr` is the topic's setting."""
+    """Return the number of in-sync replicas that the high watermark needs; `min_isr` is the setting."""
     return max(1, min(min_isr, len(state.replicas)))
 
 
@@ -56,10 +56,10 @@ def with_isr(
 
 
 def settle(state: PartitionState, min_isr: int, standing: Standing) -> PartitionState:
-    """The state as it should be while the brokers stand so; the same one where nothing is to be done.
+    """Return the state that fits the brokers' present standing; the same one if it fits already.
 
-    Replicas that may not stay leave the ISR, and a partition without a leader that may stay gets another one
-    from the ISR, else from the ELR, in a new epoch. A leader that is shutting down leads on if there is no
+    Replicas that may not stay leave the ISR. A partition without a leader that may stay gets another one from
+    the ISR, else from the ELR, in a new epoch. A leader that is shutting down stays leader if there is no
     other. Where neither has a replica left, see `candidates`.
     """
     if _is_settled(state, min_isr, standing) or state.is_missing:
@@ -111,13 +111,15 @@ def _first_of(
 def candidates(
     state: PartitionState, electable: frozenset[BrokerId], *, is_unclean_allowed: bool = False
 ) -> tuple[BrokerId, ...]:
-    """The replicas of which the one with the furthest log may lead, although it may lack what was committed.
+    """Return the replicas for an unclean election: the one with the furthest log may lead, at the risk of
+    loss.
 
-    None while there is a leader. If somebody is still sure to have everything, that broker is waited for; and
-    so are all of the last known ELR, of whom one may have most. With `is_unclean_allowed` nobody is.
+    None while there is a leader. If a broker is still sure to have everything, the election waits for that
+    broker. It also waits for all of the last known ELR, of whom one may have most. With `is_unclean_allowed`
+    it waits for no broker.
 
-    A replica that was out of the ISR before may be further than those who were last in it: all that run are
-    compared.
+    A replica that left the ISR earlier may have more records than its last members: the election compares all
+    that run.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()
@@ -141,9 +143,9 @@ def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[Brok
 
 
 def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
-    """The state with a leader that may lack what was committed: from now on its log is what there is.
+    """Return the state with a leader that may lack committed records: from now on its log counts.
 
-    A partition with one replica has nobody else to recover from (KIP-704).
+    A partition with one replica has no other broker to recover from (KIP-704).
     """
     return state._replace(
         isr=(leader,),
@@ -156,10 +158,10 @@ def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
 
 
 def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> PartitionState:
-    """The state with a leader that reaches as far as anybody who was last known to have everything.
+    """Return the state with a leader whose log reaches as far as those of all last known members.
 
-    Until as many as `min_isr` are in sync again, all of those are waited for if the leader is lost: alone
-    it may lose with its machine's power what they have.
+    If this leader is lost before `min_isr` replicas are in sync again, an election waits for all of those.
+    When its machine loses power, the leader alone may lose records that they have.
     """
     after = elect_uncleanly(state, leader)
     return with_isr(after._replace(last_known_elr=state.last_known_elr), after.isr, min_isr)
@@ -176,9 +178,10 @@ def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> Pa
 def depart(
     state: PartitionState, replica: BrokerId, min_isr: int, electable: frozenset[BrokerId]
 ) -> PartitionState | None:
-    """The state without a replica that asks to leave the ISR, as it can write no more; None if it must stay.
+    """Return the state without a replica that asks to leave the ISR; None if it must stay.
 
-    What it has it keeps: it may be eligible. If it leads, another one in sync does from now on.
+    It can write no more. It keeps its records, so it may be eligible. If it leads, another in-sync replica
+    takes over.
     """
     stay = tuple(each for each in state.isr if each != replica)
     after = with_isr(state, stay, min_isr)

@@ -1,4 +1,4 @@
-"""Who leads each partition, and who is in sync: kept in step with the brokers."""
+"""Leaders and ISRs of all partitions, kept in step with the brokers."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Change(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """What a leader asks for (KIP-497): the ISR, with the broker epochs that it knows, else -1 (KIP-903).
+    """A leader's proposal (KIP-497): the ISR, with the broker epochs that it knows, else -1 (KIP-903).
 
-    Any replica in sync may ask for the ISR without itself: it can write no more.
+    Any in-sync replica may propose the ISR without itself, when it can write no more.
     """
 
     topic_id: TopicId
@@ -61,20 +61,20 @@ class IsrProposal(NamedTuple):
 
 
 class PartitionControl:
-    """The part of the controller that elects leaders and keeps dead brokers out of the ISRs.
+    """The part of the controller that elects leaders and removes dead brokers from the ISRs.
 
-    A broker has a new epoch whenever it registers anew. The controller deals with it once: in all partitions
-    that it holds it leaves the ISR, since it has to catch up, and if it had stopped uncleanly it leaves the
-    ELR, too (KIP-966). So does each replica that the broker has registered as incomplete. Then the controller
-    writes down that this epoch is admitted. What it did not get to write down the next controller does again,
-    so a broker is never in an ISR by an earlier life (KIP-380, KIP-903). A broker that is starting is not
-    waited for, nor elected.
+    A broker has a new epoch after each registration, and the controller processes each epoch once. It removes
+    the broker from the ISR of all its partitions, since the broker has to catch up. After an unclean stop it
+    removes the broker from the ELR, too (KIP-966). It does the same for each replica that the broker has
+    registered as incomplete. Then it stores that this epoch is admitted. The next controller repeats all
+    steps that were not stored. So a re-registered broker leaves every ISR before the controller admits its
+    new epoch (KIP-380, KIP-903). The controller neither waits for a broker that is starting nor elects it.
 
     Args:
         election: gives leave to decide, and writes.
         loader: shows this broker's image.
-        configs: what holds for a topic.
-        unclean: elects where nobody is sure to have everything.
+        configs: the effective settings of a topic.
+        unclean: elects where no replica is sure to have everything.
         ask: sends a request to a broker.
         on_stuck: called when a write has failed: this controller has resigned, and has to run again.
     """

@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of new partitions."""
+"""Placement of the replicas of new partitions on brokers."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def place_replicas(
     *,
     others: Sequence[Sequence[BrokerId]] = (),
 ) -> list[tuple[BrokerId, ...]]:
-    """Replicas for `partitions` new partitions, the preferred leader of each first.
+    """Return replicas for `partitions` new partitions, the preferred leader of each first.
 
-    Leaders go round the brokers from a random start; the followers of one round stand next to their leader,
-    those of the next round a step further on, so that a lost broker's load spreads over the others. A rack
-    gets a second replica of a partition only when every rack has one.
+    Leaders go round the brokers from a random start. The followers of one round are next to their leader,
+    those of the next round a step further on. So a lost broker's load spreads over the others. A rack gets a
+    second replica of a partition only when every rack has one.
 
-    Where `brokers` are too few, each of them gets a replica, and the rest go to `others`, as in Apache
-    Kafka's KRaft: those catch up when they run. None of these is a preferred leader.
+    If `brokers` are too few, each of them gets a replica, and the rest go to `others`, as in Apache
+    Kafka's KRaft. Those catch up when they run. None of these is a preferred leader.
 
     Args:
-        brokers: that can be in sync at once.
-        partitions: how many.
+        brokers: those that can be in sync at once.
+        partitions: the number of partitions.
         replication_factor: replicas of each.
         random: chooses the start.
-        others: brokers that do not run now, in groups; those of the first group are taken first.
+        others: brokers that do not run now, in groups; the first group comes first.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR, when there are too few brokers.
+        KafkaError: INVALID_REPLICATION_FACTOR, there are too few brokers.
     """
     racks = {broker.id: broker.rack for broker in brokers}
     ring = _racks_in_turn(racks)

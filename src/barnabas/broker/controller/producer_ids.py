@@ -18,11 +18,11 @@ _IDS_OF_AN_EPOCH = 1 << 32
 class ProducerIdControl:
     """The part of the controller that grants blocks of producer ids.
 
-    Producers that share an id would lose each other's records as duplicates. So no id is granted twice, even
-    if somebody deletes the node that says which one was the last.
+    Producers that share an id would lose each other's records as duplicates. So the controller grants no id
+    twice, even if a user deletes the node of the last one.
 
     Args:
-        store: remembers the last block.
+        store: stores the last block.
         election: gives leave to decide, and writes.
         seen: the last id that this broker has seen granted, -1 for none.
     """
@@ -37,10 +37,10 @@ class ProducerIdControl:
         self._granted = -1
 
     async def allocate(self, broker_id: BrokerId) -> range:
-        """A block of producer ids for a broker, that no one else gets, now or after a restart.
+        """Allocate a block of producer ids that no other broker gets, now or after a restart.
 
         Raises:
-            KafkaError: as `ControllerElection.write`.
+            KafkaError: the errors of `ControllerElection.write`.
         """
         async with self._election.deciding():
             node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
@@ -58,6 +58,6 @@ class ProducerIdControl:
             return block
 
     def _first_of_all(self) -> int:
-        """The first id where nobody knows of an earlier one: none was granted, or the node is gone."""
+        """Return the first id when no earlier id is known: none was granted, or the node is gone."""
         is_shared = self._store.session_timeout > 0  # else nobody could have deleted it
         return self._election.epoch * _IDS_OF_AN_EPOCH if is_shared and self._election.epoch > 1 else 0

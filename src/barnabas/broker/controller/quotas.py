@@ -30,9 +30,9 @@ class QuotaChange(NamedTuple):
 
 
 class QuotaControl:
-    """The part of the controller that decides how much clients may use.
+    """The part of the controller that decides on quotas of clients.
 
-    What is set for a user lies beside the user's credentials, which stay as they are.
+    A user's quotas are in the node of the user's credentials, which stay as they are.
     """
 
     def __init__(self, election: ControllerElection, loader: MetadataLoader) -> None:
@@ -96,7 +96,7 @@ _KEYS = {kind.value: kind for kind in QuotaKind}
 
 
 def _parents(group: Mapping[QuotaEntity, object]) -> list[str]:
-    """What has to be there for the client ids of a user."""
+    """Return the parent nodes that client ids of a user need."""
     users = {
         entity.user: None for entity in group if entity.user is not None and entity.client_id is not None
     }

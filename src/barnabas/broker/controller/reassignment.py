@@ -1,7 +1,7 @@
-"""How a partition is moved to other brokers (KIP-455): each step as a change of its state.
+"""Reassignment of a partition to other brokers (KIP-455): each step as a change of its state.
 
-The new replicas are added first; when they are in sync, those that have to go are taken away. Until then the
-partition stays where it was, so a move can be cancelled, or replaced by another one.
+The controller adds the new replicas first. When they are in sync, it removes the old ones. Until then the
+partition stays where it was, so a reassignment can be cancelled, or replaced by another one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def origin_of(state: PartitionState) -> tuple[BrokerId, ...]:
 
 
 def begin(state: PartitionState, target: Sequence[BrokerId]) -> PartitionState:
-    """The state that moves the partition to `target`, in whatever way it is moving now.
+    """Return the state that moves the partition to `target`, whether it is moving already or not.
 
-    A replica that an earlier reassignment was adding, and that is not wanted any more, is dropped at once if
-    nothing depends on it: it is out of the ISR and is no candidate for leader.
+    A replica that an earlier reassignment was adding may not be wanted any more. It leaves at once if nothing
+    depends on it: it is out of the ISR and is no candidate for leader.
     """
     needed = {*target, *origin_of(state), *state.isr, *state.elr, *state.last_known_elr, state.leader}
     origin = origin_of(state)
@@ -46,10 +46,9 @@ def begin(state: PartitionState, target: Sequence[BrokerId]) -> PartitionState:
 
 
 def cancel(state: PartitionState) -> PartitionState:
-    """The state that moves the partition back to where it was.
+    """Return the state that moves the partition back to its original replicas.
 
-    A replica that was being added and is in the ISR already goes like any other that is to be removed: when
-    the others are enough without it.
+    A replica that was being added may be in the ISR already. It leaves when the others are enough without it.
     """
     return begin(state, origin_of(state))
 
@@ -69,10 +68,10 @@ def is_complete(state: PartitionState, min_isr: int) -> bool:
 
 
 def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) -> PartitionState | None:
-    """The state after a complete reassignment; None while it is not complete.
+    """Return the state after a complete reassignment; None while it is not complete.
 
-    A leader that has to go is followed by the first replica in sync that is `electable`, in a new epoch;
-    while there is none the reassignment waits.
+    If the leader has to go, the first `electable` replica in sync takes over, in a new epoch. While there is
+    none the reassignment waits.
     """
     if not is_complete(state, min_isr):
         return None
@@ -88,10 +87,10 @@ def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) 
 
 
 def _in_new_epoch_if_smaller(before: PartitionState, after: PartitionState) -> PartitionState:
-    """`after`, in a new leader epoch if a replica is gone.
+    """Return `after`, in a new leader epoch if a replica is gone.
 
-    That replica may come back with an empty log before its leader has heard that it was gone: what it fetched
-    earlier, or a late request of that time, would count for the new log. The epoch tells them apart (as in
+    That replica may come back with an empty log before its leader learns of the removal. Its earlier fetches,
+    or a late request of that time, would then count for the new log. The epoch distinguishes them (as in
     Kafka since KRaft).
     """
     if set(before.replicas) <= set(after.replicas):

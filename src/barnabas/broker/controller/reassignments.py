@@ -202,7 +202,7 @@ class ReassignmentControl:
     def _transactions(
         self, topic: TopicImage, changes: Mapping[int, PartitionState]
     ) -> Iterator[tuple[Sequence[int], list[Operation]]]:
-        """Which partitions are changed up to the end by what is written next, and what that is."""
+        """Yield each transaction with the partitions of it and of all later ones."""
         states = list(topic.partitions)
         numbers = sorted(changes)
         for first in range(0, len(numbers), _CHANGED_AT_ONCE):

@@ -21,10 +21,10 @@ _SESSIONS_WAITED_OUT = 2.0
 
 
 async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int) -> ClusterImage:
-    """The image, if a broker is registered in this epoch.
+    """Return the image if a broker is registered in this epoch.
 
-    A broker that hears of a later epoch gives up all that it leads. So the controller that says so must not
-    be the one that is behind.
+    A broker that receives a later epoch gives up all its leaderships. So the controller that answers must
+    have the latest registrations itself.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
@@ -116,7 +116,7 @@ class Registration:
                 await self._store.set(self._path, self._data(), node.version)
 
     def announce(self, **changes: Any) -> None:
-        """As `update`, without waiting."""
+        """Start an `update` without waiting for it."""
         task = asyncio.create_task(self.update(**changes), name="broker registration")
         self._announcing.add(task)
         task.add_done_callback(self._announcing.discard)

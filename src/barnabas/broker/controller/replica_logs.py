@@ -1,4 +1,4 @@
-"""How far the replicas of partitions reach: asked of their brokers before an unclean election (KIP-966)."""
+"""The ends of replicas' logs, which brokers report before an unclean election (KIP-966)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AT_ONCE = 500
 
 
 class Reach(NamedTuple):
-    """How far a log reaches: of two, the one with the later last epoch has more, then the longer one."""
+    """The end of a log: of two, the one with the later last epoch has more, then the longer one."""
 
     epoch: LeaderEpoch
     end: Offset
@@ -37,7 +37,7 @@ class Reach(NamedTuple):
 async def reaches(
     ask: Ask, image: ClusterImage, wanted: Mapping[TopicPartition, Iterable[BrokerId]]
 ) -> dict[TopicPartition, dict[BrokerId, Reach]]:
-    """How far the replicas on the `wanted` brokers reach; those that do not tell are missing.
+    """Ask the `wanted` brokers for the ends of their replicas' logs; replicas without an answer are missing.
 
     A broker that has registered again since `image` was made does not count.
     """
@@ -60,7 +60,7 @@ async def reaches(
 async def failed_replicas(
     ask: Ask, image: ClusterImage, broker: BrokerId
 ) -> frozenset[TopicPartition] | None:
-    """Which of its replicas a broker cannot use, None if it does not tell of all."""
+    """Return the replicas that a broker cannot use, None if it does not answer for all."""
     partitions = [
         TopicPartition(name, number)
         for name, topic in sorted(image.topics.items())

@@ -1,4 +1,4 @@
-"""What the brokers of an image may be: in sync, elected, or on their way out."""
+"""The standing of an image's brokers: may be in sync, may be elected, or shutting down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NONE: Mapping[TopicPartition, frozenset[BrokerId]] = MappingProxyType({})
 
 
 def standing_of(image: ClusterImage) -> Standing:
-    """What the brokers may be now, as the image shows them."""
+    """Return the present standing of the brokers by the image."""
     registered = image.brokers.values()
     alive = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
     running = alive - {broker.id for broker in registered if broker.is_isolated}
@@ -58,7 +58,7 @@ def incomplete_replicas(
 
 
 def leaders_to_move(image: ClusterImage, broker: BrokerId) -> int:
-    """How many partitions a broker leads that another one could lead now."""
+    """Return the number of partitions that a broker leads and another one could lead now."""
     standing = standing_of(image)
     electable = standing.electable - {broker}
     return sum(

@@ -52,7 +52,7 @@ class TokenControl:
         self._random = random
 
     def keys(self) -> TokenKeys:
-        """What makes the HMACs. Raises KafkaError (DELEGATION_TOKEN_AUTH_DISABLED) where there are none."""
+        """Return the keys for the HMACs. Raises KafkaError (DELEGATION_TOKEN_AUTH_DISABLED) without any."""
         if self._keys is None:
             raise KafkaError(
                 ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set"
@@ -65,14 +65,14 @@ class TokenControl:
         """Make a token.
 
         Args:
-            requester: who asks for it.
-            owner: as whom it lets others log in.
-            renewers: who may renew and expire it, beside the owner.
-            max_lifetime_ms: it ends then at the latest; 0 and less for as late as the settings allow.
+            requester: the principal that asks for it.
+            owner: the principal as whom the token logs in.
+            renewers: the principals that may renew and expire it, beside the owner.
+            max_lifetime_ms: its longest life; 0 and less for the longest that the settings allow.
 
         Raises:
             KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_REQUEST, a name is empty or too long, or
-                there are too many; POLICY_VIOLATION, there are too many tokens; as
+                there are too many; POLICY_VIOLATION, there are too many tokens; the errors of
                 `ControllerElection.write`.
         """
         self.keys()

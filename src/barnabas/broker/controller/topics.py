@@ -238,7 +238,7 @@ class TopicControl:
         return TopicImage(topic.name, topic.id, topic.partitions + new), old
 
     async def _write_each(self, transactions: Mapping[K, list[Operation]]) -> dict[K, KafkaError]:
-        """As `ControllerElection.write_each`; afterwards the image shows what was written."""
+        """Write transactions like `ControllerElection.write_each`; afterwards the image shows them."""
         errors = await self._election.write_each(transactions)
         await self._loader.settled()
         return errors
@@ -286,7 +286,7 @@ def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) 
 def _place_replicas(
     image: ClusterImage, partitions: int, replication_factor: int, random: Random
 ) -> list[tuple[BrokerId, ...]]:
-    """As `place_replicas`: on brokers that run, then on those that start or stop, then on those away."""
+    """Place replicas on brokers that run, then on those that start or stop, then on absent ones."""
     in_sync = standing_of(image).in_sync
     running = [broker for broker in image.brokers.values() if broker.id in in_sync]
     registered = sorted(image.brokers.keys() - in_sync)

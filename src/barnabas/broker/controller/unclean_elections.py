@@ -28,13 +28,14 @@ _NAMED = 20
 
 
 class UncleanElections:
-    """Asks the candidates how far their logs reach, and elects the one whose log reaches furthest.
+    """Asks the candidates for the ends of their logs, and elects the one whose log reaches furthest.
 
     It waits for all of a partition's last known ELR, unless ``unclean.leader.election.enable`` allows to
-    elect among those that run. The log says who is waited for, and where records may be lost.
+    elect among those that run. It logs the brokers that it waits for, and where records may be lost.
 
-    A replica that its broker has registered as incomplete is not elected, and none in its place if it was
-    among those last in sync: who asks for an unclean election (`ElectionControl`) decides on that loss.
+    It does not elect a replica that its broker has registered as incomplete. If such a replica was in sync
+    last, it elects no other one either: the user of an unclean election (`ElectionControl`) decides on that
+    loss.
     """
 
     def __init__(

@@ -86,7 +86,7 @@ class UserControl:
             return errors
 
     async def _void_tokens(self, image: ClusterImage, user: str) -> None:
-        """Delete the delegation tokens of a user who is going to be deleted: they would stand for it on."""
+        """Delete the delegation tokens of a user before the user's deletion: they would outlive the user."""
         owner = Principal(user)
         tokens = sorted(token.id for token in image.delegation_tokens.values() if token.owner == owner)
         if tokens:

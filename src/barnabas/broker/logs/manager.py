@@ -603,8 +603,7 @@ class LogManager:
         """Wait for the checkpoints that are being written, then `close`, in a thread.
 
         No other code may use the logs after this call. With thousands of logs it takes longer than
-        ZooKeeper's
-        session timeout.
+        ZooKeeper's session timeout.
         """
         await self.incomplete.stop()
         if self._writing_outdated is not None:

@@ -2,8 +2,7 @@
 
 A copy of the log, Kafka's future replica, is created in the other directory. It follows the log as a replica
 follows its leader, by leader epochs. When it is complete and durable, the log switches to the copy's files,
-and
-the old ones are removed. A move continues after a restart, which finds the copy's folder.
+and the old ones are removed. A move continues after a restart, which finds the copy's folder.
 
 Three rules make it safe:
 

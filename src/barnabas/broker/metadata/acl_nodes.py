@@ -1,11 +1,12 @@
-"""The nodes of ACLs: their paths and what they hold, as Apache Kafka on ZooKeeper stored them (``ZkData``).
+"""The nodes of ACLs: their paths and content, as Apache Kafka on ZooKeeper stored them (``ZkData``).
 
     /kafka-acl/TYPE/NAME                    the rules of a resource, or of all (`*`)
     /kafka-acl-extended/prefixed/TYPE/NAME  those of the resources whose names begin so
 
 A node is ``{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read",
-"host":"*"}]}``. What ZooKeeper does not allow in a name (``/`` for one) is percent-encoded; Kafka could not
-store it. Brokers watch these nodes themselves: Kafka's ``/kafka-acl-changes`` is not written.
+"host":"*"}]}``. Characters that ZooKeeper does not allow in a name (``/`` for one) are percent-encoded; Kafka
+could not store such a name. Brokers watch these nodes themselves and do not write Kafka's
+``/kafka-acl-changes``.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _UNSTORABLE = re.compile("[%/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 def path(resource: ResourcePattern) -> str:
-    """Where the rules of a resource pattern lie."""
+    """Return the path of the rules of a resource pattern."""
     name = _UNSTORABLE.sub(_encoded, resource.name)
     if name in (".", ".."):
         name = name.replace(".", "%2E")
@@ -65,7 +66,7 @@ def path(resource: ResourcePattern) -> str:
 
 
 def resource_of(path: str) -> ResourcePattern | None:
-    """Whose rules lie at a path; None for a path of something else."""
+    """Return the resource pattern of a path; None if the path has no rules."""
     match = _PATH.fullmatch(path)
     if match is None:
         return None
@@ -74,7 +75,7 @@ def resource_of(path: str) -> ResourcePattern | None:
 
 
 def encode(entries: Iterable[AclEntry]) -> bytes:
-    """What a node holds."""
+    """Encode the content of a node."""
     acls = [
         {
             "principal": entry.principal,
@@ -92,7 +93,7 @@ _CLOSED = PatternRules([AclEntry(ANY_PRINCIPAL, Permission.DENY, Operation.ALL)]
 
 
 def decode(path: str, data: bytes) -> PatternRules:
-    """The rules of a node. Nobody may do anything with the resources of a node that cannot be read."""
+    """Decode the rules of a node. If the node is not readable, they deny everything."""
     try:
         return PatternRules([_entry(acl) for acl in json.loads(data)["acls"]])
     except (ValueError, KeyError, TypeError) as error:

@@ -1,10 +1,10 @@
-"""What a cluster has agreed on, as a file, and a metadata store made of it again.
+"""Backup of a cluster's metadata to a file, and the restored store.
 
 The file is text, one JSON value a line: first the head, then ``["path", "data"]`` for each node, last
-``{"crc32": "..."}`` of all lines before. It has all that people have decided: topics with their ids and
-replicas, settings, users, features, deletions under way. It does not have who leads and who is in sync: that
-is old at once. A restored cluster elects in each partition the replica whose log reaches furthest, once all
-its replicas are there (KIP-966), so nothing that was acknowledged is lost by an old file.
+``{"crc32": "..."}`` of all lines before. It has all decisions of users: topics with their ids and replicas,
+settings, users, features, pending deletions. It does not have leaders and ISRs, which change all the time. A
+restored cluster elects in each partition the replica whose log reaches furthest, once all its replicas run
+(KIP-966). So an old file loses no acknowledged record.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ async def _check_empty(store: MetadataStore) -> None:
 
 
 def _nodes_of(backup: Backup) -> Iterator[tuple[str, bytes]]:
-    """What the store is to have, parents first."""
+    """Yield the nodes of the restored store, parents first."""
     nodes = {path: data.encode() for path, data in backup.nodes.items() if path != znodes.CLUSTER_ID}
     controller_epoch = backup.controller_epoch + _CONTROLLERS
     nodes[znodes.CONTROLLER_EPOCH] = znodes.encode_controller_epoch(controller_epoch)

@@ -25,13 +25,13 @@ _RETRY = 30.0
 
 
 class BackupKeeper:
-    """Writes the backup again a little after each change of what it has.
+    """Writes the backup again a little after each change of the backed-up nodes.
 
-    Nothing is written while the store has no cluster, or another one than this broker's: a ZooKeeper that has
-    lost everything must not take the backup along.
+    It writes nothing while the store has no cluster, or another one than this broker's. So a ZooKeeper that
+    has lost everything does not overwrite the backup.
 
     Args:
-        store: what the cluster agrees on.
+        store: the metadata store of the cluster.
         cluster_id: the broker's cluster.
         folders: the log directories that work.
     """

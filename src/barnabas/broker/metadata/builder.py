@@ -52,7 +52,7 @@ _V = TypeVar("_V")
 
 
 async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
-    """What has to be read to know everything again: what is in the store, and what was when `image` was made.
+    """Return all paths to read for a new image: those in the store, and those that `image` was made of.
 
     Raises:
         StoreError: the store cannot be read.
@@ -241,7 +241,7 @@ class ImageBuilder:
     async def _client_quotas(
         self, changed: Mapping[str, QuotaEntity]
     ) -> Mapping[QuotaEntity, Mapping[str, str]]:
-        """Credentials lie in the same nodes as the quotas of users, and are left out."""
+        """Return the quotas of clients. The same nodes contain users' credentials, which are left out."""
         if not changed:
             return self._before.client_quotas
         quotas = _map(self._before.client_quotas).mutate()
@@ -279,10 +279,11 @@ class ImageBuilder:
     async def _deleted_topics(
         self, names: Collection[str], topic_names: Mapping[TopicId, str]
     ) -> tuple[Mapping[TopicId, frozenset[BrokerId]], frozenset[TopicId]]:
-        """The notes of deletion, and the topics whose notes are gone again.
+        """Return the deletion notes, and the topics whose notes are gone again.
 
-        A broker that a topic was moved away from is in no note, so it may find the topic and the note gone
-        together: a note that has changed was there. It stays until the image shows that the topic is gone.
+        A broker that a topic was moved away from is in no note. So it may find the topic and the note gone at
+        the same time; a note that has changed was there. It stays until the image shows that the topic is
+        gone.
         """
         before = self._before.deleted_topics
         kept = [topic_id for topic_id, brokers in before.items() if not brokers]

@@ -1,4 +1,4 @@
-"""What holds for a broker or a topic at the moment: what it was started with, under what the image sets."""
+"""Effective settings of a broker or a topic: the image's settings over those of the broker's start."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logger_of(__name__)
 
 
 class ConfigResolver:
-    """Lays what the cluster image sets over what a broker was started with (KIP-226).
+    """Lays the settings of the cluster image over those of a broker's start (KIP-226).
 
     A topic's setting comes from the topic, else the broker, else all brokers, else the broker's start, else
-    the default, and a group's likewise; a broker's from all but the first. Results are kept while the image's
-    settings stand.
+    the default. A group's setting likewise; a broker's from all but the first. The resolver keeps results
+    until the image's settings change.
     """
 
     def __init__(self, static: BrokerConfig, broker_id: BrokerId) -> None:
@@ -70,17 +70,17 @@ class ConfigResolver:
         return config
 
     def broker_layers(self, image: ClusterImage) -> Sequence[Layer]:
-        """Where this broker's settings come from, the first that sets one winning."""
+        """Return the sources of this broker's settings; the first that sets one wins."""
         self._refresh(image)
         return self._layers
 
     def topic_layers(self, image: ClusterImage, topic: str) -> Sequence[Layer]:
-        """As `broker_layers`, for a topic."""
+        """Return the sources of a topic's settings; the first that sets one wins."""
         own = _sound(TopicConfig, image.topic_config(topic), f"topic {topic}")
         return [Layer(Source.DYNAMIC_TOPIC_CONFIG, own), *self.broker_layers(image)]
 
     def group_layers(self, image: ClusterImage, group_id: str) -> Sequence[Layer]:
-        """As `broker_layers`, for a consumer group."""
+        """Return the sources of a consumer group's settings; the first that sets one wins."""
         own = _sound(GroupConfig, image.group_config(group_id), f"group {group_id}")
         return [Layer(Source.DYNAMIC_GROUP_CONFIG, own), *self.broker_layers(image)]
 

@@ -1,17 +1,17 @@
-"""Two copies of the embedded store's journal, so that damage to one is seen, said and healed by the other.
+"""Two copies of the embedded store's journal: each reveals and repairs damage to the other.
 
     FIRST/metadata-1.journal    in the first log directory
     SECOND/metadata-2.journal   in the second one, or beside the first copy when there is only one
     DIR/metadata.lock           held in every log directory while a broker uses the store
 
 A commit is appended and fsynced to the first copy, then to the second: a crash tears at most one of them. A
-start takes the whole copy with the highest generation and rewrites the other when it differs. It refuses
-when a damaged copy had got further than every whole one, for then nobody knows what is missing. A copy that
-cannot be written is left out, with a log line, until it can be rewritten; a commit holds when one copy
-has it.
+start takes the whole copy with the highest generation and rewrites the other if it differs. It refuses
+if a damaged copy had a higher generation than every whole one, since commits are missing then. The store
+leaves out a copy that cannot be written, with a log line, until it can be rewritten. A commit is valid if one
+copy has it.
 
-What a copy holds that was never acknowledged must not be taken for a commit that was. So a commit that failed
-in every copy uses up its generation, and a start that has found the copies unlike makes one more.
+A copy may contain a commit that was never acknowledged, and it must not count as acknowledged. So a commit
+that failed in every copy uses up its generation, and a start that finds different copies adds one more.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LEAST_BYTES = 256 * 1024
 
 
 class Found:
-    """One copy as it lies on the disk."""
+    """One copy on the disk."""
 
     def __init__(self, fs: FileSystem, path: str, like: Found | None = None) -> None:
         self.path = path
@@ -94,7 +94,7 @@ class Found:
         return -1 if self.journal is None else self.journal.generation
 
     def described(self) -> str:
-        """What is wrong with it, in words."""
+        """Describe the copy's damage."""
         if self.journal is not None and self.journal.damage is not None:
             return f"is damaged: {self.journal.damage}"
         return self.problem or f"is whole, at generation {self.generation}"
@@ -161,12 +161,12 @@ class JournalCopies:
         random: Random,
         before_new: Callable[[], None] | None = None,
     ) -> JournalCopies:
-        """The store that lies in `folders`, healed and locked; a new one when there is none.
+        """Open the store in `folders`, repaired and locked; create a new one if there is none.
 
-        `before_new` is called before a new one is made, and may raise to prevent it.
+        `before_new` is called before the creation, and may raise to prevent it.
 
         Raises:
-            StoreUnavailableError: another process has it, it is damaged beyond healing, or the disk fails.
+            StoreUnavailableError: another process has it, it is damaged beyond repair, or the disk fails.
         """
         with contextlib.ExitStack() as on_failure:
             locks = {}
@@ -315,7 +315,7 @@ class _Copy:
             self.error = None
 
     def leave_out(self, error: Exception) -> None:
-        """After a failure nobody knows what the disk has: the file is rewritten before it counts again."""
+        """Leave the copy out: its content is unknown after a failure, so it counts only once rewritten."""
         if self.error is None:
             log.error("the metadata's copy %s cannot be written and is left out: %s", self.path, error)
         self.error = error
@@ -331,7 +331,7 @@ class _Copy:
 
 
 def _homes(folders: Sequence[str]) -> list[str]:
-    """Where the two copies belong."""
+    """Return the folders of the two copies."""
     return [f"{folders[0]}/{FILE_NAMES[0]}", f"{folders[min(1, len(folders) - 1)]}/{FILE_NAMES[1]}"]
 
 

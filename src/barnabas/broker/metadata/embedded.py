@@ -55,12 +55,12 @@ class EmbeddedStore(SingleOperations):
         *folders: str | Path,
         before_new: Callable[[], None] | None = None,
     ) -> EmbeddedStore:
-        """Open the store that lies in `folders`, a broker's log directories; a new one when there is none.
+        """Open the store in `folders`, a broker's log directories; create a new one if there is none.
 
-        `before_new` is called, in a thread, before a new one is made, and may raise to prevent it.
+        `before_new` is called, in a thread, before the creation, and may raise to prevent it.
 
         Raises:
-            StoreUnavailableError: another process has it, it is damaged beyond healing, or its disk fails.
+            StoreUnavailableError: another process has it, it is damaged beyond repair, or its disk fails.
         """
         thread = environment.blocking.pool("metadata", 1)
         try:

@@ -11,7 +11,7 @@ GROUP_VERSION = "group.version"
 
 
 class Feature(NamedTuple):
-    """What this software can do; levels are inclusive, 0 is without the feature."""
+    """A feature's levels that this software supports; levels are inclusive, 0 is without the feature."""
 
     lowest: int
     highest: int
@@ -35,7 +35,7 @@ _NONE = Feature(0, 0, 0)
 
 
 class FinalizedFeatures(NamedTuple):
-    """What the cluster has decided. `epoch` grows with every change."""
+    """The feature levels of the cluster. `epoch` grows with every change."""
 
     levels: Mapping[str, int] = MappingProxyType({})
     epoch: int = 0
@@ -45,7 +45,7 @@ class FinalizedFeatures(NamedTuple):
         return self.levels.get(name, SUPPORTED[name].default)
 
     def unsupported(self) -> str | None:
-        """What the cluster uses that this software does not have, None when there is nothing."""
+        """Describe the features that the cluster uses and this software lacks, None if it lacks none."""
         for name, level in sorted(self.levels.items()):
             feature = SUPPORTED.get(name, _NONE)
             if not feature.lowest <= level <= feature.highest:

@@ -17,7 +17,7 @@ NO_USERS: Users = MappingProxyType({})
 
 
 def credentials(password: str, salt: bytes) -> dict[str, str]:
-    """What is stored of a password, by the name of each mechanism. Takes milliseconds of CPU time."""
+    """Return the stored credential of a password for each mechanism. Takes milliseconds of CPU time."""
     return {
         mechanism.text: derive(mechanism, password, salt, MIN_ITERATIONS).encode() for mechanism in Mechanism
     }

@@ -34,7 +34,7 @@ def have_been_in_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
 
 
 def embedded_files(fs: FileSystem, folders: Sequence[str]) -> list[str]:
-    """The files of a lone broker's store that lie in log directories."""
+    """Return the files of a lone broker's store in log directories."""
     names = (*FILE_NAMES, legacy.FILE_NAME)
     return [f"{folder}/{name}" for folder in folders for name in names if exists(fs, f"{folder}/{name}")]
 

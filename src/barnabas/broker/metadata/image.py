@@ -25,7 +25,7 @@ _NO_ACLS = Acls()
 
 
 class BrokerEndpoint(NamedTuple):
-    """Where clients reach a broker by one of its listeners."""
+    """The address of a broker's listener for clients."""
 
     listener: str
     host: str
@@ -34,7 +34,7 @@ class BrokerEndpoint(NamedTuple):
 
 
 class BrokerState(Enum):
-    """How far a broker has come in its life."""
+    """The stage of a broker's life."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -61,15 +61,16 @@ class BrokerImage(NamedTuple):
     incomplete_replicas: frozenset[tuple[TopicId, int]] = frozenset()
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
-        """Where this broker is reached by the listener of that name, if it has one."""
+        """Return this broker's endpoint of the listener of that name, if it has one."""
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
 class PartitionState(NamedTuple):
-    """Who holds a partition, who leads it, and who is in sync.
+    """The replicas, the leader and the ISR of a partition.
 
-    `leader` is -1 while there is none. `leader_epoch` grows with each new leader; `partition_epoch` grows
-    with each change of this state, and is what a change has to name (KIP-497); -1 if there is no such state.
+    `leader` is -1 while there is none. `leader_epoch` grows with each new leader. `partition_epoch` grows
+    with each change of this state, and each change must name the last one (KIP-497). It is -1 if there is no
+    such state.
     """
 
     #: who holds it, the preferred leader first; during a reassignment the new ones, then those to be removed
@@ -90,13 +91,13 @@ class PartitionState(NamedTuple):
 
     @property
     def is_missing(self) -> bool:
-        """Whether the store has no state of the partition: somebody has tampered with it. Nothing follows."""
+        """Whether the store has no state of the partition: its node was deleted. Nothing follows from it."""
         return self.partition_epoch < 0
 
     def has_left(self, broker: BrokerId) -> bool:
-        """Whether a broker holds nothing of the partition any more: what it may still have is to be deleted.
+        """Whether a broker is no replica of the partition any more, so that its log is to be deleted.
 
-        Who leads it or is a candidate for that has not left, even if somebody took it out of the replicas.
+        A leader or a candidate for leader has not left, even if a user removed it from the replicas.
         """
         needed = (*self.replicas, *self.isr, *self.elr, *self.last_known_elr, self.leader)
         return broker not in needed
@@ -187,21 +188,24 @@ class ClusterImage(NamedTuple):
         }
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """What was set for a topic, as text."""
+        """Return the settings of a topic, as text."""
         return self.topic_configs.get(topic, _NOTHING)
 
     def broker_config(self, name: str) -> Mapping[str, str]:
-        """What was set at run time for a broker, by its id as text or `ALL_BROKERS`."""
+        """Return the run-time settings of a broker, by its id as text or `ALL_BROKERS`."""
         return self.broker_configs.get(name, _NOTHING)
 
     def group_config(self, group_id: str) -> Mapping[str, str]:
-        """What was set for a group, as text."""
+        """Return the settings of a group, as text."""
         return self.group_configs.get(group_id, _NOTHING)
 
 
 class ImageDelta(NamedTuple):
-    """What changed from one image to the next. A name stands in a set also when it was made or deleted; a
-    topic that was deleted and made again has another id in `after` than in `before`."""
+    """The changes from one image to the next.
+
+    A set also contains the names of new and deleted topics. A topic that was deleted and created again has
+    another id in `after` than in `before`.
+    """
 
     before: ClusterImage
     after: ClusterImage

@@ -90,10 +90,10 @@ def check_lone(fs: FileSystem, folders: Sequence[str]) -> None:
 
 
 def check_imported(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Refuse to begin in ZooKeeper what a lone broker has begun in its own files.
+    """Refuse to start a new cluster in ZooKeeper on the folders of a lone broker.
 
     Raises:
-        StoreUnavailableError: an embedded store lies in one of `folders`.
+        StoreUnavailableError: one of `folders` has an embedded store.
     """
     for folder in folders:
         for name in FILE_NAMES:

@@ -5,10 +5,10 @@ Text, a JSON object a line, each behind its checksum in 8 hexadecimal digits and
     0f3a… {"format":2,"store":ID,"generation":G,"transaction":T,"nodes":[[path,version,created,data],…]}
     91c2… {"generation":G+1,"transaction":T,"changes":[[path,version,created,data],[deleted path],…]}
 
-The checksum is the CRC-32C of the checksum before (zero at the start, as four bytes) and of the object. So a
-line that was changed, cut, dropped, repeated or moved is found; what a whole file cannot show is that lines
-are missing at its end, which the other copy shows by its higher generation. Each commit raises the generation
-by one, whatever it changes. Node data stands byte for character (ISO 8859-1).
+The checksum is the CRC-32C of the checksum before (zero at the start, as four bytes) and of the object. So it
+reveals a line that was changed, cut, dropped, repeated or moved. A whole file cannot show that lines are
+missing at its end; the other copy shows that by its higher generation. Each commit raises the generation
+by one, whatever it changes. Node data is byte for character (ISO 8859-1).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class UnknownFormatError(ValueError):
-    """The file was written by another version of Barnabas."""
+    """Another version of Barnabas wrote the file."""
 
 
 @dataclass(slots=True)
 class Journal:
-    """What a journal file holds up to its first damage."""
+    """The content of a journal file, up to its first damage."""
 
     store_id: str
     generation: int
@@ -79,7 +79,7 @@ def encode_line(body: bytes, before: int) -> tuple[bytes, int]:
 
 
 def decode(content: bytes) -> Journal:
-    """What a file holds, up to the first line that is not whole: `damage` says which.
+    """Decode a file up to the first line that is not whole: `damage` describes that line.
 
     Raises:
         UnknownFormatError: another version wrote the file.

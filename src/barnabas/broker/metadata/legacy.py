@@ -19,10 +19,10 @@ _SCHEMA_VERSION = 1
 
 
 def read(fs: FileSystem, folders: Sequence[str], random: Random) -> Journal | None:
-    """What the file in the first of `folders` that has one holds, None when there is none.
+    """Read the first such file in `folders`; return None if there is none.
 
     Raises:
-        StoreUnavailableError: it is in use, damaged, or of a version that never was.
+        StoreUnavailableError: it is in use, damaged, or of an unknown version.
     """
     files = (f"{folder}/{FILE_NAME}" for folder in folders)
     found = next((file for file in files if exists(fs, file)), None)

@@ -169,9 +169,9 @@ class MetadataLoader:
         self._apply(delta.narrowed() if is_whole else delta)
 
     def _take_changed(self, most: int) -> dict[str, None]:
-        """What changed first: no turn of the event loop is to grow with what changes together.
+        """Take the oldest changes, so that no turn of the event loop grows with the number of changes.
 
-        Nothing is seen before what was changed before it.
+        The image shows no change before an earlier one.
         """
         changed = self._changed
         if len(changed) <= most:

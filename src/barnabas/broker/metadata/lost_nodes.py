@@ -1,7 +1,8 @@
-"""Puts permanent nodes back that somebody has deleted, from what a broker knows.
+"""Restores permanent nodes that a user has deleted, from a broker's image.
 
-Without them no controller can be elected, no broker can register and no topic can be made. Topics, settings
-and users are not put back: somebody may have meant it, and `barnabas cluster restore` makes them again.
+Without them no controller can be elected, no broker can register and no topic can be created. This module
+does not restore topics, settings and users: the deletion may be intended. `barnabas cluster restore` creates
+them again.
 """
 
 from __future__ import annotations
@@ -45,19 +46,20 @@ class ClusterGoneError(StoreError):
 
 
 async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool) -> list[str]:
-    """Make the missing ones of `PERMANENT` again, each with at least what this broker has seen in it.
+    """Create the missing ones of `PERMANENT` again, each at least with the value that this broker has seen.
 
     Args:
         store: where they are.
-        image: what this broker has seen.
-        is_final: whether this broker makes even those nodes of which it has seen nothing, and others may
-            know more.
+        image: the broker's image.
+        is_final: whether this broker also creates nodes that it has never seen, although other brokers may
+        know
+            more.
 
     Returns:
-        The nodes that are left to those who know more.
+        The nodes left to brokers that know more.
 
     Raises:
-        ClusterGoneError: the cluster's id and its topics are gone: somebody has removed the cluster.
+        ClusterGoneError: the cluster's id and its topics are gone: a user has removed the cluster.
         StoreError: the store cannot be read or written.
     """
     paths = sorted(PERMANENT)

@@ -29,7 +29,7 @@ class MemoryServer:
         self._last_session = 0
 
     def begin(self, store: MemoryStore) -> int:
-        """A new session's number; the store hears of changes until it ends."""
+        """Begin a session and return its number; the store receives changes until the session ends."""
         self._last_session += 1
         self._stores[self._last_session] = store
         return self._last_session
@@ -45,7 +45,7 @@ class MemoryServer:
         return versions
 
     def end(self, session: int, state: SessionState = SessionState.LOST) -> None:
-        """What an ensemble does when it has not heard of a session for its timeout, or is told goodbye."""
+        """End a session, as an ensemble does after the session timeout or a close request."""
         store = self._stores.pop(session, None)
         if store is not None:
             self.apply([Delete(path) for path in self.tree.owned_by(session)], session)

@@ -147,10 +147,10 @@ async def check_not_lost(store: MetadataStore, fs: FileSystem, folders: Sequence
 
 
 def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Refuse to start empty where a broker has been: what it holds would belong to no topic.
+    """Refuse to start an empty store on a broker's old log directories: their logs would have no topic.
 
     Raises:
-        StoreUnavailableError: a broker's data lie in one of `folders`.
+        StoreUnavailableError: one of `folders` has a broker's data.
     """
     for folder in folders:
         try:

@@ -14,10 +14,10 @@ _OF_A_STALL = 0.25
 
 
 class Patience:
-    """So many seconds of waiting.
+    """A limited time to wait, in seconds.
 
-    A process that was stopped (SIGSTOP, a suspended machine) finds its timers overdue when it goes on. What
-    it waited for may come in the next moment, so it must not give up before it has looked.
+    A process that was stopped (SIGSTOP, a suspended machine) finds its timers overdue when it continues. The
+    result may arrive in the next moment, so the wait must check for it before it gives up.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -16,7 +16,7 @@ FINAL = frozenset((SessionState.FAILED, SessionState.CLOSED))
 
 
 class Session:
-    """What a store keeps of its session: the state and the listeners. Owned by one event loop."""
+    """A store's session: its state and its listeners. Owned by one event loop."""
 
     def __init__(self, state: SessionState) -> None:
         self.state = state
@@ -33,9 +33,9 @@ class Session:
         return cancel
 
     def enter(self, state: SessionState) -> None:
-        """Change the state and tell the listeners; nothing happens if it is the state already, or final.
+        """Change the state and call the listeners, unless the state is the same or the last one is final.
 
-        What a listener raises is logged: the others must hear of a lost session.
+        A listener's exception is logged, so that the other listeners still receive a lost session.
         """
         if state is self.state or self.state in FINAL:
             return

@@ -1,9 +1,8 @@
-"""What a metadata store must be able to do: the tree of versioned nodes that ZooKeeper has.
+"""The interface of a metadata store: ZooKeeper's tree of versioned nodes.
 
-A node is named by a path (``/brokers/topics/orders``), holds bytes, has a version that each change raises,
-and may have children. Everything above this interface is the same whether the tree lies in memory, in a file
-or in a ZooKeeper ensemble; tests/unit/broker/metadata/test_store_contract.py is what each of them has to
-pass.
+A path (``/brokers/topics/orders``) names a node. A node holds bytes, has a version that each change raises,
+and may have children. Code above this interface does not depend on the store: memory, a file or a ZooKeeper
+ensemble. Each store has to pass tests/unit/broker/metadata/test_store_contract.py.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class NodeExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The node has another version than expected: someone else was there first."""
+    """The node has another version than expected: another client has changed it."""
 
 
 class NotEmptyError(StoreError):
@@ -66,10 +65,10 @@ class TransactionTooLargeError(StoreError):
 
 
 class Node(NamedTuple):
-    """One node as it was read.
+    """One node at the time of its read.
 
-    `created` is the number of the transaction that made it, which only ever grows in one store: a node that
-    was deleted and made again has a higher one. `owner` is the session an ephemeral node dies with, else 0.
+    `created` is the number of the transaction that created it. Such numbers only grow in one store, so a node
+    that was deleted and created again has a higher one. `owner` is the session of an ephemeral node, else 0.
     """
 
     data: bytes
@@ -100,7 +99,7 @@ Watcher: TypeAlias = Callable[[Event, str], None]
 
 
 class SessionState(Enum):
-    """What holds of the session with the store. A store in one process is CONNECTED until it is closed."""
+    """The state of the session with the store. A store in one process is CONNECTED until it is closed."""
 
     #: Requests are answered, and every watch is set.
     CONNECTED = "connected"
@@ -177,13 +176,14 @@ class MetadataStore(Protocol):
 
     @property
     def state(self) -> SessionState:
-        """What holds of the session now."""
+        """The present state of the session."""
 
     @property
     def is_certain(self) -> bool:
-        """Whether the session surely lives: the store was heard of so lately that it has not ended it.
+        """Whether the session surely lives: the last response of the store is younger than the session
+        timeout.
 
-        By the clock, not by `state`: a process that stood still serves requests before it hears of its state.
+        By the clock, not by `state`: after a stall a process serves requests before `state` changes.
         """
 
     def on_state(self, listener: SessionListener) -> Cancel:
@@ -196,7 +196,7 @@ class MetadataStore(Protocol):
         """The node, or None when there is none."""
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]:
-        """As `exists` for many nodes, in one round trip."""
+        """Read many nodes in one round trip, None for each that does not exist."""
 
     async def children(self, path: str) -> list[str]:
         """The names of a node's children, without their path, sorted. Raises NoNodeError."""
@@ -219,14 +219,14 @@ class MetadataStore(Protocol):
         """
 
     async def watch(self, path: str, watcher: Watcher) -> Cancel:
-        """Report every change of `path` and of all below it from when this returns (ZooKeeper's persistent
-        recursive watch). A change made through this session is reported before its call returns.
+        """Report every change of `path` and of all nodes below it from the moment of the return.
 
-        What changes while the session is not CONNECTED is not reported: see `SessionListener`.
+        This is ZooKeeper's persistent recursive watch. A change made through this session is reported before
+        its call returns. Changes while the session is not CONNECTED are not reported: see `SessionListener`.
         """
 
     async def sync(self) -> None:
-        """Wait until what any session had written before is seen by reads and reported to watchers."""
+        """Wait until reads and watchers see all earlier writes of any session."""
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go, and no one is told anything more but CLOSED."""
+        """End the session: its ephemeral nodes go, and listeners receive CLOSED only."""

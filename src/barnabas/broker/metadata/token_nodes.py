@@ -25,12 +25,12 @@ ALL_FOLDERS = ("/delegation_token", FOLDER)
 
 
 def path(token_id: str) -> str:
-    """Where a token lies."""
+    """Return the path of a token."""
     return f"{FOLDER}/{token_id}"
 
 
 def encode(token: DelegationToken) -> bytes:
-    """What a token's node holds."""
+    """Encode the content of a token's node."""
     value = {
         "version": 3,
         "owner": _encoded(token.owner),
@@ -45,7 +45,7 @@ def encode(token: DelegationToken) -> bytes:
 
 
 def decode(token_id: str, data: bytes) -> DelegationToken | None:
-    """The token in a node. One that cannot be read is none: nobody logs in by it."""
+    """Decode the token of a node. None if it is not readable: it allows no login."""
     try:
         value = json.loads(data)
         owner = _decoded(value["owner"])

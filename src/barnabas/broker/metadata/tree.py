@@ -30,7 +30,7 @@ _OPERATIONS_A_STEP = 500
 
 
 class Change(NamedTuple):
-    """What became of one node; None stands for its absence."""
+    """The change of one node; None means its absence."""
 
     path: str
     before: Node | None
@@ -73,7 +73,7 @@ class Tree:
         return [path for path, node in self._nodes.items() if node.owner == session]
 
     def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[int], list[Change]]:
-        """Carry a transaction out: what `MetadataStore.multi` answers, and the changes it made.
+        """Apply a transaction; return the result of `MetadataStore.multi`, and the changes made.
 
         Raises:
             StoreError: one operation is not allowed; the tree is as before.
@@ -87,10 +87,10 @@ class Tree:
     def apply_in_steps(
         self, operations: Sequence[Operation], session: int, versions: list[int], changes: list[Change]
     ) -> Iterator[None]:
-        """As `apply`, some operations at a time: nobody may look at the tree before the last of them.
+        """Apply a transaction in steps of some operations. Do not read the tree before the last step.
 
         Args:
-            versions, changes: what `apply` returns is added to them.
+            versions, changes: receive the results that `apply` returns.
         """
         self.transaction += 1
         try:

@@ -10,7 +10,7 @@ log = logger_of(__name__)
 
 
 class Watches:
-    """Watchers by the path they watch, each for all that lies below it too."""
+    """Watchers by the path they watch, each for all nodes below it too."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, list[Watcher]] = {}
@@ -32,8 +32,10 @@ class Watches:
         self._watchers.clear()
 
     def report(self, event: Event, changed: str) -> None:
-        """Tell who watches `changed` or a node above it. What a watcher raises is logged: it must not fail
-        the write."""
+        """Call the watchers of `changed` and of the nodes above it.
+
+        A watcher's exception is logged: it must not fail the write.
+        """
         path = changed
         while True:
             for watcher in tuple(self._watchers.get(path, ())):

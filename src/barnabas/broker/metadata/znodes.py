@@ -140,7 +140,7 @@ def user_clients(user: Name) -> str:
 
 
 def quota_config(entity: QuotaEntity) -> str:
-    """Where the quotas of an entity are; those of a user beside the user's credentials."""
+    """Return the path of an entity's quotas; those of a user are in the node of the user's credentials."""
     if entity.ip is not None:
         return f"{IP_CONFIGS}/{_encoded(entity.ip)}"
     if entity.user is None:
@@ -269,7 +269,7 @@ def decode_broker_epochs(data: bytes) -> dict[BrokerId, int]:
 
 
 class Reassignment(NamedTuple):
-    """Which of a partition's replicas a reassignment adds, and which it takes away (KIP-455)."""
+    """The replicas of a partition that a reassignment adds, and those that it removes (KIP-455)."""
 
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
@@ -288,7 +288,7 @@ class Assignment(NamedTuple):
 
 
 def assignment_of(topic: TopicImage) -> Assignment:
-    """What a topic's node holds."""
+    """Decode the assignment of a topic's node."""
     return Assignment(
         topic.id,
         [state.replicas for state in topic.partitions],

@@ -1,4 +1,4 @@
-"""What a produce waits for: that its batches are as safe as its acks ask."""
+"""The wait of a produce until its batches are as safe as its acks demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Appended(NamedTuple):
-    """What was appended to one partition and is not acknowledged yet."""
+    """An append to one partition that is not acknowledged yet."""
 
     partition: Partition
     last_offset: Offset
@@ -27,8 +27,9 @@ class Appended(NamedTuple):
 class Acknowledgement(Generic[T]):
     """Waits until every append is acknowledged, has failed, or the time is up.
 
-    The errors are KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER after the end of the leader epoch, and when the
-    time is up NOT_ENOUGH_REPLICAS_AFTER_APPEND where too few replicas are in sync, else REQUEST_TIMED_OUT.
+    The errors are KAFKA_STORAGE_ERROR, and NOT_LEADER_OR_FOLLOWER after the end of the leader epoch. When the
+    time is up they are NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas are in sync, else
+    REQUEST_TIMED_OUT.
     """
 
     def __init__(self, appended: Sequence[Appended], acks: int, response: T) -> None:

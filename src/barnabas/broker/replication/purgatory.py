@@ -1,7 +1,7 @@
 """Operations that wait for partitions to progress: a fetch for records, a produce for the high watermark.
 
-What Kafka calls purgatory. An operation is tried again when a partition that it watches progresses, once in a
-turn of the event loop however many appends fall into it, and one last time when its time is up.
+Kafka calls this a purgatory. A delayed operation runs again when a partition that it watches progresses. It
+runs at most once in a turn of the event loop, and one last time when its time is up.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Watcher(Protocol):
-    """What is told when something progresses."""
+    """A listener for progress."""
 
     def progressed(self, new_bytes: int) -> None:
-        """So many bytes were committed; 0 when something else has changed: leadership, a log's bounds.
+        """Note that `new_bytes` were committed; 0 for other changes: leadership, a log's bounds.
 
         Called in the middle of the change: take note of it, and act in a later turn of the event loop.
         """
@@ -33,14 +33,14 @@ class Watched(Protocol):
 
 
 class DelayedOperation(Generic[T]):
-    """One waiting operation; `future` is what its client waits for.
+    """One delayed operation; its client waits for `future`.
 
     Args:
-        watched: what is to progress.
-        timeout_ms: how long to wait at most; None for as long as it takes.
+        watched: the partitions whose progress it waits for.
+        timeout_ms: the longest wait; None for no limit.
         attempt: called with whether the time is up; returns the result, or None to wait on (never None when
-            the time is up). What it raises ends the wait too.
-        future: what is to be settled; a new one when left out.
+            the time is up). An exception of it ends the wait too.
+        future: the future for the result; a new one when left out.
     """
 
     __slots__ = ("_attempt", "_loop", "_scheduled", "_timer", "_watched", "future")

@@ -1,9 +1,9 @@
-"""Batches of idempotent producers that came before their partition did.
+"""Refused batches of idempotent producers that came before their partition did.
 
-A producer may learn of a new partition before the broker that is to lead it. Its first batch is refused then,
-and the next one, already under way, may find the partition there. A new log begins with any sequence of a
-producer that it does not know, so the first batch could never be written again (KAFKA-15591), and librdkafka
-takes it for delivered when the second one is.
+A producer may learn of a new partition before the broker that is to lead it. The broker refuses the first
+batch then, and may accept the next one, already in flight. A new log accepts any first sequence of a producer
+that it does not know. So the producer could never write the first batch (KAFKA-15591), and librdkafka takes
+that batch for delivered when the second one is.
 """
 
 from __future__ import annotations

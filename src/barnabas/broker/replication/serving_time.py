@@ -16,8 +16,8 @@ _TOLERANCE = 0.1
 class ServingTime:
     """Loop time without the stalls of the loop, and a check at intervals of it.
 
-    While a broker stands still (a stopped process, a hung disk, a full machine) its followers cannot catch up
-    with it, and are not to blame. A timer that fires late tells how long that was.
+    While a broker stalls (a stopped process, a hung disk, a full machine) its followers cannot catch up. They
+    are not at fault. A timer that fires late shows the length of the stall.
 
     Args:
         interval: between two checks, in seconds; asked for after each.

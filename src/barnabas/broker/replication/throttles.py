@@ -1,9 +1,9 @@
-"""How fast replicas that are throttled may be copied, while they are not in sync (KIP-73).
+"""Throttles of replication: rates for throttled replicas, while they are not in sync (KIP-73).
 
 Topics name their throttled replicas in ``leader.replication.throttled.replicas`` and in
-``follower.replication.throttled.replicas``; each broker has a rate for either side,
-``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate``. Replicas in sync are never
-held up: acknowledgements wait for them. What is copied for them is counted all the same.
+``follower.replication.throttled.replicas``. Each broker has a rate for either side,
+``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate``. Throttles never delay
+in-sync replicas, since acknowledgements wait for them. Their bytes count all the same.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Throttle:
         return 0.0 if self._allowance > 0 else (1 - self._allowance) / max(self._rate, 1)
 
     def record(self, partition: TopicPartition, size: int) -> None:
-        """So many bytes of a partition are copied."""
+        """Count `size` copied bytes of a partition."""
         if self._rate != UNLIMITED and self._is_throttled(partition):
             self._replenish()
             self._allowance -= size

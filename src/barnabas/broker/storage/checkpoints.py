@@ -10,8 +10,7 @@ These are text:
 Each has a line "0" (the version), a line with the number of entries, then a line "topic partition offset" for
 each entry. Each line has a checksum and a tag that Kafka ignores (`barnabas.broker.storage.checked_lines`).
 The tag distinguishes two topics that have had the same name: the next topic ignores an entry of a deleted
-one.
-So it does even if the broker stopped, or its disk was full, before it could remove the entry.
+one. So it does even if the broker stopped, or its disk was full, before it could remove the entry.
 
 - `barnabas-segment-sizes`, of our own, has the same form. It has a line for every segment as of the last
   clean stop: "topic partition base-offset size index-bytes timeindex-bytes latest-timestamp its-offset".

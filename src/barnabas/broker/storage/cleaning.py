@@ -2,8 +2,7 @@
 
 First it notes the last offset of each key in the dirty tail, as far as memory allows. Then it copies the log
 up to there, segment by segment. It leaves out records that a later record with the same key has made
-obsolete.
-Several small segments become one. Offsets never change.
+obsolete. Several small segments become one. Offsets never change.
 
 A cleaning reads sealed, durable and stable records only, through files of its own. No other code uses the new
 files until the log's owner replaces the old ones (`LogFiles.begin_swap`).

@@ -9,8 +9,7 @@ Only this module decides that.
 | all else (ENOSPC, EMFILE, ENOMEM, ENOENT, EACCES, EFBIG, EINVAL, ...) | REQUEST |
 
 - REQUEST: the broker refuses this operation, which has changed nothing. The next one may succeed: there may
-  be
-  space or memory again, or the file that it needs may be in order.
+  be space or memory again, or the file that it needs may be in order.
 - LOG: the log's files differ from memory, or may not reach the disk. The log takes no more writes until the
   next start, which recovers it. Reads go on where they can.
 - DIRECTORY: no write to any of its logs can be trusted. It takes no more writes until the next start.

@@ -140,8 +140,7 @@ class PartitionLog(LogUpkeep):
         """Append batches as the leader has them, offsets and epochs included; return None if there are none.
 
         An incomplete batch at the end is left out. So is the first batch of an epoch later than
-        `leader_epoch`, with
-        all after it: `leader_epoch` is the epoch of the fetch (KAFKA-18723).
+        `leader_epoch`, with all after it: `leader_epoch` is the epoch of the fetch (KAFKA-18723).
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a CRC is wrong, or offsets or epochs do not ascend from the log's

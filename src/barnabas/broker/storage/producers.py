@@ -226,8 +226,7 @@ class Producers:
         """Note that a valid batch was refused, so that no later batch of the producer takes its place.
 
         Without that, a producer that the log does not know would begin with the next batch that it has in
-        flight.
-        librdkafka then takes the first batch for delivered when the second one is.
+        flight. librdkafka then takes the first batch for delivered when the second one is.
         """
         if header.is_control:
             return
@@ -255,10 +254,8 @@ class Producers:
         """Raise KafkaError for a batch that follows a refused one.
 
         As many batches as the producer may have in flight get the same error, so that it sends all of them
-        again in
-        their order. At OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins a new epoch. In it, it sends all
-        unanswered
-        batches of all partitions again, and the log could not recognise the repetition.
+        again in their order. At OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins a new epoch. In it, it sends
+        all unanswered batches of all partitions again, and the log could not recognise the repetition.
         """
         refused = self._refused.get(header.producer_id)
         if refused is None or refused.epoch != header.producer_epoch:

@@ -1,10 +1,9 @@
 """Opens a partition's log from its folder, and recovers it after a crash.
 
 After a clean stop recovery trusts the files if their ends have not changed. After a crash it reads every
-segment that may have records beyond the recovery point. It checks each batch's CRC and position, rebuilds
-the indexes, and cuts off everything after the first damage, with a log line. If that suffix has whole
-batches,
-a file beside the segment keeps it.
+segment that may have records beyond the recovery point. It checks each batch's CRC and position, rebuilds the
+indexes, and cuts off everything after the first damage, with a log line. If that suffix has whole batches, a
+file beside the segment keeps it.
 
 Records before the recovery point were durable. If some of them are damaged or gone, the log is not opened: an
 operator must decide on the remaining records (`barnabas log repair`).
@@ -373,8 +372,7 @@ def _first_suspect(segments: Segments, recovery_point: Offset) -> int:
     """Return the index of the first segment that recovery must read.
 
     It is the segment with the last record before the recovery point, even if that record is its last. A flush
-    of
-    an active segment leaves out its indexes, and the segment may have been sealed since.
+    of an active segment leaves out its indexes, and the segment may have been sealed since.
     """
     return segments.place_of(max(recovery_point - 1, 0))
 

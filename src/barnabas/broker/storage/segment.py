@@ -297,10 +297,8 @@ class LogSegment:
         """Return the position from which to search `offset`, by the index, and the bytes there.
 
         An entry counts if the batch at its position does not begin behind the entry's offset. Otherwise the
-        search
-        takes the entry before, for a few entries, since damage is rarely alone. Then it reads the segment
-        from its
-        start.
+        search takes the entry before, for a few entries, since damage is rarely alone. Then it reads the
+        segment from its start.
         """
         relative = offset - self.base_offset
         tries = _INDEX_TRIES
@@ -427,8 +425,7 @@ class LogSegment:
         """Return the batches from `position`, where one begins, to `end` at most.
 
         The result has at most `max_bytes`, and its last batch may be incomplete. If the first batch is larger
-        than
-        that, the result is that whole batch (`min_one`) or nothing.
+        than that, the result is that whole batch (`min_one`) or nothing.
         """
         there = end - position
         self.log.check_cached(min(there, max_bytes), position)
@@ -445,8 +442,7 @@ class LogSegment:
         """Return the number of bytes to read from `position` on, if `there` is more than `max_bytes`.
 
         Clients drop an incomplete batch. To send part of a large one is a waste, and so is the search for the
-        last of
-        many small ones. So the search covers only a few batches.
+        last of many small ones. So the search covers only a few batches.
         """
         size = 0
         for _ in range(_LARGE_BATCHES):

@@ -523,8 +523,7 @@ class LogUpkeep:
         """Switch to the files of a copy that has the same batches; return the files used until now.
 
         The log writes state that its batches do not contain (producers whose batches are gone, leader epochs
-        without
-        any) beside the new files.
+        without any) beside the new files.
 
         Raises:
             OSError: nothing has changed.

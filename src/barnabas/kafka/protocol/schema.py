@@ -8,11 +8,10 @@
 A field's annotation is its wire type: ``list[...]`` is an array, ``| None`` a value that may be null. Its
 default is the value in a new message, and in a decoded message whose version lacks the field. `since` and
 `until` give the versions of a field. `tagged` makes it a tagged field (KIP-482). ``nullable=`` gives the
-first
-version that allows null, if the field itself is older.
+first version that allows null, if the field itself is older.
 
-Instances have keyword-only construction, mutable slots, ``==`` and ``repr``.
-`barnabas.kafka.protocol.codec` compiles the same declaration into a decoder and an encoder for each version.
+Instances have keyword-only construction, mutable slots, ``==`` and ``repr``. `barnabas.kafka.protocol.codec`
+compiles the same declaration into a decoder and an encoder for each version.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,16 +1,22 @@
 """kazoo's client, run in its own thread, for a store on an event loop.
 
-kazoo connects, keeps the session alive, finds the next server and authenticates. What it lacks is added here:
-requests of our own, events of recursive watches, when the ensemble was last heard of, and one wake-up of the
-event loop for all that its thread finds at once.
+kazoo connects, keeps the session alive, finds the next server and authenticates. This module adds:
 
-Everything kazoo's thread finds goes through one inbox in the order it was found: an event before the answer
-to the request that caused it, the failures of a connection before its end.
+- requests of our own;
+- events of recursive watches;
+- the time of the ensemble's last packet;
+- one wake-up of the event loop for everything that kazoo's thread finds at once.
 
-Private parts of kazoo that are relied on, which is why its version is pinned: ``KazooClient._call``,
-``_connection``, ``_conn_retry``, ``_session_callback``, ``_session_id`` and ``_state``, and of its
-``ConnectionHandler`` ``_connect``, ``_invoke``, ``_read``, ``_read_header``, ``_read_socket``,
-``_read_watch_event``, ``_send_ping``, ``_socket``, ``_submit`` and ``_xid``.
+The thread passes everything through one inbox in the order of arrival. An event comes before the response to
+the request that caused it, the failures of a connection before its end.
+
+This module uses private parts of kazoo, so kazoo's version is pinned. Of ``KazooClient``:
+
+    _call _connection _conn_retry _session_callback _session_id _state
+
+Of its ``ConnectionHandler``:
+
+    _connect _invoke _read _read_header _read_socket _read_watch_event _send_ping _socket _submit _xid
 """
 
 from __future__ import annotations
@@ -52,7 +58,7 @@ _FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
 
 
 class Link(Enum):
-    """What kazoo says of its connection."""
+    """The state of kazoo's connection."""
 
     CONNECTED = "connected"
     DROPPED = "dropped"
@@ -73,7 +79,7 @@ _LINKS = {
 
 
 class Owner(Protocol):
-    """Who is told, on the event loop."""
+    """The owner of a connection; its methods run on the event loop."""
 
     def link_changed(self, link: Link, session_id: int) -> None: ...
 
@@ -131,12 +137,12 @@ class Connection:
 
     @property
     def session_timeout(self) -> float:
-        """As agreed with the ensemble, in seconds."""
+        """The session timeout agreed with the ensemble, in seconds."""
         return self._client.handler_of_connection.session_timeout
 
     @property
     def trouble(self) -> str:
-        """What kazoo last complained of."""
+        """The last problem that kazoo reported."""
         return self._log.trouble
 
     def start(self) -> None:
@@ -151,7 +157,7 @@ class Connection:
         self._client.handler_of_connection.drop()
 
     async def stop(self, patience: float) -> bool:
-        """End the session; False when the ensemble did not hear of it within `patience` seconds.
+        """End the session; False if the ensemble did not answer within `patience` seconds.
 
         kazoo may hang in a connection attempt for as long as a session lives: its thread is left alone then.
         """
@@ -215,16 +221,19 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def _attempt_in(session_timeout: float) -> float:
-    """Seconds for one attempt to connect. kazoo takes as long as a session lives: it would end by the first
-    server that takes connections and does not answer, as one that is starting may."""
+    """Return the seconds for one attempt to connect.
+
+    kazoo allows a whole session timeout. With that the session would end at the first server that accepts
+    connections and does not answer, such as one that is starting.
+    """
     return session_timeout / _ATTEMPTS_A_SESSION
 
 
 class _Handler(ConnectionHandler):
-    """Notes when the ensemble was heard of, passes events of recursive watches on, and reads ahead.
+    """Notes the time of the ensemble's packets, passes events of recursive watches on, and reads ahead.
 
-    kazoo takes two system calls and a new selector for each half of a packet. This one takes all that has
-    come, and goes through it at once: a burst of events costs little, and wakes the event loop once.
+    kazoo takes two system calls and a new selector for each half of a packet. This handler reads all received
+    bytes and processes them at once: a burst of events costs little, and wakes the event loop once.
     """
 
     heard_at = 0.0
@@ -252,10 +261,10 @@ class _Handler(ConnectionHandler):
                     return result
 
     def _send_ping(self, connect_timeout: float) -> None:
-        """Keep the session alive, unless the event loop has stood still for as long as a session lives.
+        """Keep the session alive, unless the event loop has stalled for a session timeout.
 
-        This thread would keep it alive, and the broker would lead partitions that it does not serve. So the
-        session is ended, its nodes go, and the broker hears of it when its loop runs again.
+        Otherwise this thread would keep it alive, and the broker would lead partitions that it does not
+        serve. So the session ends, its nodes go, and the broker learns of it when its loop runs again.
         """
         stalled = time.monotonic() - self.client.connection.loop_seen_at
         if stalled < self.session_timeout or not self.session_timeout:
@@ -287,7 +296,7 @@ class _Handler(ConnectionHandler):
             return data
 
     def _receive_now(self, most: int) -> bytes | None:
-        """As `_receive`; None when nothing has come, or nothing but what TLS keeps to itself."""
+        """Receive a packet at once; None if none has arrived, or only bytes that TLS keeps to itself."""
         try:
             data: bytes = self._socket.recv(most)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -405,8 +414,10 @@ class _Client(KazooClient):
 
 
 class _KazooLog:
-    """Takes kazoo's log lines. The store reports states itself, so the lines are details; a line for each
-    attempt to connect would fill a log while the ensemble is away."""
+    """Logs kazoo's lines as details, since the store reports states itself.
+
+    A line for each attempt to connect would fill a log while the ensemble is away.
+    """
 
     def __init__(self) -> None:
         self.trouble = ""

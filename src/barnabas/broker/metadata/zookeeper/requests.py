@@ -41,7 +41,7 @@ _HEADERS = {
 
 
 class Request(Protocol):
-    """What a connection sends."""
+    """A request of a connection."""
 
     type: int
     #: whether it may have changed something when its answer is lost
@@ -53,7 +53,7 @@ class Request(Protocol):
 
 
 class Permission(Protocol):
-    """Who may do what with a node, as kazoo's ``ACL`` has it."""
+    """A permission on a node, in the form of kazoo's ``ACL``."""
 
     perms: int
     id: Any
@@ -66,10 +66,10 @@ def acl_bytes(permissions: Sequence[Permission]) -> bytes:
 
 
 class Multi:
-    """A transaction. Its answer: the version that each Create and Set gave, ANY_VERSION for the others.
+    """A transaction. Its response has the version that each Create and Set gave, ANY_VERSION for the others.
 
-    Of one that failed the answer is a FailedOperation in a list: kazoo goes through the answer of a
-    transaction as a list, and logs what `deserialize` raises.
+    The response of a failed one is a FailedOperation in a list, because kazoo treats it as a list, and logs
+    every exception of `deserialize`.
     """
 
     type = _MULTI
@@ -118,7 +118,7 @@ class Multi:
 
 
 class FailedOperation(Exception):
-    """What made a transaction or a read of many nodes fail: kazoo's error, and the operation's index."""
+    """The failure of a transaction or a read of many nodes: kazoo's error, and the operation's index."""
 
     def __init__(self, error: Exception, index: int) -> None:
         super().__init__(str(error))
@@ -127,7 +127,7 @@ class FailedOperation(Exception):
 
 
 def failure_in(answer: Any) -> FailedOperation | None:
-    """What the answer to a request says of its failure."""
+    """Return the failure in the response to a request."""
     first = answer[0] if isinstance(answer, list) and answer else None
     return first if isinstance(first, FailedOperation) else None
 
@@ -248,7 +248,7 @@ class SetAcl:
 
 
 class Sync:
-    """Have the server catch up with the ensemble: what was written before is seen by what is read after."""
+    """Have the server catch up with the ensemble: later reads see all earlier writes."""
 
     type = _SYNC
     writes = False

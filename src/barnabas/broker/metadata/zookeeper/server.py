@@ -155,7 +155,7 @@ class ZooKeeperServer:
 
     @property
     def tls_address(self) -> str:
-        """Where it speaks TLS."""
+        """The server's address for TLS."""
         return f"{self._host}:{self._tls_port}"
 
     @property
@@ -400,7 +400,7 @@ def _free_port(port: int) -> int:
 
 @contextmanager
 def _kept(port: int) -> Iterator[None]:
-    """The system gives the port to nobody else meanwhile: Java takes seconds to start.
+    """Keep the port from other processes during the start of Java, which takes seconds.
 
     Linux lets a server listen beside a socket that does not, when both allow it.
     """

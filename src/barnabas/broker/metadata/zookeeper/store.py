@@ -93,11 +93,11 @@ _LOST_ANSWERS = (
 
 
 class ZooKeeperStore(SingleOperations):
-    """One client of an ensemble; all its paths lie below the chroot, which it makes when it is missing.
+    """One client of an ensemble; all its paths are in the chroot, which it creates if it is missing.
 
-    A session that is lost is followed by another one. After every reconnection the watches are set again and
-    the server is brought up to date with the ensemble, before the state is CONNECTED: whoever reads then sees
-    what became of a write of unknown outcome, and hears of every change from there on.
+    After a lost session the client opens another one. After every reconnection it sets the watches again and
+    syncs the server with the ensemble, before the state is CONNECTED. So a later read shows the outcome of an
+    uncertain write, and watchers receive every change from there on.
 
     Requests go out in the order of the calls, at most `max_in_flight` unanswered.
     """
@@ -270,16 +270,16 @@ class ZooKeeperStore(SingleOperations):
         await self._call(Sync(ROOT, self._chroot))
 
     async def close_off(self, *, parents: bool) -> int:
-        """Let nobody but this client's identity change the cluster's nodes, or read those with secrets.
+        """Allow only this client's identity to change the cluster's nodes, and to read those with secrets.
 
-        Nodes that were made with `set_acl` are so. Those of a cluster that was made without, a chroot that
-        somebody else has made, and ``/`` need it. Nothing below a chroot that is closed is examined.
+        Nodes made with `set_acl` have this already. The nodes of a cluster that was made without it, another
+        client's chroot, and ``/`` need it. The search stops at a chroot that is closed already.
 
         Args:
-            parents: whether to do the same with ``/`` and whatever else is above the chroot.
+            parents: whether to do the same with ``/`` and all other nodes above the chroot.
 
         Returns:
-            How many nodes anybody could change until now.
+            The number of nodes that any client could change until now.
 
         Raises:
             NotAllowedError: a node is not this client's to close.
@@ -371,7 +371,7 @@ class ZooKeeperStore(SingleOperations):
         )
 
     def _stop_waiting(self, reason: str) -> None:
-        """Nobody waits for an answer over a connection that is gone."""
+        """Fail all requests that wait for a response on a lost connection."""
         waiting, self._waiting = self._waiting, deque()
         in_flight, self._in_flight = self._in_flight, set()
         for pending in waiting:
@@ -467,7 +467,7 @@ class ZooKeeperStore(SingleOperations):
         self._session.enter(SessionState.CONNECTED)
 
     def _acl(self, path: str) -> bytes:
-        """Who may do what with a new node."""
+        """Return the access list of a new node."""
         return self._acls[znodes.is_secret(path)]
 
     async def _make_chroot(self) -> None:
@@ -493,9 +493,9 @@ class ZooKeeperStore(SingleOperations):
         return True
 
     def _watch_over_session(self) -> None:
-        """Say that the session is overdue when its timeout has passed since the ensemble was last heard of.
+        """Report the session as overdue when its timeout has passed since the ensemble's last packet.
 
-        kazoo says so when it has reached the ensemble again, which may be much later.
+        kazoo reports that when it has reached the ensemble again, which may be much later.
         """
         if self._overdue is not None:
             self._overdue.cancel()

@@ -1,8 +1,8 @@
-"""Copying partitions from one leader: a request with what has changed, a reply with what is new, and again.
+"""Copies partitions from one leader: each fetch request lists changes, and each response has new records.
 
-A partition that has nothing new costs nothing, neither here nor at the leader
-(`barnabas.broker.server.fetching`). While a fetch is parked at the leader, a second one may be sent, since
-there are partitions to be fetched that the first does not know; the leader then answers the first at once.
+A partition without new records costs nothing, neither here nor at the leader
+(`barnabas.broker.server.fetching`). While a fetch is delayed at the leader, the fetcher may send a second
+one, for partitions that the first does not contain. The leader then answers the first at once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _SESSION_ERRORS = frozenset(
 
 
 class Logs(Protocol):
-    """What is to be on disk before a log changes (`barnabas.broker.logs.manager.LogManager`)."""
+    """Durable steps before a change of a log (`barnabas.broker.logs.manager.LogManager`)."""
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
         """Find what a truncation leaves, and store what it needs on disk first. Raises KafkaError."""
@@ -86,7 +86,7 @@ class Logs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all fetchers of a broker share."""
+    """The shared dependencies of a broker's fetchers."""
 
     node_id: BrokerId
     #: of this broker's registration, now (KIP-903)
@@ -157,7 +157,7 @@ class Fetcher:
         self._task = self._loop.create_task(self._run(), name=f"fetcher of broker {leader}")
 
     def __len__(self) -> int:
-        """How many partitions it copies."""
+        """Return the number of partitions that it copies."""
         return len(self._followed)
 
     def follow(self, partition: Partition) -> None:
@@ -326,7 +326,7 @@ class Fetcher:
         self._flights.append(_Flight(self._number, session, wait > 0, idle_until, reply))
 
     def _take_due(self) -> list[Followed]:
-        """What the next request names: all that the leader would send again, and some that are new to it."""
+        """Take the next request's partitions: all that the leader would send again, and some new ones."""
         known = [followed for followed in self._due if followed.is_told]
         unknown = (followed for followed in self._due if not followed.is_told)
         taken = [*known, *islice(unknown, _MOST_NAMED)]
@@ -398,8 +398,9 @@ class Fetcher:
             self._lost("it keeps no session, which it does for brokers that it knows")
 
     def _note_use(self, flight: _Flight, *, is_useful: bool) -> None:
-        """Wait before the next request if answers come at once and bring nothing: whatever the reason, the
-        leader and this broker would answer each other without a pause.
+        """Wait before the next request if responses come at once and have no records.
+
+        Otherwise the leader and this broker would exchange messages without a pause.
         """
         is_overtaken = bool(self._flights)  # the leader answers a parked fetch when the next one comes
         if is_useful or is_overtaken or self._loop.time() >= flight.idle_until:
@@ -432,7 +433,7 @@ class Fetcher:
         return is_useful
 
     def _take(self, followed: Followed, data: PartitionData, written: list[Followed]) -> None:
-        """What the leader says of one partition."""
+        """Process the leader's response for one partition."""
         partition = followed.partition
         follower = partition.follower(followed.leader_epoch)
         if follower is None:  # it leads, is gone, or is in another epoch: `follow` tells of what comes next
@@ -467,10 +468,10 @@ class Fetcher:
         self._hold_up(followed)
 
     def _take_bounds(self, followed: Followed, data: PartitionData) -> None:
-        """Take the high watermark and the log start from a reply that is otherwise out of date.
+        """Take the high watermark and the log start from a response that is otherwise out of date.
 
-        The leader sends each only once, when it changes. They hold although the partition was named again
-        since, or its log has grown: the leader found no divergence in this epoch, so the logs agree.
+        The leader sends each only once, when it changes. They are valid even if a later request names the
+        partition, or its log has grown. The leader found no divergence in this epoch, so the logs agree.
         """
         follower = followed.partition.follower(followed.leader_epoch)
         if follower is not None and not data.error_code and data.diverging_epoch.epoch < 0:
@@ -574,9 +575,10 @@ class Fetcher:
         self._resume(followed)
 
     async def _begin_anew(self, followed: Followed) -> None:
-        """Empty an incomplete log: the leader must not hear of an offset before which records may lack.
+        """Empty an incomplete log: this broker must not send the leader an offset before which records may be
+        missing.
 
-        It begins at zero: if the leader's log starts later, the first fetch tells where.
+        It begins at zero: if the leader's log starts later, the first fetch response says where.
         """
         partition_log = followed.partition.log
         try:

@@ -1,4 +1,4 @@
-"""Which partitions are copied, from whom, in which leader epoch."""
+"""The partitions to copy, each with its leader and leader epoch."""
 
 from __future__ import annotations
 

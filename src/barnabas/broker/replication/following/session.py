@@ -59,7 +59,7 @@ class Followed:
         return self.told_in != _NEVER
 
     def tell(self, number: int, max_bytes: int) -> FetchPartition:
-        """What the request of that number says of it."""
+        """Return the partition's entry in the request of that number."""
         log = self.partition.log
         if not self.is_told:
             self.told_first = number
@@ -80,7 +80,7 @@ class Followed:
 
 
 class Session:
-    """What a leader has been told since the session began."""
+    """The state of the fetch session that the leader knows."""
 
     def __init__(self) -> None:
         #: 0 until the leader has given it one

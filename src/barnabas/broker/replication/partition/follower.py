@@ -1,4 +1,4 @@
-"""What a follower of a partition does: it copies the leader's log, and refuses what is the leader's to do."""
+"""The follower of a partition: it copies the leader's log, and rejects requests for the leader."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class Follower:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """As `Partition.end_offset_for_epoch`."""
         return self._log.end_offset_for_epoch(epoch)
 
     def append(self, records: Buffer, leader_epoch: LeaderEpoch) -> None:
@@ -89,9 +88,10 @@ class Follower:
             self._listener.committed(new_bytes)
 
     def offset_to_truncate_to(self, epoch: LeaderEpoch, end_offset: Offset) -> Offset:
-        """Where this log parts ways with one in which `epoch` ends at `end_offset` (KIP-101, 279).
+        """Return the offset at which this log diverges from one where `epoch` ends at `end_offset` (KIP-101,
+        279).
 
-        It may be too late an offset, when this log does not know the epoch: then the next fetch tells more.
+        The offset may be too high if this log does not know the epoch: then the next fetch corrects it.
         """
         own_epoch, own_end = self._log.end_offset_for_epoch(epoch)
         end = self._log.log_end_offset

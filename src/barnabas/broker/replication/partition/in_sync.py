@@ -1,8 +1,8 @@
-"""The followers of one leadership, which of them are in sync, and which should be (KIP-497).
+"""The followers of one leadership: those that are in sync, and those that should be (KIP-497).
 
-Only the controller changes the ISR. From the moment in which the leader proposes to add a replica, that one
-counts as if it were in sync: the controller may have agreed long before the leader hears of it. So the high
-watermark waits for the *maximal* ISR, the one that is decided and whoever has been proposed since.
+Only the controller changes the ISR. When the leader proposes to add a replica, that one counts as in sync at
+once. The controller may have agreed long before the leader receives its answer. So the high watermark waits
+for the *maximal* ISR: the decided one and every replica proposed since.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 class LeaderLog(Protocol):
-    """What the in-sync replicas are measured by."""
+    """The log by which the in-sync replicas are measured."""
 
     high_watermark: Offset
     log_end_offset: Offset
@@ -41,11 +41,11 @@ class Proposal(NamedTuple):
 
 
 class InSyncReplicas:
-    """What a leader knows of its followers, for one leader epoch.
+    """A leader's view of its followers, for one leader epoch.
 
     Args:
         log: the leader's log.
-        state: what the controller decided.
+        state: the controller's decision.
         node_id: this broker.
         context: the other brokers, and the time.
         epoch_start: where the leader epoch begins in the log.
@@ -92,7 +92,7 @@ class InSyncReplicas:
         self.take_state(state)
 
     def take_state(self, state: PartitionState) -> None:
-        """What the controller decided, in the same leader epoch or to begin with."""
+        """Take the controller's decision, in the same leader epoch or to begin with."""
         if state.partition_epoch != self._state.partition_epoch:
             # No proposal that names an earlier partition epoch can be carried out any more.
             self._proposed = None
@@ -108,7 +108,7 @@ class InSyncReplicas:
         self._count()
 
     def fetched(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> bool:
-        """As `Partition.followed`; whether the high watermark may have moved."""
+        """Note a follower's fetch; return whether the high watermark may have moved."""
         progress = self._followers.get(replica)
         if progress is None:  # the follower may know of a reassignment that this broker has not heard of yet
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -125,11 +125,11 @@ class InSyncReplicas:
 
     @property
     def followers(self) -> Collection[FollowerProgress]:
-        """How far each follower has come."""
+        """The progress of each follower."""
         return self._followers.values()
 
     def committed_end(self, own_end: Offset) -> Offset:
-        """Where the records end that the maximal ISR has, this broker's own log up to `own_end`."""
+        """Return the end of the records that the maximal ISR has, this broker's own log up to `own_end`."""
         end = own_end
         for follower in self.counted:
             end = min(end, follower.end if self._is_present(follower) else UNKNOWN_OFFSET)
@@ -144,9 +144,10 @@ class InSyncReplicas:
         ]
 
     def least_log_start(self, own_start: Offset) -> Offset:
-        """Where the log starts on that replica which keeps most, of those whose brokers live (KIP-107).
+        """Return the lowest log start of all replicas whose brokers live (KIP-107).
 
-        Whoever may be elected counts, too: a leader that was away would bring deleted records back.
+        Every replica that may be elected counts, too: a leader that was away would bring deleted records
+        back.
         """
         alive, electable = self._context.brokers(), self.electable
         starts = [
@@ -200,7 +201,7 @@ class InSyncReplicas:
             self._count()
 
     def propose(self) -> Proposal | None:
-        """What to ask the controller for now, None for nothing; it counts until it is `settle`d."""
+        """Return the next proposal to the controller, None for nothing; it counts until `settle`."""
         if not self.is_change_due():
             self._joining = frozenset()
             self._count()
@@ -223,9 +224,9 @@ class InSyncReplicas:
         return self._proposed
 
     def settle(self, proposal: Proposal, error: ErrorCode | None) -> bool:
-        """Take the controller's answer to a proposal; False if the proposal was overtaken by a new state.
+        """Take the controller's answer to a proposal; False if a new state has replaced the proposal.
 
-        `error` is None where nobody knows what the controller did. With an agreement (NONE) comes a state:
+        `error` is None if the controller's decision is unknown. With an agreement (NONE) comes a state:
         call `take_state` before.
         """
         if proposal is not self._proposed:

@@ -1,4 +1,4 @@
-"""What the leader of a partition does: it appends, and says up to where records are committed."""
+"""The leader of a partition: it appends records, and decides up to where they are committed."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def note_refused(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
 
 
 class CommitListener(Protocol):
-    """What is told that records were committed."""
+    """A listener for committed records."""
 
     def committed(self, new_bytes: int) -> None:
-        """So many bytes have passed the high watermark; 0 when it is not known how many."""
+        """The high watermark has passed `new_bytes` more bytes; 0 if the number is not known."""
 
 
 class LeaderListener(CommitListener, Protocol):
-    """What is told besides that the ISR should change, and that records are gone from all replicas."""
+    """A listener for due ISR changes, and for records that all replicas have removed."""
 
     def low_watermark_moved(self) -> None:
         """`Leader.low_watermark` is another one."""
@@ -101,7 +101,7 @@ class Leader:
         self.take_state(state)
 
     def take_state(self, state: PartitionState) -> None:
-        """What the controller decided in this leader epoch."""
+        """Take the controller's decision in this leader epoch."""
         self.state = state
         if self._in_sync is not None:
             self._in_sync.take_state(state)
@@ -111,7 +111,7 @@ class Leader:
     # --- followers ---
 
     def followed(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> None:
-        """As `Partition.followed`."""
+        """Note a follower's fetch, see `Partition.followed`."""
         in_sync = self._in_sync
         if in_sync is None:  # the follower may know of a reassignment that this broker has not heard of yet
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -123,22 +123,24 @@ class Leader:
 
     @property
     def followers(self) -> Collection[FollowerProgress]:
-        """As `InSyncReplicas.followers`."""
+        """The progress of each follower; none if this is the only replica."""
         return () if self._in_sync is None else self._in_sync.followers
 
     @property
     def successors(self) -> Collection[BrokerId]:
-        """Whoever the controller may have elected in this broker's stead, as far as this broker can know.
+        """The brokers that the controller may have elected instead of this one, as far as this broker can
+        know.
 
         A leader comes from the ISR or the ELR. Neither gets a member that this leader has not proposed: the
-        controller only takes members away, or from the ISR into the ELR. Unclean elections promise nothing.
+        controller only removes members, or moves them from the ISR into the ELR. Unclean elections promise
+        nothing.
         """
         if self._in_sync is None:
             return ()
         return self._in_sync.electable - {self._node_id}
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
-        """As `InSyncReplicas.in_sync_with`."""
+        """Return the in-sync followers that have the log up to `offset`."""
         return [] if self._in_sync is None else self._in_sync.in_sync_with(offset)
 
     def check_in_sync(self) -> None:
@@ -165,11 +167,11 @@ class Leader:
             self._listener.low_watermark_moved()
 
     def propose(self) -> Proposal | None:
-        """As `InSyncReplicas.propose`."""
+        """Return the next proposal to the controller, None for nothing."""
         return None if self._in_sync is None else self._in_sync.propose()
 
     def settle(self, proposal: Proposal, error: ErrorCode | None) -> None:
-        """As `InSyncReplicas.settle`."""
+        """Take the controller's answer to a proposal, see `InSyncReplicas.settle`."""
         in_sync = self._in_sync
         if in_sync is not None and in_sync.settle(proposal, error):
             self.advance_high_watermark()
@@ -181,7 +183,7 @@ class Leader:
     def append(
         self, records: Buffer, acks: int, origin: Origin, valid: ValidBatch | None = None
     ) -> AppendInfo:
-        """As `Partition.append`."""
+        """Append a batch, see `Partition.append`."""
         log = self._log
         state = self.state
         if acks == ACKS_ALL and len(state.isr) < log.config.min_insync_replicas:
@@ -224,9 +226,9 @@ class Leader:
         return len(self.state.isr) < needed
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """As `Partition.end_offset_for_epoch`.
+        """Return the end of an epoch in this log, see `Partition.end_offset_for_epoch`.
 
-        The log learns of an epoch by its first batch; the epochs since then, up to the one in which this
+        The log learns an epoch from its first batch. The epochs since then, up to the one in which this
         broker leads, have written nothing.
         """
         log = self._log

@@ -36,11 +36,11 @@ class AppendListener(Protocol):
     """A follower that waits for what the leader appends."""
 
     def appended(self, new_bytes: int) -> None:
-        """So many bytes were appended; as `Watcher.progressed` otherwise."""
+        """Note that `new_bytes` were appended; the rules of `Watcher.progressed` apply."""
 
 
 def _nobody(_partition: Partition) -> None:
-    """Nobody is told what a partition on its own proposes, or that its leadership ends."""
+    """Ignore an event of a partition on its own: a due proposal, or the end of its leadership."""
 
 
 class Partition:
@@ -181,7 +181,7 @@ class Partition:
         self.check_epoch(current_leader_epoch)
 
     def check_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
-        """As `check_leader`, for what a follower may serve, too."""
+        """Check the epoch like `check_leader`, for requests that a follower may serve, too."""
         if self.unavailable is not None:
             raise self.unavailable
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.state.leader_epoch:
@@ -239,13 +239,13 @@ class Partition:
 
     @property
     def progress(self) -> Collection[FollowerProgress]:
-        """How far each follower has come, as the leader knows; none at a follower."""
+        """The progress of each follower, as the leader knows it; none at a follower."""
         role = self._role
         return role.followers if isinstance(role, Leader) else ()
 
     @property
     def successors(self) -> Collection[BrokerId]:
-        """As `Leader.successors`; none at a follower."""
+        """The leader's `successors`; none at a follower."""
         role = self._role
         return role.successors if isinstance(role, Leader) else ()
 
@@ -265,7 +265,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """As `Leader.low_watermark`; -1 when this broker does not lead."""
+        """The leader's `low_watermark`; -1 if this broker does not lead."""
         return self._role.low_watermark if isinstance(self._role, Leader) else UNKNOWN_OFFSET
 
     def low_watermark_moved(self) -> None:
@@ -308,12 +308,12 @@ class Partition:
     def settle_proposal(
         self, proposal: Proposal, error: ErrorCode | None, state: PartitionState | None = None
     ) -> None:
-        """What became of a proposal.
+        """Take the outcome of a proposal.
 
         Args:
-            proposal: as from `propose`.
-            error: the controller's answer; None when there is none, and nobody knows what it did.
-            state: what the partition is in, when the controller has agreed (NONE).
+            proposal: a proposal of `propose`.
+            error: the controller's answer; None if there is none, and its decision is unknown.
+            state: the partition's new state, if the controller has agreed (NONE).
         """
         role = self._role
         if not isinstance(role, Leader) or proposal.leader_epoch != self.state.leader_epoch:
@@ -370,7 +370,7 @@ class Partition:
         return info
 
     def note_refused(self, records: Buffer, code: ErrorCode) -> None:
-        """As `leader.note_refused`, for a batch that was refused before it came to `append`."""
+        """Note a batch that was refused before `append`, see `leader.note_refused`."""
         if self.is_leader:
             note_refused(self.log, records, code)
 
@@ -385,7 +385,7 @@ class Partition:
         return self._role.end_offset_for_epoch(epoch)
 
     def committed(self, new_bytes: int) -> None:
-        """So many bytes have passed the high watermark (`CommitListener`)."""
+        """The high watermark has passed `new_bytes` more bytes (`CommitListener`)."""
         if self.watchers:
             self._wake(new_bytes)
 
@@ -400,7 +400,7 @@ class Partition:
     # --- fsync ---
 
     def flush_if_due(self) -> None:
-        """As `FlushSchedule.flush_if_due`."""
+        """Flush if the `FlushSchedule` says so."""
         self._flushes.flush_if_due()
 
     async def flush(self, disk: Pool) -> None:

@@ -1,4 +1,4 @@
-"""How far a follower has come, as its leader learns it from the follower's fetches."""
+"""A follower's progress, which its leader learns from the follower's fetches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _default_lag() -> float:
 
 @dataclass(frozen=True, slots=True)
 class LeaderContext:
-    """What all leaderships of a broker ask of their surroundings; the defaults are for one without peers."""
+    """The environment of a broker's leaderships; the defaults are for a broker without peers."""
 
     #: the brokers in the latest cluster image
     brokers: Callable[[], Mapping[BrokerId, BrokerImage]] = _no_brokers
@@ -40,7 +40,7 @@ class LeaderContext:
 
 
 class FollowerProgress:
-    """What one follower has told the leader in one leader epoch."""
+    """One follower's progress in one leader epoch."""
 
     __slots__ = ("broker_epoch", "broker_id", "caught_up_at", "end", "fetched_at", "leader_end", "log_start")
 
