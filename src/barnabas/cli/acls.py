@@ -41,7 +41,7 @@ _RESOURCES = {
 
 @click.group()
 def acls() -> None:
-    """Who may do what."""
+    """Access control lists: list, add and remove rules."""
 
 
 def _resource_options(command: F) -> F:
@@ -278,7 +278,7 @@ def check(
 
 
 def _subjects(bootstrap_server: str) -> SubjectRules:
-    """What a broker applies besides the rules."""
+    """Return the settings that a broker applies besides the rules."""
     admin = connect(bootstrap_server)
     broker = min(node.id for node in admin.cluster().nodes)
     values = {setting.name: setting.value for setting in admin.configs("broker", str(broker))}

@@ -29,11 +29,11 @@ def parse_address(
     """Parse `text`, the value of `option`.
 
     Args:
-        default_host: stands for a host that is left out; without one a host has to be given.
-        default_port: stands for a port that is left out; without one a port has to be given.
+        default_host: the host if `text` has none; without a default a host is required.
+        default_port: the port if `text` has none; without a default a port is required.
 
     Raises:
-        click.UsageError: it is not one; the text gives `example`.
+        click.UsageError: `text` is not an address; the message gives `example`.
     """
     host, port = _split(text, default_port)
     host = host or default_host

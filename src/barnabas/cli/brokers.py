@@ -79,7 +79,7 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
 
 
 def _loads(moves: Moves) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    """By broker: the replicas it holds, the partitions it leads, the replicas that are not in sync."""
+    """Count by broker the replicas it holds, the partitions it leads, and the replicas not in sync."""
     held: Counter[int] = Counter()
     led: Counter[int] = Counter()
     behind: Counter[int] = Counter()

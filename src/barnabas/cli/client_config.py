@@ -1,4 +1,4 @@
-"""How commands connect to a cluster: with a file of client settings, a profile, a user."""
+"""Connections of commands to a cluster: a file of client settings, a profile, a user."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def _places(places: tuple[TopicPartition, ...]) -> str:
 
 
 def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """By partition of the group's topics: committed offset, end, lag and who reads it; None if unknown."""
+    """Return, by partition of the group's topics, committed offset, end, lag and reader; None if unknown."""
     readers = {place: member for member in members for place in member.assignment}
     committed = admin.group_offsets(group)
     places = sorted({*committed, *readers} | _whole_topics(admin, {place.topic for place in committed}))

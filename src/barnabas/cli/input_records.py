@@ -18,7 +18,7 @@ _JSON_NAMES = 1 << 16
 
 
 class InputForm(NamedTuple):
-    """How the input is read: as lines, unless one of these says otherwise.
+    """The form of the input: lines, unless one of these says otherwise.
 
     Attributes:
         null: the text of a value that is null.

@@ -51,7 +51,7 @@ def time_before_now(text: str, option: str) -> int:
 
 @dataclass(frozen=True)
 class Target:
-    """What offsets are reset to: one of the --to options."""
+    """The new offsets of a reset: one of the --to options."""
 
     kind: str
     value: int = 0

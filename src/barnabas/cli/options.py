@@ -25,7 +25,7 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
 class _Servers(_TextType):
-    """HOST:PORT, several by commas, as the text that it is."""
+    """HOST:PORT,... as the text that it is."""
 
     name = "servers"
 
@@ -98,7 +98,7 @@ def bootstrap_option(command: F) -> F:
 
 
 def bootstrap_option_beside_config(command: F) -> F:
-    """As `bootstrap_option`, for a command that has a --config of its own."""
+    """The `bootstrap_option` of a command that has a --config of its own."""
     return _cluster_options(command, "--command-config")
 
 
@@ -260,10 +260,10 @@ def require_unique(names: Iterable[str], what: str) -> None:
 
 
 def connect(bootstrap_server: str) -> Admin:
-    """An admin client of a cluster that answers.
+    """Return an admin client of a cluster that answers.
 
     Raises:
-        ClientError: nobody does.
+        ClientError: no broker answers.
     """
     from barnabas.client import Admin
     from barnabas.client.reach import require_broker

@@ -37,7 +37,7 @@ _OWN_OPTIONS = {
 
 
 class _Common(NamedTuple):
-    """What the options set for every record."""
+    """Options that apply to every record."""
 
     key: bytes | None
     headers: tuple[tuple[str, bytes], ...]
@@ -47,7 +47,7 @@ class _Common(NamedTuple):
 
 
 class _Limit(NamedTuple):
-    """How many bytes a record may have, and the option that raises it."""
+    """The maximum size of a record in bytes, and the option that raises it."""
 
     size: int
     cure: str
@@ -257,10 +257,10 @@ def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
 
 
 def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Limit:
-    """The largest record that may be sent; sets what librdkafka sends at most to the same.
+    """Return the largest record that may be sent, and set librdkafka's limit to the same.
 
-    librdkafka has a limit of its own and knows nothing of the topic's: its batches of small records would be
-    refused by a topic whose limit is lower.
+    librdkafka has a limit of its own and does not know the topic's. If the topic's is lower, the topic would
+    refuse librdkafka's batches of small records.
     """
     ours = librdkafka.get("message.max.bytes")
     if ours is not None:

@@ -27,7 +27,7 @@ _KINDS = (("user", "user"), ("client-id", "client id"), ("ip", "address"))
 
 @click.group()
 def quotas() -> None:
-    """How much clients may use of each broker, by user, client id and address."""
+    """Quotas: limit each broker's clients by user, client id and address."""
 
 
 def _of_options(command: F) -> F:

@@ -55,7 +55,7 @@ def reassign() -> None:
 
 
 def _brokers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[BrokerId] | None:
-    """Callback of an option that takes broker ids by commas."""
+    """Parse an option of broker ids: ``1,2,...``."""
     if text is None:
         return None
     try:

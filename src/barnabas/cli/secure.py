@@ -1,4 +1,4 @@
-"""What `--secure` makes once: an authority, the broker's certificate, an admin with a random password."""
+"""Files of `--secure`, made once: an authority, the broker's certificate, an admin with a random password."""
 
 from __future__ import annotations
 
@@ -132,18 +132,18 @@ class SecuredCluster(Secured):
         return {**own, **values, "super.users": super_users}
 
     def close_zookeeper(self, address: str, *, is_own: bool, is_new: bool) -> str:
-        """Let nobody but the brokers change the cluster's nodes, whatever made them.
+        """Allow only the brokers to change the cluster's nodes, whatever made them.
 
         Args:
             address: of ZooKeeper, with the chroot.
-            is_own: whether nobody else uses that ZooKeeper.
+            is_own: whether the cluster alone uses that ZooKeeper.
             is_new: whether the cluster is about to be made.
 
         Returns:
             A warning for the person at the terminal; empty if there is none.
 
         Raises:
-            ConfigError: somebody else could change the nodes of a new cluster, or has taken them.
+            ConfigError: another client could change the nodes of a new cluster, or has taken them.
             StoreError: ZooKeeper does not answer.
         """
         digest = read_settings(self.settings_file)["zookeeper.digest"]

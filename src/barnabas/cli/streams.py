@@ -61,14 +61,14 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 
 def stdout_has_reader() -> bool:
-    """Whether somebody may still read stdout; False once the other end of a pipe is closed."""
+    """Whether stdout may still have a reader; False once the other end of a pipe is closed."""
     poll = select.poll()
     poll.register(1, 0)  # errors are always reported
     return not poll.poll(0)
 
 
 def report(text: str) -> None:
-    """Report on stdout what has been done; go on if nobody reads it any more."""
+    """Report on stdout what has been done; continue if the reader is gone."""
     with suppress(BrokenPipeError):
         click.echo(text)
 
@@ -95,7 +95,7 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
-    """Descriptor 2, whose errors are ignored: there is nobody to tell them."""
+    """Descriptor 2, whose errors are ignored: no output is left to report them."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "w", closefd=False)

@@ -116,7 +116,7 @@ def renew(token: str, period: str | None, bootstrap_server: str) -> None:
 @click.option("--in", "period", metavar="TIME", help="So long from now; by default at once.")
 @bootstrap_option
 def expire(token: str, period: str | None, bootstrap_server: str) -> None:
-    """Expire a token: nobody can log in with it any more. Open connections stay."""
+    """Expire a token: it allows no more logins. Open connections stay."""
     from barnabas.client.delegation_tokens import expire_token
     from barnabas.client.reach import require_broker
 

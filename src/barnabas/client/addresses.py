@@ -1,4 +1,4 @@
-"""Bootstrap servers as people write them: ``host:port``, several by commas."""
+"""Bootstrap servers as users write them: ``host:port,...``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADDRESS = re.compile(
 
 
 class Address(NamedTuple):
-    """Where a broker listens; an IPv6 host has no brackets."""
+    """The address of a broker; an IPv6 host has no brackets."""
 
     host: str
     port: int

@@ -147,9 +147,10 @@ class Admin:
     # -- settings
 
     def configs(self, kind: str, name: str) -> list[ConfigValue]:
-        """Every setting of a "topic", "broker", "group" or "client metrics", and where its value is from.
+        """Return every setting of a "topic", "broker", "group" or "client metrics", and the source of its
+        value.
 
-        A broker without a name stands for all: only the settings that have a cluster-wide default (KIP-226).
+        A broker without a name means all: only the settings that have a cluster-wide default (KIP-226).
         """
         return config_calls.describe_settings(self._brokers, kind, name)
 
@@ -165,7 +166,7 @@ class Admin:
     ) -> None:
         """Change some settings: set, put back to the default, or add to and take from a list.
 
-        A broker without a name stands for all: the cluster-wide default is changed.
+        A broker without a name means all: this changes the cluster-wide default.
         """
         changes: list[tuple[str, str, str | None]] = [
             *(("set", key, value) for key, value in (set or {}).items()),
@@ -202,7 +203,7 @@ class Admin:
         )
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """What the group has committed: by partition the next offset it will read."""
+        """Return the group's committed offsets: by partition the next offset that it will read."""
         return self._brokers.ask_coordinator(
             group, lambda connection, _: consumer_groups.committed_offsets(connection, group)
         )

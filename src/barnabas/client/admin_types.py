@@ -1,4 +1,4 @@
-"""What `Admin` answers with: plain, sortable, and named as in Kafka."""
+"""Results of `Admin`: plain, sortable, and named as in Kafka."""
 
 from __future__ import annotations
 
@@ -66,8 +66,11 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a group; the last four only in groups of the consumer protocol: by which protocol it came,
-    its epoch, what it is to have, and the regular expression it subscribes by."""
+    """A member of a group.
+
+    The last four attributes apply only to the consumer protocol. They are the protocol by which the member
+    joined, its epoch, its target assignment, and the regular expression of its subscription.
+    """
 
     member_id: str
     instance_id: str | None

@@ -14,10 +14,10 @@ _TRIES = 5
 
 
 def ask(question: Callable[[], T]) -> T:
-    """The answer to a question that does no harm when it is asked twice.
+    """Return the answer to a question that is harmless when asked twice.
 
-    Since 2.10, librdkafka gives up what waits for a broker as soon as the cluster's metadata no longer has
-    that broker, with _DESTROY_BROKER, though the next leader could answer.
+    Since 2.10, librdkafka fails a request that waits for a broker as soon as that broker leaves the cluster's
+    metadata. The error is _DESTROY_BROKER, though the next leader could answer.
 
     Raises:
         confluent_kafka.KafkaException: any other error.

@@ -1,4 +1,4 @@
-"""What single brokers are asked: their log directories, and whatever any of them answers."""
+"""Requests to single brokers: their log directories, and questions that any broker answers."""
 
 from __future__ import annotations
 
@@ -74,12 +74,13 @@ def describe_log_dirs(node: Node, timeout: float, security: Security | None = No
 
 
 def ask_any(servers: str, timeout: float, request: Request) -> Any:
-    """The response of the first broker that answers, within `timeout` seconds in all.
+    """Return the response of the first broker that answers, within `timeout` seconds in all.
 
-    One that hangs holds up the others for a few seconds; who lets us in has all that is left.
+    A broker that hangs delays the others for a few seconds. The broker that accepts the connection has all
+    the remaining time.
 
     Raises:
-        ClientError: none answers.
+        ClientError: no broker answers.
     """
     deadline = time.monotonic() + timeout
     failure: ClientError | None = None

@@ -1,8 +1,9 @@
-"""The brokers of a cluster, asked in the protocol itself, whichever of them live by now.
+"""The live brokers of a cluster, asked in the protocol itself.
 
-librdkafka's admin client (2.16) keeps to brokers that it has known: once the controller has died, the next
-call for it waits until its time is up; once a group's coordinator has died, each call about the group does,
-and an assertion may end the process when the client is closed (librdkafka issue 5511, pull request 5397).
+librdkafka's admin client (2.16) keeps to the brokers that it knows. Once the controller has died, the next
+call for it waits until its time is up. Once a group's coordinator has died, so does each call about the
+group. An assertion may then end the process when the client is closed (librdkafka issue 5511, pull request
+5397).
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class UnknownBrokerError(ClientError):
 class Brokers:
     """Asks the brokers of one cluster, from any thread. Connections are kept, one for each broker.
 
-    A call is made again when the connection breaks, the broker does not answer in time, or it answers that
-    another broker is the right one by now. So it must do no harm when it is done twice (`repeatable`).
+    A call is repeated when the connection breaks, the broker does not answer in time, or it names another
+    broker as the right one. So a call must be harmless when it is done twice (`repeatable`).
 
     Args:
         timeout: seconds for each call, with all of its tries.
@@ -94,7 +95,7 @@ class Brokers:
         return self.insist(lambda deadline: self._ask_first(request, deadline))
 
     def ask_controller(self, call: Callable[[Connection], T]) -> T:
-        """What `call` returns, given a connection to the controller, which has all of the time."""
+        """Return the result of `call`, given a connection to the controller, which has all of the time."""
 
         def attempt(deadline: float) -> T:
             metadata = self.metadata([], deadline)
@@ -106,7 +107,7 @@ class Brokers:
         return self.insist(attempt)
 
     def ask_broker(self, broker: BrokerId, call: Callable[[Connection], T]) -> T:
-        """What `call` returns, given a connection to one broker. Raises UnknownBrokerError at once."""
+        """Return the result of `call` with a connection to one broker. Raises UnknownBrokerError at once."""
 
         def attempt(deadline: float) -> T:
             addresses = self.addresses(self.metadata([], deadline))
@@ -123,8 +124,10 @@ class Brokers:
         call: Callable[[Connection, BrokerId], T],
         kind: CoordinatorType = CoordinatorType.GROUP,
     ) -> T:
-        """What `call` returns, given a connection to the coordinator of a group or of a transactional id,
-        and that broker's id."""
+        """Return the result of `call`, given a connection to a coordinator and that broker's id.
+
+        The coordinator is that of a group or of a transactional id.
+        """
 
         def attempt(deadline: float) -> T:
             request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
@@ -137,7 +140,7 @@ class Brokers:
         return self.insist(attempt)
 
     def insist(self, attempt: Callable[[float], T]) -> T:
-        """What `attempt` returns, given its deadline (monotonic seconds); it is made again as a call is."""
+        """Return the result of `attempt`, given its deadline (monotonic seconds). Retries like a call."""
         deadline = time.monotonic() + self.timeout
         pause = _RETRY_S
         while True:
@@ -163,7 +166,7 @@ class Brokers:
 
     @staticmethod
     def addresses(metadata: MetadataResponse) -> dict[BrokerId, Address]:
-        """Where each broker listens."""
+        """Return the address of each broker."""
         return {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers}
 
     def connected(

@@ -108,7 +108,7 @@ class CertificateFolder:
         return self.issue(name, self.describe(name).hosts)
 
     def describe(self, name: str) -> Description:
-        """What a certificate says. Raises ClientError where there is none."""
+        """Return the contents of a certificate. Raises ClientError if there is none."""
         try:
             return certificates.describe(self.pem(name).read_bytes())
         except FileNotFoundError:

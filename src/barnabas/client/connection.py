@@ -33,10 +33,10 @@ class UnservedError(ClientError):
 
 
 class NotKafkaError(ProtocolError):
-    """What listens at the address answers in another protocol.
+    """The server at the address speaks another protocol.
 
     Attributes:
-        guess: in which, as the end of a sentence; empty where nothing is known.
+        guess: the protocol, as the end of a sentence; empty if unknown.
     """
 
     def __init__(self, opening: bytes) -> None:
@@ -54,7 +54,7 @@ _PROTOCOLS = {
 
 
 class Security(Protocol):
-    """How a connection is made private, and for whom it is (`barnabas.client.security`)."""
+    """The encryption and the login of a connection (`barnabas.client.security`)."""
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
         """The socket to talk over. Raises OSError as the system and TLS do."""
@@ -230,7 +230,7 @@ class Connection:
             raise self._no_answer(error) from error
 
     def _receive(self) -> tuple[RequestHeader, bytearray]:
-        """What was asked last, and the frame that answers. Raises OSError and ProtocolError."""
+        """Return the last request's header and the response frame. Raises OSError and ProtocolError."""
         asked, self._asked = self._asked, None
         assert asked is not None
         size = int.from_bytes(opening := self._read(4), "big")

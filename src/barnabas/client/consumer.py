@@ -40,18 +40,17 @@ _MAX_POLL_MS = 300_000
 
 
 class Consumer:
-    """Iterates over the records of topics, for ever: `for record in Consumer(servers, "orders"): ...`
+    """Iterates over the records of topics without end: `for record in Consumer(servers, "orders"): ...`
 
-    With `group`, as a member of that consumer group, which shares the partitions and remembers its offsets
-    (a record's when the next is taken, or the block ends without an error; committed now and then, or by
-    `commit`).
-    Without, it reads every partition on its own and remembers nothing.
+    With `group`, the consumer is a member of that consumer group, which shares the partitions and stores
+    offsets. It commits now and then, or by `commit`. A record counts as read when the caller takes the next
+    one, or the block ends without an error. Without `group`, it reads every partition on its own and stores
+    no offsets.
 
-    A record may be worked on for as long as it takes: the consumer stays in its group meanwhile, until the
-    process ends or `close`. A rebalance, for members that come or go, waits until the record is done, for up
-    to two thirds of `max_poll_interval_ms` (5 minutes); a record that takes longer goes to another member as
-    well if its partition does. Records that were fetched and belong to another member by now are not
-    returned.
+    The caller may work on a record for any time: the consumer stays in its group meanwhile, until the process
+    ends or `close`. A rebalance waits until the record is done, for up to two thirds of
+    `max_poll_interval_ms` (5 minutes). If a record takes longer and its partition moves, the next member
+    reads that record as well. Fetched records of a partition that has moved to another member are dropped.
 
     Args:
         bootstrap_servers: `host:port,...`
@@ -154,7 +153,7 @@ class Consumer:
     def offsets_for_time(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int
     ) -> dict[TopicPartition, int]:
-        """By partition, the first offset whose record is of that time or later; OFFSET_END when none is."""
+        """Return, by partition, the first offset with a record of that time or later, else OFFSET_END."""
         asked = [confluent_kafka.TopicPartition(*place, timestamp_ms) for place in partitions]
         try:
             answer = ask(partial(self._consumer.offsets_for_times, asked, timeout=_LEADER_S))
@@ -218,7 +217,7 @@ class Consumer:
             messages += self._consumer.consume(at_most - len(messages), 0)
 
     def _take_records(self, messages: list[confluent_kafka.Message], at_most: int) -> list[Record]:
-        """The records of the first messages. An error behind them is raised by the next call."""
+        """Take the records of the first messages. The next call raises an error behind them."""
         records: list[Record] = []
         for done, message in enumerate(messages[:at_most]):
             failure = message.error()
@@ -289,7 +288,7 @@ class Consumer:
             self._keeper.put_down(record.place, record.offset + 1)
 
     def _explained(self, error: confluent_kafka.KafkaException, waited: float) -> BarnabasError:
-        """What an error means; where nobody has answered within `waited` seconds, why."""
+        """Explain an error; if no broker has answered within `waited` seconds, say why."""
         if error.args[0].code() in _NO_ANSWER:
             return explain_silence(self._servers, waited)
         return translate(error)

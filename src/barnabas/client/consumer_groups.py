@@ -1,6 +1,6 @@
-"""What brokers are asked about groups: all there are, and of a group's coordinator its members and offsets.
+"""Requests about groups: a list of all, and from a group's coordinator its members and offsets.
 
-Groups of the consumer protocol (KIP-848) are described by a request of their own, with their epochs.
+A separate request describes groups of the consumer protocol (KIP-848), with their epochs.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def describe_group(connection: Connection, coordinator: BrokerId, group: str) ->
 
 
 def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition, int]:
-    """By partition the next offset that the group will read.
+    """Return, by partition, the next offset that the group will read.
 
     Raises:
         KafkaError: the coordinator refused.
@@ -108,7 +108,7 @@ def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition
 def committed(
     connection: Connection, group: str, *, only: Iterable[TopicPartition] | None = None, stable: bool = False
 ) -> dict[TopicPartition, Committed]:
-    """What the group has committed, for all of its partitions, or `only` for these.
+    """Return the group's committed offsets, for all of its partitions, or `only` for these.
 
     Args:
         stable: whether the coordinator refuses while a transaction may still change an offset (KIP-447).

@@ -53,9 +53,9 @@ def create_token(
     """Create a token.
 
     Args:
-        owner: the user whom it stands for; None for who asks.
+        owner: the user as whom the token logs in; None for the requester.
         renewers: users who may renew and expire it beside the owner.
-        max_lifetime_ms: it ends then at the latest; -1 for as late as the broker allows.
+        max_lifetime_ms: its longest life; -1 for the longest that the broker allows.
 
     Raises:
         KafkaError: the broker refused. ClientError: none answers.

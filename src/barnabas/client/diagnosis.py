@@ -30,7 +30,7 @@ _UNKNOWN_OPERATIONS = -(2**31)
 
 
 class Finding(NamedTuple):
-    """What one question came to."""
+    """The result of one question."""
 
     #: what was looked at: "TLS of HOST:PORT"
     subject: str
@@ -116,7 +116,7 @@ class _Examined:
         )
 
     def trust(self) -> Finding | None:
-        """Whether the certificate is good, is for this name, and is signed by whom the client trusts."""
+        """Whether the certificate is good, has this name, and is from an authority that the client trusts."""
         if not self._has_tls:
             return None
         shown = self._certificate()
@@ -151,7 +151,7 @@ class _Examined:
         return Finding(subject, True, f"the broker serves the client, {how}")
 
     def cluster(self, topic: str | None) -> Iterator[Finding]:
-        """Whether every broker is where clients are told, and what the client may do with a topic."""
+        """Check every broker's advertised address, and the client's permissions on a topic."""
         with self._connect(self._address) as connection:
             wanted = [] if topic is None else [MetadataRequestTopic(name=topic)]
             found = connection.ask(
@@ -170,7 +170,7 @@ class _Examined:
             yield _access(each)
 
     def _advertised(self, node: int, address: Address, is_alone: bool) -> Finding:
-        """Whether a broker is where clients are sent. A broker that is alone has answered: it is not down."""
+        """Check that a broker answers at its advertised address. One that is alone has answered already."""
         subject = f"broker {node}"
         cure = "set advertised.listeners of that broker to an address that clients reach"
         try:
@@ -203,8 +203,11 @@ class _Examined:
         return Finding(subject, False, str(error), "read the broker's log")
 
     def _alert(self) -> str:
-        """How the server ends the connection behind the handshake, where TLS 1.3 has it look at the client's
-        certificate; empty if it waits for a request, as after a handshake that has succeeded."""
+        """Return how the server ends the connection behind the handshake, as TLS 1.3 checks a client's
+        certificate.
+
+        Empty if the server waits for a request, as after a handshake that has succeeded.
+        """
         security = self._servers.security
         assert security is not None
         try:
@@ -226,7 +229,7 @@ class _Examined:
         return Connection(*address, _TIMEOUT_S, security=self._servers.security)
 
     def _certificate(self) -> Description | None:
-        """What the server shows, trusted or not; None where it speaks no TLS."""
+        """Return the server's certificate, trusted or not; None if it speaks no TLS."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""What goes wrong on the client's side, in one line with its cure."""
+"""Errors on the client's side, in one line with its cure."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Keeping a consumer in its group while its caller works on a record.
+"""Keeps a consumer in its group while its caller works on a record.
 
-librdkafka takes a consumer out of its group when nobody polls it for `max.poll.interval.ms`, and a rebalance
+librdkafka removes a consumer from its group if no thread polls it for `max.poll.interval.ms`, and a rebalance
 waits until it is polled. A caller that works on one record after another polls as seldom as its records are
-slow. So a thread polls for it: group membership goes on, and what would come to read is paused.
+slow. So a thread polls for it: group membership goes on, and reading is paused.
 
-What a rebalance takes away is taken away between two records: records that are buffered are dropped at once,
-and the one that the caller works on holds the rebalance up until it is done, for at most `_PATIENCE` of
-`max.poll.interval.ms`, which is how long the coordinator waits.
+A rebalance takes partitions away between two records. It drops buffered records at once. The record that the
+caller works on delays the rebalance until it is done. The delay is at most `_PATIENCE` of
+`max.poll.interval.ms`, for which the coordinator waits.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ class KeepAlive:
 
     @contextmanager
     def reading(self) -> Iterator[list[confluent_kafka.Message]]:
-        """For whoever polls: the messages that have come already, to which it adds and from which it takes.
+        """Yield the messages that have arrived already, for a poll that adds to them and takes from them.
 
-        A rebalance in between takes out those that another member is to read.
+        A rebalance in between removes those that another member is to read.
 
         Raises:
-            confluent_kafka.KafkaException: what went wrong while nobody asked.
+            confluent_kafka.KafkaException: an error that occurred since the last poll.
         """
         with self._polling:
             self._settle()
@@ -220,7 +220,7 @@ class KeepAlive:
 
 
 def _run(keeper: weakref.ref[KeepAlive], stopped: threading.Event, interval: float) -> None:
-    """By a weak reference: a consumer that is dropped without being closed can be collected."""
+    """Run by a weak reference, so that a consumer dropped without `close` can be collected."""
     while not stopped.wait(interval):
         found = keeper()
         if found is None:

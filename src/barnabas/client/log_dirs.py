@@ -32,7 +32,7 @@ class Place(NamedTuple):
 def places(
     servers: str, nodes: Iterable[Node], replicas: Iterable[Replica], timeout: float
 ) -> dict[Replica, Place]:
-    """Where replicas lie; those that are not there are left out.
+    """Return the log directories of replicas; replicas that do not exist are left out.
 
     Raises:
         ClientError: a broker does not answer, or is not in the cluster.

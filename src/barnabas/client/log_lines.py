@@ -1,9 +1,9 @@
-"""One line of any log, read into the fields it holds.
+"""One line of any log, parsed into its fields.
 
 `parse_line` knows JSON lines, logfmt, syslog (RFC 3164 and 5424), access logs, klog and container logs by
-their own form; everything else is read as a *header* of timestamp, level, process, thread and logger in
-whatever order they come, followed by the message. A line of no form at all is a message at level INFO:
-nothing is refused.
+their own form. In every other line it reads a *header* of timestamp, level, process, thread and logger in
+any order, and then the message. A line of no form at all is a message at level INFO: the parser refuses
+nothing.
 """
 
 from __future__ import annotations
@@ -62,12 +62,17 @@ _TIME_KEYS = ("timestamp", "@timestamp", "time", "ts", "datetime", "t", "date", 
 
 
 def parse_line(line: str, source: str) -> Fields:
-    """The fields of one log record, which may run over several lines (a stack trace).
+    """Parse one log record, which may have several lines (a stack trace), into its fields.
 
-    Always there: `source` as given; `level`, one of TRACE, DEBUG, INFO, WARN, ERROR, FATAL (INFO when the
-    line names none); `message`; `timestamp`, ISO 8601 with a zone only where the line has one, or None.
-    What else the line holds comes beside them under usual names: `logger`, `thread`, `pid`, `host`,
-    `program`, `client`, `method`, `path`, `status`, ..., and every field of a structured line.
+    These are always there:
+
+    - `source` as given;
+    - `level`: one of TRACE, DEBUG, INFO, WARN, ERROR, FATAL (INFO when the line names none);
+    - `message`;
+    - `timestamp`: ISO 8601, with a zone only where the line has one, or None.
+
+    Other fields have their usual names: `logger`, `thread`, `pid`, `host`, `program`, `client`, `method`,
+    `path`, `status`, ..., and every field of a structured line.
     """
     head, newline, rest = line.rstrip("\r\n").partition("\n")
     head = head.rstrip("\r")
@@ -214,7 +219,7 @@ def _syslog_priority(line: str) -> Fields | None:
 
 
 def _logging_basic(line: str) -> Fields | None:
-    """What Python's logging.basicConfig writes: LEVEL:logger:message."""
+    """Parse a line of Python's logging.basicConfig: LEVEL:logger:message."""
     match = _LOGGING_BASIC.match(line)
     if match is None:
         return None
@@ -288,7 +293,7 @@ def _take(name: str, match: re.Match[str] | None, fields: Fields) -> int | None:
 
 
 def _take_bracket(text: str, fields: Fields) -> bool:
-    """What stands in brackets: `pid 7`, `7`, `module:level`, `client 1.2.3.4`, or a thread's name."""
+    """Parse a text in brackets: `pid 7`, `7`, `module:level`, `client 1.2.3.4`, or a thread's name."""
     word, _, rest = text.partition(" ")
     module, colon, level = text.partition(":")
     if "level" not in fields and text.upper() in _LEVELS:

@@ -1,4 +1,4 @@
-"""Where partitions are and move to, asked in the protocol itself: librdkafka has no calls for it."""
+"""Replicas of partitions and their moves, asked in the protocol itself: librdkafka has no calls for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 class Holders(NamedTuple):
-    """Who holds a partition; `leader` is None while it has none."""
+    """The replicas and the leader of a partition; `leader` is None while it has none."""
 
     leader: BrokerId | None
     replicas: tuple[BrokerId, ...]
@@ -74,7 +74,7 @@ class Moves:
         return ClusterDescription(response.cluster_id, controller, tuple(nodes))
 
     def holders(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Holders]:
-        """Who holds the partitions of these topics, or of all."""
+        """Return the replicas of the partitions of these topics, or of all."""
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(topics)])
         found: dict[TopicPartition, Holders] = {}
         while True:

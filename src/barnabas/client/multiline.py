@@ -38,10 +38,10 @@ class Gathered(Generic[P]):
 
 
 class LineGrouper(Generic[P]):
-    """Takes lines one by one, each with the position behind it, and gives back whole records.
+    """Takes lines one by one, each with the position behind it, and returns whole records.
 
-    A line goes with the record before it when it is indented or blank, is part of a Java or Python stack
-    trace, or when the record began with a timestamp or level and the line does not.
+    A line belongs to the record before it if it is indented or blank, or is part of a Java or Python stack
+    trace. It also does if the record began with a timestamp or level and the line does not.
     """
 
     def __init__(self) -> None:

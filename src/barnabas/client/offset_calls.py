@@ -1,4 +1,4 @@
-"""What the leaders of partitions are asked: offsets, and to delete records."""
+"""Requests to the leaders of partitions: offsets, and deletion of records."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _ask_leaders(
 def _shares(
     asked: Mapping[TopicPartition, int], metadata: MetadataResponse, failures: list[BarnabasError]
 ) -> dict[Address, dict[TopicPartition, int]]:
-    """What each leader is asked; `failures` get the partitions that have none."""
+    """Return each leader's share of the request; `failures` get the partitions that have no leader."""
     addresses = Brokers.addresses(metadata)
     leaders = {
         TopicPartition(topic.name or "", each.partition_index): each.leader_id

@@ -1,4 +1,4 @@
-"""What a cluster does at a moment: its brokers, topics and groups, and rates between two moments."""
+"""The state of a cluster at a moment: its brokers, topics and groups, and rates between two moments."""
 
 from __future__ import annotations
 
@@ -91,5 +91,5 @@ def _group(state: str, committed: dict[TopicPartition, int], latest: dict[TopicP
 
 
 def rate(now: int, before: int | None, seconds: float) -> float | None:
-    """What was added a second; None when it is not known, or less than there was."""
+    """Return the growth in a second; None if it is not known or negative."""
     return None if before is None or now < before or seconds <= 0 else (now - before) / seconds

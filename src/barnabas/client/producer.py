@@ -29,13 +29,13 @@ Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | N
 class Producer:
     """Sends records in the background; leaving its `with` block waits until all are acknowledged.
 
-    Idempotent, so acknowledged by all in-sync replicas, in order and without repeats; keys go to the
-    partition that the Java client would choose. Further librdkafka settings by keyword, with underscores
+    It is idempotent: all in-sync replicas acknowledge each record, in order and without repeats. Keys go to
+    the partition that the Java client would choose. Further librdkafka settings by keyword, with underscores
     for dots: `Producer("127.0.0.1:9092", compression_type="lz4", linger_ms=20)`.
 
-    A record that could not be delivered raises at the next `send` or `flush`: among others one that no
-    broker has acknowledged within `delivery_timeout_ms` (2 minutes, as with the Java client; 0 waits for
-    ever). Until then a warning is logged while no broker answers.
+    A record that could not be delivered raises at the next `send` or `flush`. So does one that no broker has
+    acknowledged within `delivery_timeout_ms` (2 minutes, as with the Java client; 0 waits without end). Until
+    then a warning is logged while no broker answers.
     """
 
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, **settings: Any) -> None:
@@ -55,7 +55,8 @@ class Producer:
         self._is_late = False
 
     def ensure_topic(self, topic: str) -> int:
-        """How many partitions the topic has; asking creates it where the broker allows that.
+        """Return the number of the topic's partitions; the request creates the topic where the broker allows
+        that.
 
         Raises:
             ClientError: there is no such topic and none was made, or no broker answers.
@@ -77,7 +78,7 @@ class Producer:
         """Send a record: bytes as they are, text as UTF-8, None as a tombstone, anything else as JSON.
 
         Blocks while librdkafka's queue is full. `on_delivery` is called with the record as stored, from
-        within a later `send`, `poll` or `flush`. `about` is what errors call the record: "line 7".
+        within a later `send`, `poll` or `flush`. `about` names the record in errors: "line 7".
 
         Raises:
             KafkaError, ClientError: an earlier record, or this one, could not be delivered.

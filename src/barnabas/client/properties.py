@@ -1,7 +1,8 @@
 """A client's properties as Java writes them (client.properties), translated to librdkafka's.
 
-Names that only librdkafka has pass as they are. What says nothing of connections (``acks``, ``group.id``,
-serializers) is told apart: a file is often shared with Java's tools, which ignore it, too.
+Names that only librdkafka has pass as they are. The translation lists settings apart that do not concern
+connections (``acks``, ``group.id``, serializers). Users often share a file with Java's tools, which ignore
+it, too.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ _TOKEN_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLogin
 
 
 class Translated(NamedTuple):
-    """What a client's properties come to."""
+    """The translation of a client's properties."""
 
     #: by librdkafka's names
     settings: dict[str, str]
@@ -217,7 +218,7 @@ def _take_jaas(text: str, settings: dict[str, str]) -> None:
 
 
 def _take_token(options: Mapping[str, str], settings: dict[str, str]) -> None:
-    """What the JAAS options of OAUTHBEARER say besides the client's credentials."""
+    """Take the JAAS options of OAUTHBEARER other than the client's credentials."""
     extensions = [
         f"{name.removeprefix('extension_')}={value}"
         for name, value in options.items()

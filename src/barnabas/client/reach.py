@@ -89,10 +89,10 @@ def _try_each(
     probe: Callable[[_Attempt], _Result],
     security: Security | None = None,
 ) -> _Result | list[str]:
-    """What the first probe that succeeds returns; or each address with the reason why none did.
+    """Return the result of the first probe that succeeds; if none does, each address with the reason.
 
     Raises:
-        AuthenticationError: as the first probe that succeeds in being refused.
+        AuthenticationError: the first probe that reached a broker was refused.
     """
     outcomes: queue.SimpleQueue[tuple[_Attempt, _Result | str | AuthenticationError]] = queue.SimpleQueue()
     attempts = [_Attempt(address, timeout, security) for address in dict.fromkeys(addresses)]

@@ -1,9 +1,9 @@
-"""Which partitions to move where: plans of reassignments, worked out from who holds what.
+"""Plans of reassignments: the partitions to move and their new brokers.
 
-A plan moves as little as it can. Replicas on brokers that are to hold none go to others; then replicas move
-from the fullest broker to the emptiest until all hold as many, give or take one; last, preferred leaders are
-evened out, which moves no data. A partition is never left on fewer racks than it was on, and a replica that
-has to move goes to a rack that has none of its partition, if there is one.
+A plan moves as little as it can. First it moves replicas away from brokers that must hold none. Then it moves
+replicas from the fullest broker to the emptiest, until their numbers differ by at most one. Last, it evens
+out preferred leaders, which moves no data. It never leaves a partition on fewer racks than before. A replica
+that has to move goes to a rack without a replica of its partition, if there is one.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Record:
 
     @property
     def place(self) -> TopicPartition:
-        """The topic and partition it lies in."""
+        """The topic and partition of the record."""
         return TopicPartition(self.topic, self.partition)
 
     @property

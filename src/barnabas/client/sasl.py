@@ -53,7 +53,7 @@ def token_of_client(
 
 
 def unsecured_token(claims: Mapping[str, object], seconds: int) -> str:
-    """A token that nobody has signed, for trying things out."""
+    """Return an unsigned token, for trying things out."""
     now = SystemClock().now_ms() // 1000
     parts = ({"alg": "none"}, {**claims, "iat": now, "exp": now + seconds})
     return "".join(

@@ -44,10 +44,10 @@ def refuse(name: str, value: object, cure: str) -> ConfigError:
 
 
 def security_of(given: Given) -> ConnectionSecurity:
-    """What `security.protocol`, `ssl.*` and `sasl.*` ask for.
+    """Return the security that `security.protocol`, `ssl.*` and `sasl.*` configure.
 
     Raises:
-        ConfigError: they ask for what cannot be done; or a file does not hold what it should.
+        ConfigError: the settings conflict or are not supported, or a file has the wrong content.
     """
     protocol = given.get("security.protocol", "plaintext").lower()
     if protocol == "plaintext":

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Servers(str):
-    """``host:port,...``: the text that it is wherever it is shown, which never has a secret.
+    """``host:port,...``: a text that may be shown anywhere, since it never has a secret.
 
-    Whatever connects to it (`Admin`, `Producer`, `Consumer`, connections of our own) uses its settings.
+    Clients of the cluster (`Admin`, `Producer`, `Consumer`, connections of our own) use its settings.
 
     Attributes:
         settings: librdkafka's, of TLS, SASL and connections.

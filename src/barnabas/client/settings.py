@@ -30,9 +30,9 @@ ASK_AGAIN = {"connections.max.idle.ms": 10_000}
 
 
 def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`linger_ms=5` becomes `linger.ms: 5`; librdkafka's own chatter on stderr is off unless asked for.
+    """Translate `linger_ms=5` to `linger.ms: 5`; librdkafka writes to stderr only on demand.
 
-    What `bootstrap_servers` say themselves (`Servers`) counts where `settings` do not say otherwise.
+    Settings of `bootstrap_servers` (`Servers`) apply unless `settings` override them.
     """
     named = {
         name if name in _UNDERSCORED else name.replace("_", "."): value for name, value in settings.items()

@@ -1,17 +1,18 @@
 """Shipping log files into a topic: every record once, across rotation, restarts and crashes.
 
-How a record is neither lost nor repeated, without transactions:
+These rules prevent lost and repeated records, without transactions:
 
 - A source's records go to one partition through an idempotent producer that fails rather than leave a gap
-  (librdkafka's `enable.gapless.guarantee`), so the topic always holds an unbroken run of them from the first.
-- Each record carries its number and the file position behind it (`barnabas.client.ship_state`), so the last
-  one in the topic says where to go on. No acknowledgement, and no state file, has to arrive for that.
+  (librdkafka's `enable.gapless.guarantee`). So the topic always has an unbroken run of them from the first.
+- Each record has its number and the file position behind it (`barnabas.client.ship_state`). So the last
+  one in the topic says where to continue. No acknowledgement, and no state file, has to arrive for that.
 - One process ships a source at a time (a lock). After a crash the next one waits until the topic has been
-  silent for a moment, lest bytes of the dead one are still on their way to the broker. Transactions would
-  fence the dead one at once; but what it had not yet committed would be aborted and shipped again, and
-  readers of uncommitted records, as Kafka's and Spark's are by default, would see it twice.
+quiet for a moment. Bytes of the dead one may still be on their way to the broker.
 
-Records bear the time of shipping, not the line's own: retention counts from a record's timestamp, and lines
+Transactions would fence the dead process at once. But its uncommitted records would be aborted and shipped
+again. Readers of uncommitted records, as Kafka's and Spark's are by default, would see them twice.
+
+Records have the time of shipping, not the line's own. Retention counts from a record's timestamp, and lines
 of last year would be deleted at once. The line's time is in the value.
 """
 
@@ -58,7 +59,7 @@ _GRACE = 1.0
 
 @dataclass(slots=True)
 class Progress:
-    """How far a shipper is; `bytes_total` grows with the files."""
+    """The progress of a shipper; `bytes_total` grows with the files."""
 
     files: int = 0
     lines: int = 0

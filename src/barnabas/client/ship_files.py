@@ -22,7 +22,7 @@ class SourceFile(NamedTuple):
 def find_sources(
     files: Iterable[str | Path] | Mapping[Path, str],
 ) -> list[SourceFile]:
-    """What to follow: each file once, its rotations with it.
+    """Return the files to follow: each file once, its rotations with it.
 
     Raises:
         ClientError: a file is missing, cannot be read, or two have one name.

@@ -1,10 +1,10 @@
-"""What a shipper knows of how far it came, kept on this machine and in the topic itself.
+"""A shipper's progress, kept on this machine and in the topic itself.
 
-Every record that is shipped has the header `barnabas.ship`: its number within its source, the position
-behind its lines, and the host, as ``<number>@<position>@<host>``. So the topic is the truth: what it holds
-has been shipped, and nothing else has. The state file spares reading the whole topic, and remembers where a
-record was when retention has removed it. It lies in a directory named by the topic's id: a topic deleted
-and created again is a new one.
+Every shipped record has the header `barnabas.ship`: its number within its source, the position behind its
+lines, and the host, as ``<number>@<position>@<host>``. So the topic is the truth: exactly its records have
+been shipped. The state file saves reading the whole topic, and remembers the position of a record that
+retention has removed. Its folder has the topic's id as its name: a topic deleted and created again is a new
+one.
 """
 
 from __future__ import annotations

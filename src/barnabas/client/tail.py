@@ -1,9 +1,9 @@
 """Following a log file through growth, rotation (by rename or by copy and truncate) and restarts.
 
-A file is known again by what it holds, not only by its inode: a `Position` carries a checksum of the last
-bytes before it. When those bytes are still there, the file is the one that was read; when they are not, it
-has been truncated or replaced, and the file that still has them (a rotated sibling, compressed or not) is
-finished first. What cannot be known: that a file was copied and truncated before a line of it was read.
+The content identifies a file, not only its inode: a `Position` has a checksum of the last bytes before it.
+If those bytes are still there, it is the same file. If not, the file was truncated or replaced. Then the file
+that still has them (a rotated sibling, compressed or not) is finished first. One case stays hidden: a file
+that was copied and truncated before a line of it was read.
 """
 
 from __future__ import annotations

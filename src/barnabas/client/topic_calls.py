@@ -1,4 +1,4 @@
-"""What the controller and any broker are asked about topics: describe, create, delete, add partitions."""
+"""Requests to the controller and to any broker about topics: describe, create, delete, add partitions."""
 
 from __future__ import annotations
 

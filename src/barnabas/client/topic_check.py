@@ -26,7 +26,7 @@ def not_a_name(topic: str) -> ClientError:
 
 
 def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -> int:
-    """How many partitions the topic has. Asking for it creates it where the broker allows that.
+    """Return the number of the topic's partitions. The request creates it where the broker allows that.
 
     Without this, librdkafka would wait half a minute for a topic that never comes.
 

@@ -41,7 +41,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator knows; `started_ms` is None where no transaction has begun."""
+    """The coordinator's state of a transaction; `started_ms` is None where no transaction has begun."""
 
     transactional_id: str
     coordinator: int
@@ -99,8 +99,14 @@ class Transactions:
         longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids of all brokers: in one of `states`, of one of the producers, open for longer
-        than so many milliseconds, and matching a regular expression; what is not given lets all pass."""
+        """Return the transactional ids of all brokers that match each filter given.
+
+        Args:
+            states: the allowed states.
+            producer_ids: the allowed producers.
+            longer_than_ms: open for longer than this.
+            pattern: a regular expression.
+        """
         request = ListTransactionsRequest(
             state_filters=[*states],
             producer_id_filters=[*producer_ids],
@@ -219,7 +225,7 @@ class Transactions:
         request = WriteTxnMarkersRequest(markers=[marker])
 
         def attempt(deadline: float) -> None:
-            """Where the answer is lost, a second abort marker finds nothing open, and changes nothing."""
+            """Write the marker. A second one, after a lost response, changes nothing."""
             for address in self._leaders([producer.partition], deadline):
                 response = self._brokers.connected(address, deadline, lambda to: to.ask(request))
                 (answered,) = response.markers

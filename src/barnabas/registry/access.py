@@ -1,7 +1,7 @@
 """Authenticates and authorizes clients of a registry, by the users and ACLs of the cluster.
 
-A client authenticates by HTTP basic authentication, with a user and a password of the cluster: the registry
-tries them by logging in to a broker. The cluster's ACLs on topics decide what is allowed. A subject
+A client authenticates by HTTP basic authentication, with a user and a password of the cluster. The registry
+tries them by logging in to a broker. The cluster's ACLs on topics decide on permissions. A subject
 ``orders-value`` or ``orders-key`` belongs to the topic ``orders``; any other subject has the ACLs of a topic
 of its own name. If the cluster has no authorizer, every user may do everything.
 """
@@ -80,11 +80,11 @@ class ClusterAccess:
     """Logins and ACLs of the cluster that a registry is a client of. Owned by one event loop.
 
     Args:
-        servers: the cluster, as the registry itself gets in; it needs DESCRIBE on the cluster.
+        servers: the cluster, with the registry's own login; it needs DESCRIBE on the cluster.
         super_users: names of users who may do everything, beside the registry's own.
 
     Raises:
-        ConfigError: the registry itself does not log in by a password, so nobody can.
+        ConfigError: the registry itself does not log in by a password, so no client can.
     """
 
     def __init__(self, servers: str, super_users: Iterable[str] = ()) -> None:

@@ -117,7 +117,7 @@ def mode_missing(subject: str) -> RegistryError:
 
 
 def _scopes(subject: str | None) -> list[str | None]:
-    """Where to look, the nearest first."""
+    """Return the scopes to search, the nearest first."""
     if subject is None:
         return [None]
     context = context_of(subject)

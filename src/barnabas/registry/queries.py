@@ -130,7 +130,7 @@ def uses_of_guid(state: State, guid: str) -> list[Version]:
 
 
 def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
-    """Where the schema with this id is registered. Raises SCHEMA_NOT_FOUND."""
+    """Return the versions that have the schema with this id. Raises SCHEMA_NOT_FOUND."""
     uses_of_id(state, id_, subject)
     uses = sorted(state.ids(context_of(subject)).uses.get(id_, ()))
     found = [state.subjects[name][number] for name, number in uses]

@@ -36,9 +36,9 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """What a schema is apart from where it is registered; two with one fingerprint are the same schema.
+    """A schema apart from its registration; two with one fingerprint are the same schema.
 
-    `metadata` and `rule_set` (data contracts) are kept and given back as they came: clients act on them.
+    `metadata` and `rule_set` (data contracts) are kept and returned unchanged: clients act on them.
     """
 
     type: str
@@ -85,7 +85,7 @@ class Schema:
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Schema:
-        """As `from_json`, but stricter, because what is registered must be kept for ever."""
+        """Parse like `from_json`, but stricter, because the registry keeps a schema without end."""
         for name in ("metadata", "ruleSet"):
             if not isinstance(body.get(name) or {}, dict):
                 raise RegistryError(422, f"{name} must be an object")

@@ -24,7 +24,7 @@ _SHUTDOWN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """How a registry runs."""
+    """Settings of a registry's server."""
 
     bootstrap_servers: str
     listen: str = DEFAULT_LISTEN

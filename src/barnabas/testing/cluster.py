@@ -1,4 +1,4 @@
-"""What most tests need of a cluster: topics, and clients of `barnabas.client`."""
+"""Common means of a cluster's tests: topics, and clients of `barnabas.client`."""
 
 from __future__ import annotations
 

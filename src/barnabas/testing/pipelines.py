@@ -45,8 +45,8 @@ _LINES = ("json", "csv", "text")
 class PipelineUnderTest:
     """A pipeline file, its topics on a test's own broker, and folders of the test's own.
 
-    Topics keep their names, and are made with one partition each. A folder that is read or written as Parquet
-    is replaced with one of the test's; a sink to a database, a table or the screen with a topic of JSON.
+    Topics keep their names, and have one partition each. A folder of the test's replaces a folder that is
+    read or written as Parquet. A topic of JSON replaces a sink to a database, a table or the screen.
 
     Attributes:
         cluster: the broker, for tests that use it directly.
@@ -78,7 +78,7 @@ class PipelineUnderTest:
         Returns:
             The rows that each sink has written, by its name: dicts for JSON and Parquet, else bytes. A source
             with a dead-letter topic adds ``SOURCE.dead_letter``: the values of its records. Rows of a topic
-            are ordered by offset.
+            are in the order of their offsets.
 
         Raises:
             PipelineError: the file is wrong, or a query has failed.
@@ -99,7 +99,8 @@ class PipelineUnderTest:
         return dict(self._written())
 
     def step(self, name: str, /, **inputs: Sequence[Row] | DataFrame) -> list[Row]:
-        """What a source's function, a step or a sink returns for these rows, without topics and streams.
+        """Return the output of a source's function, a step or a sink for these rows, without topics and
+        streams.
 
         Args:
             name: of the source, the step or the sink.

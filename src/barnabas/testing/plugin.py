@@ -15,7 +15,7 @@ Fixtures:
     barnabas_settings: override it (session scope) to give the brokers settings: {"num.partitions": "3"}.
 
 Options: `--barnabas-mode thread|process` (also in the ini file as `barnabas_mode`) runs the brokers in this
-process or beside it; `--barnabas-servers HOST:PORT` runs the tests of the shared broker against another
+process or beside it. `--barnabas-servers HOST:PORT` runs the tests of the shared broker against another
 cluster, for example Apache Kafka.
 
 The plugin is loaded in every pytest run where Barnabas is installed, so it imports Barnabas only when a

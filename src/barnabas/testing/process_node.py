@@ -244,7 +244,7 @@ class _Inside:
             self._disk.is_full = word == _FILL
 
     def _expire(self) -> None:
-        """Whoever knows a session's password can close it: then the server takes it for ended."""
+        """End the session: any client that knows its password can close it, and then it counts as ended."""
         thief = KazooClient(
             ",".join(parse_address(self._config.zookeeper_connect or "").servers),
             client_id=self._store._connection._client.client_id,

@@ -1,7 +1,7 @@
 """TCP relays on the loopback interface, one for each ordered pair of brokers, that a test cuts and heals.
 
-A cut holds back what is said: as on a real network, TCP keeps it and delivers it after the healing, if the
-two ends have not given up by then. So nobody has to be root to part two brokers.
+A cut holds data back. As on a real network, TCP keeps it and delivers it after the healing, if the
+two ends have not given up by then. So a test can part two brokers without root.
 """
 
 from __future__ import annotations

@@ -34,14 +34,14 @@ _HOSTS = ("localhost", "127.0.0.1", "::1")
 class SecureBroker(TemporaryCluster):
     """A Barnabas broker in this process whose one listener requires TLS and a login (SASL_SSL).
 
-    Only the user admin may do anything until `grant` says so. This object itself is the admin:
+    Only the user admin may do anything until `grant` allows it. This object itself is the admin:
     `create_topic`, `produce`, `consume` and the like always work.
 
     Args:
         settings: broker settings by Kafka's names.
 
     Attributes:
-        certificates: the authority (`authority` is what clients are to trust), which issues more on request.
+        certificates: clients must trust its `authority`; it issues more certificates on request.
     """
 
     certificates: CertificateFolder

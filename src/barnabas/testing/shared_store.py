@@ -1,6 +1,6 @@
 """A metadata store that several brokers of one process share, each on an event loop and a thread of its own.
 
-`SharedServer` stands for ZooKeeper: it has the tree, and expires the session of a client that has sent no
+`SharedServer` replaces ZooKeeper: it has the tree, and expires the session of a client that has sent no
 heartbeat for the session timeout. Clients send heartbeats from their event loops, so a broker whose loop is
 stuck loses its session as a stopped process does.
 """

@@ -190,7 +190,7 @@ def start(
 
 
 def _settings_of_all(settings: tuple[str, ...], file: Path | None) -> dict[str, str]:
-    """What a file and --set have every broker use. Raises ConfigError."""
+    """Return the settings of a file and of --set, which every broker uses. Raises ConfigError."""
     from barnabas.broker.config import BrokerConfig
     from barnabas.broker.config.files import read_settings
 

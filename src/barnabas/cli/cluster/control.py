@@ -1,6 +1,6 @@
 """The control connection of a running cluster: one line of JSON each way, over the loopback interface.
 
-A command must have the secret that lies in the cluster's folder.
+A command must have the secret in the cluster's folder.
 """
 
 from __future__ import annotations

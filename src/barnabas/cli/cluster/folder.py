@@ -32,7 +32,7 @@ class ClusterFolderError(BarnabasError):
 
 @dataclass(slots=True)
 class Layout:
-    """What a cluster keeps from one start to the next.
+    """A cluster's lasting state from one start to the next.
 
     Attributes:
         addresses: ``host:port`` of each broker, by its id; port 0 before its first start.
@@ -49,7 +49,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """How to reach the process that runs the cluster."""
+    """The address and the secret of the process that runs the cluster."""
 
     port: int
     secret: str
@@ -69,7 +69,7 @@ class ClusterFolder:
         return self.path / f"broker-{broker}.log"
 
     def open_log_of(self, broker: int) -> IO[bytes]:
-        """What a broker logs, to be appended to; for the user alone: it names clients, users and topics."""
+        """Open a broker's log to append to; for the user alone: it names clients, users and topics."""
         path = self.log_of(broker)
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
         path.chmod(0o600)  # an earlier version has made it for everybody
@@ -83,7 +83,7 @@ class ClusterFolder:
 
     @property
     def secure(self) -> Path:
-        """What --secure has made."""
+        """The folder of the files that --secure has made."""
         return self.path / "secure"
 
     @property
@@ -134,7 +134,7 @@ class ClusterFolder:
             ) from None
 
     def layout(self) -> Layout | None:
-        """What the last start wrote; None before the first."""
+        """Read the layout that the last start wrote; None before the first."""
         found = self._read("cluster.json")
         if found is None:
             return None

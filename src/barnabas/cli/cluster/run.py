@@ -42,7 +42,7 @@ class ClusterStartError(BarnabasError):
 
 
 class State(Enum):
-    """What a broker's process does."""
+    """The state of a broker's process."""
 
     STARTING = "starting"
     RUNNING = "running"

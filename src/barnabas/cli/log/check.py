@@ -1,4 +1,4 @@
-"""Checks log directories file by file: what is damaged, and which offsets are lost by it."""
+"""Checks log directories file by file: the damage, and the offsets that it loses."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def _check_partition(
 
 
 def _sizes(path: Path) -> Mapping[TopicPartition, Mapping[int, checkpoints.SegmentSizes]]:
-    """What the size of each segment was at a clean stop; empty when the last stop was not clean."""
+    """Return the size of each segment at the last clean stop; empty when the last stop was not clean."""
     try:
         if (path / checkpoints.CLEAN_SHUTDOWN).exists():
             return checkpoints.decode_sizes((path / checkpoints.SEGMENT_SIZES).read_bytes()) or {}

@@ -223,7 +223,7 @@ def _text(fields: dict[str, Any]) -> str:
 
 
 def _optional(value: int) -> str:
-    """As Java prints a number that may not be there."""
+    """Format a number that may be missing, in Java's form."""
     return "OptionalLong.empty" if value < 0 else f"OptionalLong[{value}]"
 
 

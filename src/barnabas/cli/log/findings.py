@@ -1,4 +1,4 @@
-"""What `log check` finds in log directories, and `log repair` works from."""
+"""Findings of `log check` in log directories, from which `log repair` works."""
 
 from __future__ import annotations
 

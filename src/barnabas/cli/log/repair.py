@@ -91,10 +91,10 @@ class Repair:
     # --- in a cluster ---
 
     def _repair_in_cluster(self) -> None:
-        """Repair what the broker cannot copy from others, or make again by itself.
+        """Repair files that the broker can neither copy from others nor make again by itself.
 
-        What is whole of a damaged replica is kept, marked as incomplete: where there is no other, it may be
-        elected.
+        The repair keeps the undamaged part of a damaged replica and marks it as incomplete: if there is no
+        other replica, it may be elected.
         """
         paths = self._found.paths
         for name in embedded_files(_FS, [str(path) for path in paths]):
@@ -117,7 +117,7 @@ class Repair:
             self._forget_recovery_points(path, unsure)
 
     def _cluster_properties(self) -> dict[str, str] | None:
-        """What is known of a lost meta.properties: whose the other directories are, or the backup."""
+        """Return the known content of a lost meta.properties: from the other directories, or the backup."""
         found = {"version": "1", checkpoints.METADATA_STORE: checkpoints.ZOOKEEPER}
         cluster_id, broker = self._identity()
         if cluster_id:
@@ -407,7 +407,7 @@ class Repair:
     # --- files ---
 
     def _move_aside(self, file: Path) -> None:
-        """Move a file into the folder of this repair, which lies in the file's own log directory."""
+        """Move a file into the folder of this repair, in the file's own log directory."""
         if not file.exists() and not file.is_symlink():
             return
         root = next(path for path in self._found.paths if file.is_relative_to(path))
@@ -450,7 +450,7 @@ def _epoch_of(partition: Partition, aborted: AbortedTransaction) -> int | None:
 
 
 def _filler(start: int, end: int, leader_epoch: int) -> bytes:
-    """An empty batch that stands for the offsets from `start` to `end` - 1, as compaction leaves them."""
+    """Return an empty batch for the offsets from `start` to `end` - 1, as compaction leaves them."""
 
     def packed(crc: int) -> bytes:
         return HEADER.pack(

@@ -129,7 +129,7 @@ def start(
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
-    It needs nothing else on the machine: the cluster's metadata lies beside the data.
+    It needs nothing else on the machine: the cluster's metadata is beside the data.
     """
     log_to_stderr(log_level, log_format)
     values = _read_values(data, listen, advertise, settings, config, is_secure)
@@ -184,7 +184,7 @@ def start(
 
 
 def _refuse_to_open(folders: Iterable[Path]) -> None:
-    """Refuse to serve secured data to everybody only because --secure was left out.
+    """Refuse to serve secured data without a login only because --secure was left out.
 
     Raises:
         ConfigError: `--secure` has made one of `folders`.
@@ -215,7 +215,7 @@ def _all(companions: Sequence[Companion]) -> Companion:
 
 @contextmanager
 def _told_in_one_line() -> Iterator[None]:
-    """What else goes wrong is a bug: it ends the command in one line, and --log-level debug shows where."""
+    """End the command in one line at any other error, a bug; --log-level debug shows where."""
     try:
         yield
     except (BarnabasError, OSError, click.ClickException, click.exceptions.Exit):
@@ -229,7 +229,7 @@ def _told_in_one_line() -> Iterator[None]:
 
 
 def _summary(broker: Broker, config: BrokerConfig) -> str:
-    """The lines for somebody at a terminal once the broker serves."""
+    """Return the lines for a user at a terminal once the broker serves."""
     folders = ", ".join(str(Path(folder).absolute()) for folder in config.log_dirs)
     lines = [f"broker {broker.node_id} of cluster {broker.cluster_id}"]
     for bound, told in zip(broker.bound, broker.advertised, strict=True):

@@ -23,10 +23,10 @@ _PATIENCE_S = 5.0
 
 
 def beside_broker(listen: str, login: Callable[[str], Sequence[str]], registry: str | None) -> Companion:
-    """What runs the console.
+    """Return the companion that runs the console.
 
     Args:
-        login: the options of `barnabas console` that get it into the broker at an address.
+        login: the options of `barnabas console` for a login to the broker at an address.
         registry: the address of the schema registry that runs beside the broker, too.
 
     Raises:

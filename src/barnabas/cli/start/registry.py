@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None = None) -> Companion:
-    """What runs the registry, at an address that is taken at once.
+    """Return the companion that runs the registry, at an address that is taken at once.
 
     Args:
-        servers_at: how to get into the broker at an address (`barnabas.client.servers`).
+        servers_at: the login to the broker at an address (`barnabas.client.servers`).
         tls: of a secured broker, its key: the registry serves HTTPS with it, and has its clients log in, too.
 
     Raises:

@@ -36,7 +36,7 @@ _RESERVED["error"] = _RESERVED["record"]
 class Node:
     """One schema. `kind` is its type's name or ``union``; named ones go by `name`, with their namespace.
 
-    Nodes are compared by identity: a recursive schema contains itself.
+    Nodes have identity comparison: a recursive schema contains itself.
     """
 
     kind: str

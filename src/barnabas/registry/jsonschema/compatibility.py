@@ -1,9 +1,9 @@
 """Whether one JSON Schema accepts every document that another accepts.
 
-That is what a reader needs of the schemas of its writers. It is decided keyword by keyword, conservatively: a
-keyword that cannot be decided that way (``pattern``, ``if``) must not have changed. The cases and their names
-are those of Confluent's registry, whose rules for JSON Schema say the same in other words: a property may be
-added only where the old schema left no room for any.
+A reader needs that of the schemas of its writers. The decision goes keyword by keyword and is conservative. A
+keyword that it cannot compare (``pattern``, ``if``) must not have changed. The cases and their names are
+those of Confluent's registry. Its rules for JSON Schema say the same in other words. A property may be added
+only where the old schema left no room for any.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class _Check:
             yield from self.compare(reader, writer.inside(branch), place)
 
     def _narrowest(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
-        """What all parts accept is accepted when what one of them accepts is, or all of them merged."""
+        """Check the parts: `allOf` is compatible if any of its parts is, or all of them merged."""
         merged: dict[str, Any] = {key: value for key, value in writer.contents.items() if key != "allOf"}
         for part in (writer.inside(part).resolved() for part in writer.get("allOf")):
             if not isinstance(part.contents, dict):
@@ -260,7 +260,7 @@ class _Check:
                 )
 
     def _property(self, schema: Located, name: str) -> Located:
-        """What holds for the property `name`."""
+        """Return the schema of the property `name`."""
         properties = schema.get("properties", {})
         if name in properties:
             return schema.inside(properties[name])

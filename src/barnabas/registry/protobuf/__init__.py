@@ -18,13 +18,15 @@ class ProtobufSchema:
     """A Protobuf file, given as .proto text or as the base64 of a FileDescriptorProto.
 
     `references` are the files that it imports, by the names it imports them by, and those that these need.
-    `text` is written from the descriptor, so both forms come to the same one; comments are not in it. With
-    `normalize` imports are in order. Blocks for as long as protoc takes, some 50 ms where `schema` is that
-    text already, twice that elsewhere: what a registry keeps for ever is read again first.
+    `text` is written from the descriptor, so both forms give the same text; it has no comments. With
+    `normalize` imports are in order.
+
+    Blocks for as long as protoc takes: some 50 ms if `schema` is that text already, twice that otherwise. A
+    registry stores the text without end, so protoc compiles the written text once more first.
 
     Raises:
-        InvalidSchemaError: protoc refuses it, or the base64 holds no descriptor, or one that no text has.
-        RegistryError: OPERATION_TIMEOUT, STORE_ERROR when protoc does not come to an end of its own.
+        InvalidSchemaError: protoc refuses it, or the base64 has no descriptor, or one that no text has.
+        RegistryError: OPERATION_TIMEOUT, STORE_ERROR, protoc does not come to an end of its own.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):

@@ -1,6 +1,7 @@
-"""Whether data written by one file's messages can be read by another's, by Confluent's rules and their names.
+"""Whether another file's messages can read data of one file's messages, by Confluent's rules and their names.
 
-Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/serdes-protobuf.html
+Source:
+https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/serdes-protobuf.html
 and, for what is the same on the wire, https://protobuf.dev/programming-guides/proto3/#updating. Messages are
 found by their names within the package, fields by their numbers. Enums and services may change at will.
 """
@@ -57,7 +58,7 @@ class _Check:
         return found
 
     def message(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """What is wrong with it, the first time only: each of the ways to a message would double that."""
+        """Return a message's incompatibilities, the first time only: each path to it would double them."""
         pair = (reader.full_name, writer.full_name)
         if pair in self._broken:
             return []

@@ -40,14 +40,15 @@ _REFUSED = 3
 
 
 def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The FileDescriptorProtos of `text`, called `MAIN`, and before it of all that it imports.
+    """Return the FileDescriptorProtos of `text`, called `MAIN`, after those of all its imports.
 
-    Imports are found by the names of `references`, names and texts, and among the files that clients never
+    protoc finds imports by the names of `references`, names and texts. It also finds the files that clients
+    never
     register: ``google/protobuf/``, ``google/type/`` and ``confluent/``. Blocks.
 
     Raises:
         InvalidSchemaError: protoc refuses it, with protoc's reasons.
-        RegistryError: OPERATION_TIMEOUT, STORE_ERROR when protoc does not come to an end of its own.
+        RegistryError: OPERATION_TIMEOUT, STORE_ERROR, protoc does not come to an end of its own.
     """
     with tempfile.TemporaryDirectory(prefix="barnabas-protoc-") as made:
         folder = Path(made)

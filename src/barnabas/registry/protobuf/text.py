@@ -106,10 +106,10 @@ class _Writer:
     def _blocks(
         self, fields: Sequence[Any], types: Iterable[Any], scope: str, oneofs: Sequence[Any] = ()
     ) -> Iterator[Iterable[str]]:
-        """The fields with the messages beside them, in an order that keeps the order of both.
+        """Yield the fields with the messages beside them, in an order that keeps the order of both.
 
-        The entry of a map and the message of a group are where their field is: messages that come before them
-        are written before the field. A reader finds messages by their index.
+        The entry of a map and the message of a group follow their field: messages that come before them
+        precede the field. A reader finds messages by their index.
         """
         waiting = {f".{_join(scope, nested.name)}": nested for nested in types}
         for run in _runs(fields):

@@ -1,8 +1,8 @@
 """Refuses requests that a page of another site has a browser send.
 
-Such a page may have its own name point to this machine (DNS rebinding): then the Host header has that name.
-Or it sends what needs no permission of ours, such as a POST without a content type: then Origin names the
-page.
+Such a page may point its own name to this machine (DNS rebinding): then the Host header shows that name. Or
+it sends a request that needs no permission of ours, such as a POST without a content type: then Origin names
+the page.
 """
 
 from __future__ import annotations
