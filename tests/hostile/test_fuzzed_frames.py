@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.views import view_of
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import ProtocolError
@@ -113,10 +114,9 @@ def test_frames_before_a_login_are_refused() -> None:
         )
         environment = Environment.of_system()
         logins = Logins(
-            lambda: config,
+            view_of(config=config, clock=environment.clock),
             Sasl(dict, environment.random, bytes(32)),
             lambda frame, client: parse_counted(frame, DIRECT_ELEMENTS),
-            environment.clock.now_ms,
             environment.blocking,
             AuditTrail(config, environment),
         )

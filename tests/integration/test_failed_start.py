@@ -140,11 +140,11 @@ def test_a_fault_of_any_file_operation_ends_in_an_error_that_names_it(data, capl
 
 STEPS = [
     "barnabas.broker.server.broker.check_groups",
-    "barnabas.broker.server.broker.bound_endpoints",
-    "barnabas.broker.server.broker.advertised_endpoints",
-    "barnabas.broker.server.broker.check_folders",
+    "barnabas.broker.server.stages.binding.bound_endpoints",
+    "barnabas.broker.server.stages.binding.advertised_endpoints",
+    "barnabas.broker.server.stages.binding.check_folders",
     "barnabas.broker.server.network.listener.Listener.bind",
-    "barnabas.broker.server.broker.open_store",
+    "barnabas.broker.server.stages.metadata.open_store",
     "barnabas.broker.metadata.loader.MetadataLoader.start",
     "barnabas.broker.logs.manager.LogManager.open",
     "barnabas.broker.logs.manager.LogManager.load",
@@ -152,7 +152,7 @@ STEPS = [
     "barnabas.broker.replication.manager.ReplicaManager.apply",
     "barnabas.broker.coordinator.GroupCoordinator.start",
     "barnabas.broker.coordinator.TransactionCoordinator.start",
-    "barnabas.broker.server.broker.upkeep",
+    "barnabas.broker.server.stages.upkeep.upkeep",
     "barnabas.broker.logs.cleaner.LogCleaner.start",
     "barnabas.broker.server.network.listener.Listener.start",
 ]

@@ -175,7 +175,7 @@ def test_requests_that_come_in_pieces_by_several_connections_stay_whole(tmp_path
 
 
 def test_a_new_key_holds_for_new_connections(tmp_path, monkeypatch):
-    monkeypatch.setattr("barnabas.broker.server.broker.CHECK_MS", 50)
+    monkeypatch.setattr("barnabas.broker.server.stages.upkeep.CHECK_MS", 50)
     with TlsBroker(tmp_path) as broker:
         before = broker.certificate()
         other = make_other(tmp_path)
@@ -184,7 +184,7 @@ def test_a_new_key_holds_for_new_connections(tmp_path, monkeypatch):
 
 
 def test_a_key_without_its_certificate_changes_nothing(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("barnabas.broker.server.broker.CHECK_MS", 20)
+    monkeypatch.setattr("barnabas.broker.server.stages.upkeep.CHECK_MS", 20)
     with TlsBroker(tmp_path) as broker:
         before = broker.certificate()
         good = broker.certificates.server.read_bytes()

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from simulation.clocks import ManualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk
+from tests.views import view_of
 
 from barnabas.base.environment.blocking import Threads
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -116,7 +117,7 @@ class Bench:
             state = PartitionState((1,), (1,), 1)
             self.partitions[name] = Partition(log, state, 1, on_flush_due=self.commit.add)
         self.cleaner = LogCleaner(
-            lambda: self.config, self.partitions.values(), self.logs, environment, self.commit.add
+            view_of(config=self.config), self.partitions.values(), self.logs, environment, self.commit.add
         )
 
     async def close(self) -> None:

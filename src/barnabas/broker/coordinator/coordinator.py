@@ -17,7 +17,6 @@ from functools import update_wrapper
 from operator import methodcaller
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, LeaderEpoch
 from barnabas.broker.answers import Answer
@@ -26,6 +25,7 @@ from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.partitioning import partition_for
 from barnabas.broker.coordinator.runtime import CoordinatorRuntime
 from barnabas.broker.metadata import ImageDelta
+from barnabas.broker.view import BrokerView
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -40,9 +40,9 @@ class Coordinator(Generic[S]):
     Args:
         topic: the internal topic.
         log: its partitions.
-        clock: the time.
+        view: the broker's state.
         make_shard: makes what keeps the keys of one partition.
-        partitions: how many partitions the topic has, or will have.
+        planned_partitions: how many partitions the topic will have, while it does not exist.
         write_timeout_ms: how long an append may take until its client is told to try again.
     """
 
@@ -50,25 +50,26 @@ class Coordinator(Generic[S]):
         self,
         topic: str,
         log: InternalLog,
-        clock: Clock,
+        view: BrokerView,
         make_shard: Callable[[ShardContext[S]], S],
         *,
-        partitions: Callable[[], int],
+        planned_partitions: int,
         write_timeout_ms: int,
     ) -> None:
-        self._topic = topic
-        self._partitions = partitions
+        self.topic = topic
+        self._view = view
+        self._planned_partitions = planned_partitions
         self._runtime: CoordinatorRuntime[S] = CoordinatorRuntime(
-            topic, log, clock, make_shard, write_timeout_ms=write_timeout_ms
+            topic, log, view.clock, make_shard, write_timeout_ms=write_timeout_ms
         )
 
     # --- leadership ---
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
         """Load and unload partitions of the internal topic as their leaders change."""
-        if self._topic not in delta.topics:
+        if self.topic not in delta.topics:
             return
-        before, after = delta.before.topics.get(self._topic), delta.after.topics.get(self._topic)
+        before, after = delta.before.topics.get(self.topic), delta.after.topics.get(self.topic)
         states = after.partitions if after is not None else ()
         led = {index: state.leader_epoch for index, state in enumerate(states) if state.leader == node_id}
         is_same = before is not None and after is not None and before.id == after.id
@@ -103,7 +104,8 @@ class Coordinator(Generic[S]):
 
     def partition_for(self, key: str) -> int:
         """The partition of the internal topic that stores a key."""
-        return partition_for(key, self._partitions())
+        topic = self._view.image.topics.get(self.topic)
+        return partition_for(key, self._planned_partitions if topic is None else len(topic.partitions))
 
     def _check_loaded(self) -> None:
         """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS while some keys may be missing."""
@@ -129,7 +131,7 @@ def writing(
     def write(coordinator: Coordinator[S], about: K, /, *more: Any, **named: Any) -> Answer[T]:
         key = key_of(about)
         return coordinator._runtime.write(
-            partition_for(key, coordinator._partitions()),
+            coordinator.partition_for(key),
             key,
             methodcaller(name, about, *more, **named),
             shared=shared,

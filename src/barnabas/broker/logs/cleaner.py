@@ -12,12 +12,12 @@ from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.storage import Cleaning, CleaningCancelled, Dirtiness, PartitionLog, Throttle, dirtiness
 from barnabas.broker.storage.harm import Harm, harm_of
 from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.view import BrokerView
 
 logger = logger_of(__name__)
 
@@ -64,7 +64,7 @@ class LogCleaner(Generic[P]):
     """The cleaner of a broker's logs. Owned by the event loop, but for what runs on its threads.
 
     Args:
-        config: the broker's settings as they hold now.
+        view: the broker's settings.
         partitions: those this broker holds.
         logs: where their logs are.
         flush: has a partition's log fsynced soon: only what is safe on disk is cleaned.
@@ -72,19 +72,20 @@ class LogCleaner(Generic[P]):
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        view: BrokerView,
         partitions: Iterable[P],
         logs: LogManager,
         environment: Environment,
         flush: Callable[[P], None],
     ) -> None:
-        self._config = config
+        self._view = view
         self._partitions = partitions
         self._logs = logs
         self._clock = environment.clock
         self._flush = flush
-        self._threads = config().log_cleaner_threads if config().log_cleaner_enable else 0
-        self._throttle = Throttle(self._clock, lambda: config().log_cleaner_io_max_bytes_per_second)
+        config = view.config
+        self._threads = config.log_cleaner_threads if config.log_cleaner_enable else 0
+        self._throttle = Throttle(self._clock, lambda: view.config.log_cleaner_io_max_bytes_per_second)
         self._pool = environment.blocking.pool("cleaner", max(self._threads, 1))
         self._new_signal = environment.blocking.signal
         self._workers: list[asyncio.Task[None]] = []
@@ -121,7 +122,7 @@ class LogCleaner(Generic[P]):
                 logger.exception("the cleaner failed")
                 was_cleaned = False
             if not was_cleaned:
-                backoff_ms = min(max(self._config().log_cleaner_backoff_ms, 1), _DAY_MS)
+                backoff_ms = min(max(self._view.config.log_cleaner_backoff_ms, 1), _DAY_MS)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), backoff_ms / 1000)
 
@@ -133,7 +134,7 @@ class LogCleaner(Generic[P]):
         log, dirt = found
         name = log.topic_partition
         directory = self._logs.directory_of(name)
-        config = self._config()
+        config = self._view.config
         cleaning = self._at_work[name] = Cleaning(
             log,
             dirt,
@@ -273,7 +274,7 @@ class LogCleaner(Generic[P]):
         name = log.topic_partition
         before = self._setbacks.get(name)
         failures = before.failures + 1 if before is not None and before.log is log else 1
-        backoff_ms = max(self._config().log_cleaner_backoff_ms, 1)
+        backoff_ms = max(self._view.config.log_cleaner_backoff_ms, 1)
         wait_ms = min(backoff_ms * 2 ** min(failures, 20), _LONGEST_WAIT_MS)
         self._setbacks[name] = Setback(log, error, failures, self._clock.now_ms(), wait_ms)
         is_bug = not isinstance(error, KafkaError | OSError)

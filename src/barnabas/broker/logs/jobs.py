@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
+from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
@@ -49,14 +49,14 @@ async def stop_all(jobs: Iterable[Job]) -> None:
 
 
 def upkeep(
-    config: Callable[[], BrokerConfig],
+    view: BrokerView,
     logs: LogManager,
     on_open: Callable[[Collection[TopicPartition]], None],
 ) -> list[Job]:
     """The jobs of a broker's logs; `on_open` receives partitions whose logs could not be opened before."""
 
     async def drop_expired_producers() -> None:
-        await logs.expire_producers(config().producer_id_expiration_ms)
+        await logs.expire_producers(view.config.producer_id_expiration_ms)
 
     def checkpoint(of: Callable[[LogDirectory], CheckpointWrite]) -> Callable[[], Awaitable[None]]:
         return lambda: logs.checkpoint(of)
@@ -65,7 +65,7 @@ def upkeep(
         if opened := await logs.open_postponed():
             on_open(opened)
 
-    now = config()
+    now = view.config
     return [
         Job("retention", now.log_retention_check_interval_ms, logs.drop_expired),
         Job("producer expiry", now.producer_id_expiration_check_interval_ms, drop_expired_producers),

@@ -23,11 +23,11 @@ from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import Chunk, Offset, TopicPartition
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.config.setting import LONG_MAX
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.storage import PartitionLog
+from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
@@ -47,19 +47,19 @@ class LogMoves:
     """The logs of a broker that are on their way to other directories. Owned by the event loop.
 
     Args:
-        config: the broker's settings as they hold now.
+        view: the broker's settings.
         logs: the broker's logs.
         flush: has the log of a partition fsynced soon.
     """
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        view: BrokerView,
         logs: LogManager,
         environment: Environment,
         flush: Callable[[TopicPartition], None],
     ) -> None:
-        self._config = config
+        self._view = view
         self._logs = logs
         self._flush = flush
         self._pool = environment.blocking.pool("log moves", 2)
@@ -150,7 +150,7 @@ class LogMoves:
                 raise _GivenUpError("the log that is to be moved is gone or offline")
             if future.is_offline:
                 raise _GivenUpError(f"the copy is offline: {future.failure}")
-            rate = self._config().replica_alter_log_dirs_io_max_bytes_per_second
+            rate = self._view.config.replica_alter_log_dirs_io_max_bytes_per_second
             if size := await self._copy_some(current, future, min(rate, _CHUNK)):
                 await self._pay(size)
                 continue
@@ -181,7 +181,7 @@ class LogMoves:
         """Wait as long as the rate says that so many bytes take."""
         left = float(size)
         while left > 0:
-            rate = self._config().replica_alter_log_dirs_io_max_bytes_per_second
+            rate = self._view.config.replica_alter_log_dirs_io_max_bytes_per_second
             if rate == LONG_MAX:
                 return
             pause = min(left / max(rate, 1), _LONGEST_PAUSE)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from barnabas.base.errors import ConfigError
 from barnabas.broker.config import BrokerConfig
-from barnabas.kafka.security.acls import Acls, Authorizer, Operation, SubjectRules
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.security.acls import Authorizer, Operation, SubjectRules
 from barnabas.kafka.security.principal import Principal
 
 _SUBJECTS = ("super.users", "allow.everyone.if.no.acl.found")
 
 
-def open_authorizer(config: BrokerConfig, acls: Callable[[], Acls]) -> Authorizer | None:
-    """The authorizer, which reads the rules that `acls` gives at the time; None where there is to be none.
+def open_authorizer(config: BrokerConfig, view: BrokerView) -> Authorizer | None:
+    """The authorizer, which reads the rules of the current image; None where there is to be none.
 
     Raises:
         ConfigError: a setting of the authorizer cannot be honoured.
     """
     subjects = SubjectRules(_super_users(config), config.allow_everyone_if_no_acl_found)
     if config.authorizer_class_name is not None:
-        return Authorizer(acls, subjects)
+        return Authorizer(lambda: view.image.acls, subjects)
     for name in _SUBJECTS:
         if name in config.given:
             raise ConfigError(

@@ -17,9 +17,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from barnabas.base.errors import BarnabasError
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId
-from barnabas.broker.metadata.image import BrokerState, ClusterImage
+from barnabas.broker.metadata.image import BrokerState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.fetching.sessions import FetchSessions
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.kafka.protocol.schema import Request
 
@@ -38,8 +39,7 @@ class IsolationWatch:
     """Looks from time to time whether this broker reaches the controller, and its followers reach it.
 
     Args:
-        node_id: this broker.
-        image: the cluster as it knows it.
+        view: the image of this broker.
         is_certain: whether that can be trusted.
         session_timeout: after so many seconds without the others this broker is isolated.
         ask: sends a request to a broker: it raises BarnabasError without an answer within so many seconds.
@@ -50,8 +50,7 @@ class IsolationWatch:
 
     def __init__(
         self,
-        node_id: BrokerId,
-        image: Callable[[], ClusterImage],
+        view: BrokerView,
         is_certain: Callable[[], bool],
         session_timeout: float,
         ask: Callable[[BrokerId, Request, float], Awaitable[object]],
@@ -59,8 +58,7 @@ class IsolationWatch:
         sessions: FetchSessions,
         on_change: Callable[[bool], None],
     ) -> None:
-        self._node_id = node_id
-        self._image = image
+        self._view = view
         self._is_certain = is_certain
         self._pause = session_timeout / LOOKS
         self._ask = ask
@@ -93,11 +91,11 @@ class IsolationWatch:
 
     async def look(self) -> None:
         """Ask whoever should answer."""
-        image = self._image()
+        image = self._view.image
         others = [
             broker
             for _, broker in sorted(image.brokers.items())
-            if broker.id != self._node_id and broker.state is BrokerState.RUNNING
+            if broker.id != self._view.node_id and broker.state is BrokerState.RUNNING
         ]
         asked = [broker.id for broker in others]
         if not self._is_controller:
@@ -126,7 +124,7 @@ class IsolationWatch:
 
     @property
     def _is_controller(self) -> bool:
-        return self._image().controller_id == self._node_id
+        return self._view.image.controller_id == self._view.node_id
 
     async def _is_any_answered(self, brokers: Iterable[BrokerId]) -> bool:
         answers = (self._ask(broker, ApiVersionsRequest(), self._pause / 2) for broker in brokers)
@@ -137,18 +135,18 @@ class IsolationWatch:
         return not all(isinstance(outcome, BarnabasError) for outcome in outcomes)
 
     def _sessions_of_followers(self) -> Iterable[tuple[BrokerId, tuple[int, int]]]:
-        for broker in self._image().brokers:
+        for broker in self._view.image.brokers:
             session = self._sessions.of_replica(broker)
             if session is not None:
                 yield broker, (session.session_id, session.epoch)
 
     def _has_silent_follower(self) -> bool:
         """Whether a live member of an ISR has not fetched since the first look in vain."""
-        brokers, now = self._image().brokers, dict(self._sessions_of_followers())
+        brokers, now = self._view.image.brokers, dict(self._sessions_of_followers())
         silent = {
             broker
             for broker in brokers
-            if broker != self._node_id and now.get(broker) == self._seen.get(broker)
+            if broker != self._view.node_id and now.get(broker) == self._seen.get(broker)
         }
         return bool(silent) and any(
             partition.is_leader and not silent.isdisjoint(partition.state.isr)
@@ -162,8 +160,8 @@ class IsolationWatch:
         if isolated:
             log.error(
                 "broker %d is cut off from the others, but not from the metadata store: it has them lead",
-                self._node_id,
+                self._view.node_id,
             )
         else:
-            log.info("broker %d reaches the others again", self._node_id)
+            log.info("broker %d reaches the others again", self._view.node_id)
         self._on_change(isolated)

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from random import Random
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.types import BrokerId
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.interbroker import Address, BrokerClient, ChannelSettings, PeerLogin
-from barnabas.broker.metadata import ClusterImage, ImageDelta
-from barnabas.broker.server.network.endpoint import Endpoint, broker_login, has_broker_login
+from barnabas.broker.metadata import ImageDelta
+from barnabas.broker.metadata.first_users import NO_USERS, Users, credentials
+from barnabas.broker.server.authorization import require_own_access
+from barnabas.broker.server.network.endpoint import (
+    Endpoint,
+    broker_login,
+    has_broker_login,
+    login_config,
+    users_of_listener,
+)
 from barnabas.broker.server.network.tls import has_trust, peer_context
 from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.security.acls import Authorizer
+from barnabas.kafka.security.principal import ANONYMOUS, Principal
 from barnabas.kafka.security.sasl_client import ClientExchange, plain, scram
+from barnabas.kafka.security.scram import SALT_BYTES
 
 
 def open_peers(
     config: BrokerConfig,
     environment: Environment,
     listener: Endpoint,
-    image: Callable[[], ClusterImage],
+    view: BrokerView,
     long_work: LongWork,
 ) -> BrokerClient:
     """The channels to the other brokers, by their listeners of the same name as this broker's `listener`.
@@ -29,7 +41,7 @@ def open_peers(
     """
 
     def address_of(broker_id: BrokerId) -> Address | None:
-        broker = image().brokers.get(broker_id)
+        broker = view.image.brokers.get(broker_id)
         endpoint = None if broker is None else broker.endpoint(listener.name)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
@@ -57,6 +69,33 @@ def _login(config: BrokerConfig, environment: Environment, long_work: LongWork) 
         return scram(mechanism, user, password, environment.random.randbytes(24))
 
     return PeerLogin(mechanism, begin, long_work.run)
+
+
+async def own_user(config: BrokerConfig, listener: Endpoint, random: Random, long_work: LongWork) -> Users:
+    """The user as whom brokers log in to each other, to be stored before the first of them does.
+
+    Returns:
+        No users where brokers do not log in, or where the settings have the password.
+    """
+    login = login_config(config, listener.name)
+    if not listener.has_sasl or not has_broker_login(login):
+        return NO_USERS
+    user, password = broker_login(login)
+    if login.sasl_mechanism_inter_broker_protocol == "PLAIN" and user in users_of_listener(
+        config, listener.name
+    ):
+        return NO_USERS
+    return {user: await long_work.run(credentials, password, random.randbytes(SALT_BYTES))}
+
+
+def require_access_of_brokers(
+    config: BrokerConfig, authorizer: Authorizer | None, listener: Endpoint
+) -> None:
+    """Raises ConfigError if this broker may not do what brokers ask each other at `listener`."""
+    login = login_config(config, listener.name)
+    if login.zookeeper_connect is not None or has_broker_login(login):
+        user = Principal(broker_login(login)[0]) if listener.has_sasl else ANONYMOUS
+        require_own_access(authorizer, user, listener.host)
 
 
 def forget_gone(peers: BrokerClient, delta: ImageDelta) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
 from barnabas.base.types import NO_BROKER, BrokerId
 from barnabas.broker.interbroker import BrokerClient, ChannelError, RequestTimeoutError
-from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.server.own_requests import OwnRequests
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -23,35 +24,30 @@ class ToController:
     Nothing is tried again: a controller that has changed answers NOT_CONTROLLER in the response's own way.
 
     Args:
-        node_id: this broker.
-        image: the cluster as it knows it.
+        view: the image of this broker.
         peers: the other brokers.
+        own_requests: answers while this broker is the controller.
         request_timeout: of a request without its own, in seconds.
     """
 
     def __init__(
         self,
-        node_id: BrokerId,
-        image: Callable[[], ClusterImage],
+        view: BrokerView,
         peers: BrokerClient,
+        own_requests: OwnRequests,
         *,
         request_timeout: float,
     ) -> None:
-        self._node_id = node_id
-        self._image = image
+        self._view = view
         self._peers = peers
+        self._own_requests = own_requests
         self._request_timeout = request_timeout
-        self._serve: Callable[[Request], Awaitable[Any]] | None = None
         self._serving: set[asyncio.Future[Any]] = set()
 
     @property
     def controller_id(self) -> BrokerId:
         """The controller by this broker's image; -1 while there is none."""
-        return self._image().controller_id
-
-    def serve_with(self, serve: Callable[[Request], Awaitable[Any]]) -> None:
-        """From now on, `serve` answers the requests to this broker, without the network."""
-        self._serve = serve
+        return self._view.image.controller_id
 
     async def send(
         self, request: Request, *, timeout_s: float | None = None, purpose: str = "control"
@@ -69,11 +65,11 @@ class ToController:
         controller = self.controller_id
         if controller == NO_BROKER:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
-        if controller != self._node_id:
+        if controller != self._view.node_id:
             return await self._peers.channel(controller, purpose).send(request, timeout_s=timeout_s)
-        if self._serve is None:
+        if not self._own_requests.is_served:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker, the controller, is starting")
-        return await self._send_to_self(self._serve(request), timeout_s)
+        return await self._send_to_self(self._own_requests.send(request), timeout_s)
 
     async def _send_to_self(self, answer: Awaitable[Any], timeout_s: float | None) -> Any:
         serving = asyncio.ensure_future(answer)

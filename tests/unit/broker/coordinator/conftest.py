@@ -14,10 +14,11 @@ import pytest
 from simulation.blocking import VirtualThreads
 from simulation.clocks import VirtualClock
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.config import BrokerConfig, GroupConfig
+from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey
 from barnabas.broker.coordinator.pattern_search import PatternSearch
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
@@ -154,21 +155,25 @@ class Groups:
         **settings: Any,
     ) -> None:
         self.log = log or MemoryLog()
-        self.config = config or BrokerConfig(**{"group_initial_rebalance_delay_ms": 1000, **settings})
-        self.image = image
+        defaults = {"group_initial_rebalance_delay_ms": 1000, "offsets_topic_num_partitions": 1}
         self.clock = VirtualClock(asyncio.get_running_loop())
+        self.view = view_of(image, config=config or BrokerConfig(**defaults | settings), clock=self.clock)
         self.coordinator = GroupCoordinator(
-            lambda: self.config,
-            self.clock,
+            self.view,
             self.log,
-            partitions=lambda: 1,
-            settings=lambda _group: GroupConfig.from_layers([], self.config.given),
-            image=lambda: self.image,
             unique=lambda: str(next(_numbers)),
             search=PatternSearch(VirtualThreads(Random(0), mean_delay=1e-9)),
             assigning=assigning or VirtualThreads(Random(0), mean_delay=0.001).pool("assigning", 1),
         )
         self.coordinator.elect(0, 0)
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.view.config
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.view.image
 
     async def restart(self) -> Groups:
         """Another broker on the same log, loaded."""
@@ -187,7 +192,7 @@ class Groups:
         topics = {
             name: TopicImage(name, topic_id(name), (state,) * count) for name, count in partitions.items()
         }
-        self.image = self.image._replace(
+        self.view.image = self.image._replace(
             topics=topics, topic_names={topic.id: topic.name for topic in topics.values()}
         )
 

@@ -215,7 +215,7 @@ def test_full_round_refuses_the_last_to_join(coordinate):
 def test_lowered_limit_pushes_out_the_last_to_join_again(coordinate):
     async def scenario(groups):
         ids, _ = await groups.stable(3)
-        groups.config = groups.config.replace(group_max_size=2)
+        groups.view.config = groups.config.replace(group_max_size=2)
         again = [groups.join(name) for name in ids]
         assert await groups.error(again[2]) == ErrorCode.GROUP_MAX_SIZE_REACHED
         assert {m.member_id for m in (await again[0]).members} == set(ids[:2])
@@ -307,7 +307,7 @@ def test_new_member_that_waits_too_long_for_its_round_is_out(coordinate):
 def test_group_that_is_too_large_when_it_is_loaded_joins_again(coordinate):
     async def scenario(groups):
         ids, generation = await groups.stable(3)
-        groups.config = groups.config.replace(group_max_size=2)
+        groups.view.config = groups.config.replace(group_max_size=2)
         restarted = await groups.restart()
         assert restarted.state() == "PreparingRebalance"
         again = [restarted.join(name) for name in ids]

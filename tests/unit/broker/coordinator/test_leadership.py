@@ -15,7 +15,7 @@ class Groups(GroupCoordinator):
     """Notes what a coordinator is told."""
 
     def __init__(self):
-        self._topic = GROUP_METADATA_TOPIC
+        self.topic = GROUP_METADATA_TOPIC
         self.led = {}
         self.told = []
 

@@ -11,6 +11,7 @@ import pytest
 from simulation.clocks import ManualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk
+from tests.views import view_of
 
 from barnabas.base.environment.blocking import Threads
 from barnabas.base.types import TopicPartition
@@ -69,7 +70,11 @@ class Bench:
         async def run():
             config = BrokerConfig()
             self.cleaner = LogCleaner(
-                lambda: config, self.partitions, Logs(self.directory), self.environment, self.flushed.append
+                view_of(config=config),
+                self.partitions,
+                Logs(self.directory),
+                self.environment,
+                self.flushed.append,
             )
             try:
                 for number in range(rounds):
@@ -163,7 +168,11 @@ def test_nothing_is_cleaned_where_the_cleaner_is_off():
     async def run():
         config = BrokerConfig(log_cleaner_enable=False)
         cleaner = LogCleaner(
-            lambda: config, [], Logs(None), simulated_environment(clock=ManualClock(NOW)), lambda _: None
+            view_of(config=config),
+            [],
+            Logs(None),
+            simulated_environment(clock=ManualClock(NOW)),
+            lambda _: None,
         )
         cleaner.start()
         assert not cleaner._workers

@@ -12,6 +12,7 @@ from simulation.clocks import VirtualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk, PowerCut
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
@@ -39,7 +40,7 @@ class Bench:
         self.logs = LogManager(config, environment, self.pool, lambda path: None)
         self.logs.open("c")
         self.flushed = []
-        self.moves = LogMoves(lambda: config, self.logs, environment, self.flushed.append)
+        self.moves = LogMoves(view_of(config=config), self.logs, environment, self.flushed.append)
 
     async def load(self, hosted=True):
         await self.logs.load({T0: ID} if hosted else {}, lambda _: CONFIG)

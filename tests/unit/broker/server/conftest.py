@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.views import view_of
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.network import SocketNetwork
@@ -37,9 +38,9 @@ class Server:
         self.cancel_on_disconnect = False
         self.order: Order = IN_TURN
         self.host = "127.0.0.1"
-        self.config = BrokerConfig(**settings)
+        self.view = view_of(config=BrokerConfig(**settings))
         self.clients: list[Client] = []
-        self.connections = Connections(lambda: self.config)
+        self.connections = Connections(self.view)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Server]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from simulation.network import SimulatedNetwork
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -15,6 +17,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.interbroker import ChannelClosedError, NotConnectedError, RequestTimeoutError
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage, ClusterImage, ImageDelta
 from barnabas.broker.server.network.endpoint import Endpoint
+from barnabas.broker.server.own_requests import OwnRequests
 from barnabas.broker.server.peers import forget_gone, open_peers
 from barnabas.broker.server.to_controller import ToController
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -28,9 +31,11 @@ class World:
     """Broker 1, on the way to the controller."""
 
     def __init__(self, controller_id: int) -> None:
-        self.image = ClusterImage(
-            controller_id=controller_id,
-            brokers={1: broker(1), 2: broker(2), 3: broker(3, listener="CLIENTS")},
+        self.view = view_of(
+            ClusterImage(
+                controller_id=controller_id,
+                brokers={1: broker(1), 2: broker(2), 3: broker(3, listener="CLIENTS")},
+            )
         )
         self.network = SimulatedNetwork(Random(1))
         environment = Environment.of_system()
@@ -42,10 +47,9 @@ class World:
             random=Random(1),
         )
         config = BrokerConfig(request_timeout_ms=5000)
-        self.peers = open_peers(
-            config, environment, Endpoint("INTERNAL", "127.0.0.1", 0), lambda: self.image, None
-        )
-        self.to_controller = ToController(1, lambda: self.image, self.peers, request_timeout=5.0)
+        self.peers = open_peers(config, environment, Endpoint("INTERNAL", "127.0.0.1", 0), self.view, None)
+        self.own = OwnRequests(1, "INTERNAL")
+        self.to_controller = ToController(self.view, self.peers, self.own, request_timeout=5.0)
 
 
 def test_there_may_be_no_controller():
@@ -65,11 +69,11 @@ def test_the_controller_asks_itself_without_the_network_once_it_serves():
         assert raised.value.code is ErrorCode.NOT_CONTROLLER
         asked = []
 
-        async def serve(request):
+        async def serve(context, request):
             asked.append(request)
             return HeartbeatResponse()
 
-        world.to_controller.serve_with(serve)
+        world.own.serve_with(SimpleNamespace(answer=serve))
         request = HeartbeatRequest(group_id="g")
         assert await world.to_controller.send(request) == HeartbeatResponse()
         assert asked == [request]
@@ -82,11 +86,11 @@ def test_what_the_controller_asks_of_itself_goes_on_after_its_time():
         world = World(1)
         finished = asyncio.get_running_loop().create_future()
 
-        async def serve(request):
+        async def serve(context, request):
             await asyncio.sleep(10)
             finished.set_result(None)
 
-        world.to_controller.serve_with(serve)
+        world.own.serve_with(SimpleNamespace(answer=serve))
         with pytest.raises(RequestTimeoutError) as raised:
             await world.to_controller.send(HeartbeatRequest())
         assert raised.value.may_have_been_carried_out
@@ -113,7 +117,7 @@ def test_another_controller_is_asked_at_the_address_of_the_listener_between_brok
 def test_connections_to_a_broker_that_left_or_bounced_are_closed(now):
     async def scenario():
         world = World(2)
-        before = world.image
+        before = world.view.image
         gone, stays = world.peers.channel(2, "control"), world.peers.channel(3, "control")
         brokers = {1: before.brokers[1], 3: before.brokers[3]} | ({} if now is None else {2: now})
         forget_gone(world.peers, ImageDelta(before, before._replace(brokers=brokers), brokers=True))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import LeaderEpoch, Offset, ProducerId, ProducerIdentity, TopicId
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.config.setting import LONG_MAX
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.codec import (
@@ -20,6 +18,7 @@ from barnabas.broker.coordinator.groups.codec import (
 )
 from barnabas.broker.coordinator.groups.offsets import Group, OffsetStore
 from barnabas.broker.coordinator.groups.pending import PendingOffsets
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -48,12 +47,11 @@ class _Partition(Protocol):
 class Commits:
     """Operations on the committed offsets of one shard's groups."""
 
-    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock) -> None:
+    def __init__(self, view: BrokerView) -> None:
         self.offsets = OffsetStore()
         #: offsets in open transactions
         self.pending = PendingOffsets()
-        self._config = config
-        self._clock = clock
+        self._view = view
 
     # --- replay ---
 
@@ -85,7 +83,7 @@ class Commits:
 
     def commit(self, request: OffsetCommitRequest) -> Result[OffsetCommitResponse]:
         """Store offsets; every topic of the request has its name, and its id where that is known."""
-        now = self._clock.now_ms()
+        now = self._view.clock.now_ms()
         retention = request.retention_time_ms
         expires = NO_EXPIRY if retention < 0 else min(now + retention, LONG_MAX)
         records: list[OffsetRecord] = []
@@ -109,7 +107,7 @@ class Commits:
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
     ) -> Result[TxnOffsetCommitResponse]:
         """Store offsets that become valid when the producer's transaction commits."""
-        now = self._clock.now_ms()
+        now = self._view.clock.now_ms()
         records: list[OffsetRecord] = []
         response = TxnOffsetCommitResponse()
         for topic in request.topics:
@@ -138,7 +136,7 @@ class Commits:
         records: list[OffsetRecord],
     ) -> ErrorCode:
         metadata = partition.committed_metadata or ""
-        if len(metadata) > self._config().offset_metadata_max_bytes:
+        if len(metadata) > self._view.config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         committed = CommittedOffset(
             partition.committed_offset,
@@ -173,10 +171,10 @@ class Commits:
 
     def expire(self, group: Group) -> tuple[list[OffsetRecord], bool]:
         """The records that delete a group's expired offsets, and whether any offsets are left then."""
-        retention_ms = self._config().offsets_retention_minutes * _MINUTE_MS
+        retention_ms = self._view.config.offsets_retention_minutes * _MINUTE_MS
         expired = [
             key
-            for key in self.offsets.expired(group, self._clock.now_ms(), retention_ms)
+            for key in self.offsets.expired(group, self._view.clock.now_ms(), retention_ms)
             if key not in self.pending
         ]
         left = sum(map(len, self.offsets.of_group(group.group_id).values())) - len(expired)

@@ -12,12 +12,10 @@ from operator import attrgetter
 from typing import Protocol
 
 from barnabas.base.environment.blocking import Pool
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId, ProducerIdentity
 from barnabas.broker.answers import Answer, settled
-from barnabas.broker.config import BrokerConfig, GroupConfig
 from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.groups.caller import Caller
@@ -30,7 +28,7 @@ from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.pattern_search import PatternSearch
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.metadata.features import GROUP_VERSION
-from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -70,36 +68,29 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
-        clock: Clock,
+        view: BrokerView,
         log: InternalLog,
         *,
-        partitions: Callable[[], int],
-        settings: Callable[[str], GroupConfig],
-        image: Callable[[], ClusterImage],
         unique: Callable[[], str],
         search: PatternSearch,
         assigning: Pool,
     ) -> None:
-        """`config` gives the broker's settings of the moment, `partitions` how many `__consumer_offsets` has
-        (or will have), `settings` those of a group, `image` what the cluster is like, `unique` what makes a
-        member id unique, `search` finds topics by regular expressions,
-        `assigning` is a thread that computes assignments."""
-        self._config = config
-        self._image = image
+        """`log` has the partitions of `__consumer_offsets`, `unique` makes a member id unique, `search` finds
+        topics by regular expressions, and `assigning` is a thread that computes assignments."""
+        self._view = view
         self._unique = unique
         self._housekeeping: asyncio.Task[None] | None = None
 
         def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
-            return GroupShard(context, config, settings, image, unique, search, assigning)
+            return GroupShard(context, view, unique, search, assigning)
 
         super().__init__(
             GROUP_METADATA_TOPIC,
             log,
-            clock,
+            view,
             make_shard,
-            partitions=partitions,
-            write_timeout_ms=config().offsets_commit_timeout_ms,
+            planned_partitions=view.config.offsets_topic_num_partitions,
+            write_timeout_ms=view.config.offsets_commit_timeout_ms,
         )
 
     # --- life ---
@@ -162,7 +153,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             KafkaError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and as `GroupShard.join`.
         """
         _checked(request.group_id)
-        config = self._config()
+        config = self._view.config
         shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             raise KafkaError(
@@ -196,7 +187,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 UNSUPPORTED_ASSIGNOR, and as `GroupShard.consumer_heartbeat`.
         """
         self.check_consumer_protocol()
-        check_heartbeat(request, caller.api_version, self._config().group_consumer_assignors)
+        check_heartbeat(request, caller.api_version, self._view.config.group_consumer_assignors)
         if not request.member_id:
             request.member_id = self._unique()
         return self._consumer_heartbeat(request, caller)
@@ -204,8 +195,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def check_consumer_protocol(self) -> None:
         """Raises KafkaError UNSUPPORTED_VERSION unless groups may use the consumer protocol (KIP-848)."""
         if (
-            "consumer" not in self._config().group_coordinator_rebalance_protocols
-            or self._image().features.level(GROUP_VERSION) < 1
+            "consumer" not in self._view.config.group_coordinator_rebalance_protocols
+            or self._view.image.features.level(GROUP_VERSION) < 1
         ):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "groups of the consumer protocol are not enabled")
 
@@ -288,7 +279,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     async def _keep_house(self) -> None:
         while True:
-            await asyncio.sleep(self._config().offsets_retention_check_interval_ms / 1000)
+            await asyncio.sleep(self._view.config.offsets_retention_check_interval_ms / 1000)
             try:
                 await self.expire()
             except Exception:

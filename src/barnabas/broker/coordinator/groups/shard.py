@@ -15,7 +15,6 @@ from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import ProducerId, TopicId
-from barnabas.broker.config import BrokerConfig, GroupConfig
 from barnabas.broker.coordinator.contract import Result, ShardContext, StoredRecord
 from barnabas.broker.coordinator.groups import codec
 from barnabas.broker.coordinator.groups.caller import Caller
@@ -30,7 +29,7 @@ from barnabas.broker.coordinator.groups.consumer.coordination import ConsumerGro
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.records import ConsumerGroupRecord, decode_record
 from barnabas.broker.coordinator.pattern_search import PatternSearch
-from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -60,28 +59,24 @@ class GroupShard:
     def __init__(
         self,
         context: ShardContext[GroupShard],
-        config: Callable[[], BrokerConfig],
-        settings: Callable[[str], GroupConfig],
-        image: Callable[[], ClusterImage],
+        view: BrokerView,
         unique: Callable[[], str],
         search: PatternSearch,
         assigning: Pool,
     ) -> None:
         self.groups: dict[str, Group] = {}
-        self.commits = Commits(config, context.clock)
+        self.commits = Commits(view)
         self._context = context
         self._clock = context.clock
-        self._config = config
+        self._view = view
         self._strange_kinds: set[int] = set()
         self._sessions = Sessions(
             context.timers, self._step, lambda group, member: self._membership.expire(group, member)
         )
-        self._rebalance = Rebalance(
-            config, context.clock, context.timers, context.most_bytes, self._step, self._sessions
-        )
-        self._membership = ClassicMembership(config, self._sessions, self._rebalance, unique)
+        self._rebalance = Rebalance(view, context.timers, context.most_bytes, self._step, self._sessions)
+        self._membership = ClassicMembership(view, self._sessions, self._rebalance, unique)
         self._consumers = ConsumerGroups(
-            context, self.groups.get, config, settings, image, unique, search, assigning, self._downgraded
+            context, self.groups.get, view, unique, search, assigning, self._downgraded
         )
 
     # --- the runtime's side ---
@@ -130,7 +125,7 @@ class GroupShard:
 
     def loaded(self) -> None:
         """Start the session timeouts of loaded members."""
-        limit = self._config().group_max_size
+        limit = self._view.config.group_max_size
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 self._consumers.loaded(group)

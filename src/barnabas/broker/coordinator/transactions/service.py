@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import TypeVar
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import (
@@ -23,13 +22,14 @@ from barnabas.base.types import (
     TopicPartition,
 )
 from barnabas.broker.answers import Answer, is_pending, settled
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.transactions.marker_queue import MarkerWriter
 from barnabas.broker.coordinator.transactions.shard import TransactionShard
 from barnabas.broker.coordinator.transactions.transaction import Transaction
+from barnabas.broker.metadata.features import TRANSACTION_VERSION
+from barnabas.broker.view import BrokerView
 
 logger = logger_of(__name__)
 
@@ -47,41 +47,35 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     """The transactional ids whose partitions of `__transaction_state` this broker leads. Owned by one loop.
 
     Args:
-        config: the broker's settings of the moment.
-        clock: the time.
+        view: the broker's settings, image and clock.
         log: the partitions of `__transaction_state`.
         writer: brings markers to the partitions' leaders.
-        partitions: how many `__transaction_state` has, or will have.
         producer_ids: makes a producer id that nobody has.
-        version: the finalized level of ``transaction.version``.
     """
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
-        clock: Clock,
+        view: BrokerView,
         log: InternalLog,
         writer: MarkerWriter,
         *,
-        partitions: Callable[[], int],
         producer_ids: Callable[[], Awaitable[ProducerId]],
-        version: Callable[[], int],
     ) -> None:
-        self._config = config
-        self._clock = clock
+        self._view = view
+        self._clock = view.clock
         self._producer_ids = producer_ids
         self._housekeeping: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
         def make_shard(context: ShardContext[TransactionShard]) -> TransactionShard:
-            return TransactionShard(context, version, writer)
+            return TransactionShard(context, lambda: view.image.features.level(TRANSACTION_VERSION), writer)
 
         super().__init__(
             TRANSACTION_STATE_TOPIC,
             log,
-            clock,
+            view,
             make_shard,
-            partitions=partitions,
-            write_timeout_ms=config().request_timeout_ms,
+            planned_partitions=view.config.transaction_state_log_num_partitions,
+            write_timeout_ms=view.config.request_timeout_ms,
         )
 
     # --- life ---
@@ -95,7 +89,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def start(self) -> None:
         """Begin to check for timed-out transactions and expired ids periodically."""
-        config = self._config()
+        config = self._view.config
         self._repeat(self.abort_timed_out, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
         self._repeat(self.expire_ids, config.transaction_remove_expired_transaction_cleanup_interval_ms)
 
@@ -115,7 +109,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def expire_ids(self) -> None:
         """Delete the ids that were unused for `transactional.id.expiration.ms`."""
-        now, expiration_ms = self._clock.now_ms(), self._config().transactional_id_expiration_ms
+        now, expiration_ms = self._clock.now_ms(), self._view.config.transactional_id_expiration_ms
         for partition, transactional_id, transaction in self._all():
             if transaction.is_expired(now, expiration_ms):
                 expire = partial(
@@ -138,7 +132,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, and as `TransactionShard.init_producer`.
         """
         _checked(transactional_id)
-        longest = self._config().transaction_max_timeout_ms
+        longest = self._view.config.transaction_max_timeout_ms
         if not 0 < timeout_ms <= longest:
             raise KafkaError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
@@ -209,7 +203,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     # --- inside ---
 
     async def _after(self, ending: asyncio.Future[None], add: Callable[[], Answer[None]]) -> None:
-        longest = self._config().add_partitions_to_txn_retry_backoff_max_ms / 1000
+        longest = self._view.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(ending), longest)
         await settled(add())

@@ -137,12 +137,12 @@ def _members(reading: Reading) -> Iterator[Sample]:
 
 def _topic_partitions(reading: Reading) -> Iterator[Sample]:
     if reading.sources.controller.active:
-        for topic in list(reading.sources.image().topics.values()):
+        for topic in list(reading.sources.view.image.topics.values()):
             yield (topic.name,), len(topic.partitions)
 
 
 def _build(reading: Reading) -> Iterator[Sample]:
-    yield (__version__, str(reading.sources.node_id), reading.sources.image().cluster_id), 1
+    yield (__version__, str(reading.sources.view.node_id), reading.sources.view.image.cluster_id), 1
 
 
 def _process(attribute: str) -> Sampler:
@@ -202,7 +202,7 @@ SAMPLERS: Mapping[str, Sampler] = {
         lambda r: int(r.sources.controller.active)
     ),
     "kafka_controller_kafkacontroller_activebrokercount": _at_controller(
-        lambda r: len(r.sources.image().brokers)
+        lambda r: len(r.sources.view.image.brokers)
     ),
     "kafka_controller_kafkacontroller_globaltopiccount": _counted("cluster_topics"),
     "kafka_controller_kafkacontroller_globalpartitioncount": _counted("cluster_partitions"),
@@ -239,7 +239,9 @@ SAMPLERS: Mapping[str, Sampler] = {
     "kafka_consumergroup_members": _members,
     "barnabas_transactions": _by_state(lambda r: r.census.transactions),
     "barnabas_oldest_transaction_seconds": _counted("oldest_transaction"),
-    "kafka_brokers": _one(lambda r: len(r.sources.image().brokers) if r.sources.controller.active else None),
+    "kafka_brokers": _one(
+        lambda r: len(r.sources.view.image.brokers) if r.sources.controller.active else None
+    ),
     "kafka_topic_partitions": _topic_partitions,
     "kafka_exporter_build_info": lambda r: iter([((__version__,), 1)]),
     "barnabas_build_info": _build,

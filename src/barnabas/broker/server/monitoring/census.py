@@ -73,12 +73,12 @@ class Census:
             self.lag_seconds[follower.broker_id] = max(late, self.lag_seconds.get(follower.broker_id, 0.0))
 
     def _is_late(self, log: PartitionLog) -> bool:
-        longest = self._sources.config().transaction_max_timeout_ms + _LATE_MS
-        before = self._sources.clock.now_ms() - longest
+        longest = self._sources.view.config.transaction_max_timeout_ms + _LATE_MS
+        before = self._sources.view.clock.now_ms() - longest
         return any(each.transaction_start >= 0 and each.last_timestamp < before for each in log.producers)
 
     def _count_transactions(self) -> Iterator[None]:
-        now_ms = self._sources.clock.now_ms()
+        now_ms = self._sources.view.clock.now_ms()
         for number, transaction in enumerate(self._sources.transactions.loaded_transactions()):
             self.transactions[transaction.state.label] += 1
             if transaction.state is TransactionState.ONGOING:
@@ -88,7 +88,7 @@ class Census:
                 yield
 
     def _count_cluster(self) -> Iterator[None]:
-        topics = list(self._sources.image().topics.values())
+        topics = list(self._sources.view.image.topics.values())
         self.cluster_topics = len(topics)
         for topic in topics:
             for start in range(0, len(topic.partitions), _AT_ONCE):

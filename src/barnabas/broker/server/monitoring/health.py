@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from barnabas.base.types import BrokerId
-from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.metadata.store import SessionState
 from barnabas.broker.server.monitoring.sources import SessionHistory
+from barnabas.broker.view import BrokerView
 
 STARTING, RUNNING, SHUTTING_DOWN = 1, 3, 6
 
@@ -19,10 +16,9 @@ class Health:
     If all brokers became unready at once, an outage of the store would become one of the cluster.
     """
 
-    def __init__(self, node_id: BrokerId, session: SessionHistory) -> None:
-        self._node_id = node_id
+    def __init__(self, view: BrokerView, session: SessionHistory) -> None:
+        self._view = view
         self._session = session
-        self._image: Callable[[], ClusterImage] = ClusterImage
         #: as Kafka numbers it
         self.state = STARTING
         #: what it does while it starts
@@ -30,9 +26,8 @@ class Health:
         #: why it cannot go on
         self.failure = ""
 
-    def running(self, image: Callable[[], ClusterImage]) -> None:
-        """It serves clients; `image` is the cluster as it knows it."""
-        self._image = image
+    def running(self) -> None:
+        """The broker serves clients."""
         self.state = RUNNING
 
     def reasons(self) -> list[str]:
@@ -42,7 +37,7 @@ class Health:
             found.append(f"it starts: {self.step}")
         elif self.state == SHUTTING_DOWN:
             found.append("it stops")
-        elif not self._image().is_admitted(self._node_id):
+        elif not self._view.image.is_admitted(self._view.node_id):
             found.append("it is not registered in its cluster, or the controller has not admitted it yet")
         if self._session.state in (SessionState.LOST, SessionState.FAILED, SessionState.CLOSED):
             found.append(f"its session with the metadata store is {self._session.state.value}: it is fenced")

@@ -98,7 +98,7 @@ class Pages:
             for index, committed in list(partitions.items())
         ]
         ends = await self._ends({partition for _, partition, _ in offsets})
-        now = self._sources.clock.monotonic()
+        now = self._sources.view.clock.monotonic()
         self._history.keep_only(ends)
         for partition, end in ends.items():
             if end is not None:
@@ -119,7 +119,7 @@ class Pages:
             ends[partition] = known_end(replicas, partition)
         unknown = [partition for partition, end in ends.items() if end is None]
         if unknown:
-            ends |= await ask_ends(self._sources.peers, self._sources.image(), unknown)
+            ends |= await ask_ends(self._sources.peers, self._sources.view.image, unknown)
         return ends
 
     def _describe(
@@ -150,7 +150,7 @@ class Pages:
     def _share_left(self, process: ProcessUse | None) -> float:
         if process is None:
             return self._idle
-        now = self._sources.clock.monotonic()
+        now = self._sources.view.clock.monotonic()
         before, used = self._used
         if now - before >= _SHORTEST_SPAN:
             self._idle = min(1.0, max(0.0, 1 - (process.cpu_seconds - used) / (now - before)))

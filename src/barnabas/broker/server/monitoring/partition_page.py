@@ -143,7 +143,7 @@ def leaderless(reading: Sources) -> Iterator[tuple[str, int, PartitionState] | N
     """The partitions without a leader, at the controller; None between them, for others to be served."""
     if not reading.controller.active:
         return
-    for topic in list(reading.image().topics.values()):
+    for topic in list(reading.view.image.topics.values()):
         for index, state in enumerate(topic.partitions):
             if state.leader == NO_BROKER:
                 yield topic.name, index, state

@@ -6,15 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from barnabas.base.environment.clock import Clock
-from barnabas.base.types import BrokerId
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import Controller
 from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.broker.interbroker import BrokerClient
 from barnabas.broker.logs.cleaner import LogCleaner
 from barnabas.broker.logs.manager import LogManager
-from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.metadata.store import SessionState
 from barnabas.broker.replication.isr_changes import IsrChanges
 from barnabas.broker.replication.manager import ReplicaManager
@@ -24,6 +20,7 @@ from barnabas.broker.server.monitoring.loop_watch import LoopWatch
 from barnabas.broker.server.network.listener import Connections
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.telemetry.clients import TelemetryClients
+from barnabas.broker.view import BrokerView
 
 
 @dataclass(slots=True)
@@ -43,10 +40,7 @@ class SessionHistory:
 class Sources:
     """The parts of a broker that metrics are read from, on its event loop."""
 
-    node_id: BrokerId
-    clock: Clock
-    config: Callable[[], BrokerConfig]
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     #: 1 starting, 3 running, 6 shutting down, as Kafka numbers it
     broker_state: Callable[[], int]
     session: SessionHistory

@@ -21,6 +21,7 @@ from barnabas.broker.server.network.busy_polling import BusyPolling
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.in_place import SHARED_BYTES
 from barnabas.broker.server.network.session import Serve, Session
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.security.principal import ANONYMOUS, Principal, check_name
 
 log = logger_of(__name__, is_limited=True)
@@ -73,13 +74,13 @@ class Connections:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        view: BrokerView,
         *,
         most: int | None = None,
         busy_polling: BusyPolling | None = None,
         rates: ConnectionRates | None = None,
     ) -> None:
-        self._config = config
+        self._view = view
         self.rates = rates or ConnectionRates(lambda: asyncio.get_running_loop().time())
         #: the inter-broker listener, which ``max.connection.creation.rate`` does not slow down; "" if clients
         #: use it too
@@ -104,7 +105,7 @@ class Connections:
     @property
     def config(self) -> BrokerConfig:
         """The settings that hold now."""
-        return self._config()
+        return self._view.config
 
     def next_id(self) -> int:
         return next(self._next_id)
@@ -114,7 +115,7 @@ class Connections:
 
         Returns None, and logs why, if the connection exceeds a limit.
         """
-        config = self._config()
+        config = self._view.config
         host = session.client_host
         if self._most is not None and len(self._open) >= self._most:
             log.warning(

@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 from barnabas.base.environment.blocking import Blocking
 from barnabas.base.errors import ErrorCode, ProtocolError
 from barnabas.base.text import logger_of, shown
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.logins.delegation_tokens import TokenPrincipal
 from barnabas.broker.logins.sasl import Exchange, Sasl
 from barnabas.broker.server.auditing.trail import LOGIN, LOGIN_FAILED, AuditTrail
 from barnabas.broker.server.requests.context import Chunks, Client
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.framing import RequestHeader, encode_response, parse_request
 from barnabas.kafka.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -57,10 +57,9 @@ class Logins:
     """Lets clients of the listeners with SASL log in.
 
     Args:
-        config: the broker's settings of the moment.
+        view: the broker's settings and clock.
         sasl: checks what clients say.
         serve: starts the requests of those who have logged in, and anyone's ApiVersions.
-        now_ms: the time, in milliseconds since the epoch.
         blocking: where keys are derived, in a thread that does nothing else: many logins at once wait for
             each other, and no request of those who have logged in waits for them.
         trail: the audit log.
@@ -68,17 +67,15 @@ class Logins:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        view: BrokerView,
         sasl: Sasl,
         serve: Serve,
-        now_ms: Callable[[], int],
         blocking: Blocking,
         trail: AuditTrail,
     ) -> None:
-        self.config = config
+        self.view = view
         self.sasl = sasl
         self.serve = serve
-        self.now_ms = now_ms
         self.trail = trail
         self.thread = blocking.pool("logins", 1)
 
@@ -140,7 +137,7 @@ class Login:
             self._logins.serve(frame, client)
 
     def _shake_hands(self, header: RequestHeader, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-        offered = list(self._logins.config().for_listener(self._listener).sasl_enabled_mechanisms)
+        offered = list(self._logins.view.config.for_listener(self._listener).sasl_enabled_mechanisms)
         if request.mechanism not in offered:
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
         self._mechanism = request.mechanism
@@ -188,11 +185,13 @@ class Login:
 
     def _lifetime_ms(self, exchange: Exchange) -> int:
         """How long a login holds: no longer than the token that was shown (KIP-368); 0 means for ever."""
-        config = self._logins.config().for_listener(self._listener, self._mechanism)
+        config = self._logins.view.config.for_listener(self._listener, self._mechanism)
         most = config.connections_max_reauth_ms
         if exchange.expires_ms is None:
             return most
-        left = max(1, exchange.expires_ms - self._logins.now_ms())  # 0 would mean that it never ends
+        left = max(
+            1, exchange.expires_ms - self._logins.view.clock.now_ms()
+        )  # 0 would mean that it never ends
         return min(left, most) if most else left
 
     async def _fail(
@@ -205,7 +204,7 @@ class Login:
             mechanism=self._mechanism,
             reason=shown(error),
         )
-        await asyncio.sleep(self._logins.config().connection_failed_authentication_delay_ms / 1000)
+        await asyncio.sleep(self._logins.view.config.connection_failed_authentication_delay_ms / 1000)
         user = f" of {shown(exchange.user)}" if exchange.user else ""
         reason = f"the login{user} by {self._mechanism} has failed: {error}"
         if header is None:

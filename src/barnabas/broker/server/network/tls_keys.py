@@ -15,6 +15,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.tls.certificates import lost_names
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.tls import key_source, renew_key, tls_context, trial_certificate
+from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
@@ -40,9 +41,9 @@ class _Loaded(NamedTuple):
 class ListenerKeys:
     """The keys of all listeners with TLS: each may be given settings of its own while the broker runs."""
 
-    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock, listeners: Iterable[str]) -> None:
+    def __init__(self, view: BrokerView, listeners: Iterable[str]) -> None:
         self._by_listener = {
-            name: TlsKeys(partial(_for_listener, config, name), clock, name) for name in listeners
+            name: TlsKeys(partial(_for_listener, view, name), view.clock, name) for name in listeners
         }
 
     def of(self, listener: str) -> TlsKeys:
@@ -172,8 +173,8 @@ class TlsKeys:
             )
 
 
-def _for_listener(config: Callable[[], BrokerConfig], name: str) -> BrokerConfig:
-    return config().for_listener(name)
+def _for_listener(view: BrokerView, name: str) -> BrokerConfig:
+    return view.config.for_listener(name)
 
 
 def _load(config: BrokerConfig) -> _Loaded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from barnabas.base.text import logger_of
 from barnabas.broker.config import ClientMetricsConfig
 from barnabas.broker.config.client_metrics import ALL_METRICS, parse_match
 from barnabas.broker.config.layers import Layer, Source
-from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
 
@@ -57,15 +57,15 @@ class Wanted:
 class Subscriptions:
     """The subscriptions of the cluster, as the image has them."""
 
-    def __init__(self, image: Callable[[], ClusterImage]) -> None:
-        self._image = image
+    def __init__(self, view: BrokerView) -> None:
+        self._view = view
         self._source: Mapping[str, Mapping[str, str]] = {}
         self._known: dict[str, _Subscription] = {}
 
     @property
     def version(self) -> object:
         """Another object once a subscription was made, changed or deleted."""
-        return self._image().client_metrics
+        return self._view.image.client_metrics
 
     def wanted_of(self, client: Mapping[str, str]) -> Wanted:
         """What a client is to push, by its attributes (names as in ``match``)."""
@@ -80,7 +80,7 @@ class Subscriptions:
         return Wanted(named, interval, self._source)
 
     def _refresh(self) -> None:
-        source = self._image().client_metrics
+        source = self._view.image.client_metrics
         if source is self._source:
             return
         self._source = source

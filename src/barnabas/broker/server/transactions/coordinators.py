@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
 from barnabas.base.types import (
@@ -15,7 +15,7 @@ from barnabas.base.types import (
 from barnabas.broker.answers import Answer
 from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.interbroker import BrokerClient, ChannelError
-from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -42,13 +42,11 @@ class TransactionCoordinators:
 
     def __init__(
         self,
-        node_id: BrokerId,
-        image: Callable[[], ClusterImage],
+        view: BrokerView,
         local: TransactionCoordinator,
         peers: BrokerClient,
     ) -> None:
-        self._node_id = node_id
-        self._image = image
+        self._view = view
         self._local = local
         self._peers = peers
 
@@ -85,8 +83,8 @@ class TransactionCoordinators:
     def _remote(self, transactional_id: str) -> BrokerId | None:
         """The broker that coordinates an id, None for this one (which also answers while nobody does)."""
         partition = TopicPartition(TRANSACTION_STATE_TOPIC, self._local.partition_for(transactional_id))
-        state = self._image().partition(partition)
-        if state is None or state.leader == self._node_id:
+        state = self._view.image.partition(partition)
+        if state is None or state.leader == self._view.node_id:
             return None
         if state.leader == NO_BROKER:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -8,14 +8,14 @@ coordinator: whether the partition was added, or, for a producer of transactions
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Offset, ProducerIdentity, TopicPartition
 from barnabas.broker.answers import Answer, is_pending, settled
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.view import BrokerView
 
 Verdicts: TypeAlias = dict[TopicPartition, ErrorCode]
 
@@ -83,8 +83,8 @@ class Coordinators(Protocol):
 class TransactionGuard:
     """Asks the coordinators; the writes of one transactional id in the order they came."""
 
-    def __init__(self, config: Callable[[], BrokerConfig], coordinators: Coordinators) -> None:
-        self._config = config
+    def __init__(self, view: BrokerView, coordinators: Coordinators) -> None:
+        self._view = view
         self._coordinators = coordinators
         #: by transactional id: what the next write has to wait for
         self._queue: dict[str, asyncio.Future[None]] = {}
@@ -127,7 +127,7 @@ class TransactionGuard:
         self, write: TransactionalWrite, verdicts: Answer[Verdicts] | None
     ) -> Verdicts:
         """The verdicts, asked for again while the transaction before has yet to end."""
-        config = self._config()
+        config = self._view.config
         loop = asyncio.get_running_loop()
         deadline = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
         while True:
@@ -147,7 +147,7 @@ class TransactionGuard:
                 added = coordinators.add_partitions(transactional_id, producer, partitions, _IMPLICIT_VERSION)
                 if is_pending(added):
                     return _when_added(added, partitions)
-            elif self._config().transaction_partition_verification_enable:
+            elif self._view.config.transaction_partition_verification_enable:
                 return coordinators.verify_partitions(transactional_id, producer, partitions)
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)

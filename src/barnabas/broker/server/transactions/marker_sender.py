@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from barnabas.base.errors import ErrorCode, error_code
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.broker.answers import Answer, is_pending, settled, then
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import Marker
 from barnabas.broker.interbroker import BrokerClient, ChannelError
 from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.metadata.store import StoreError
 from barnabas.broker.server.transactions.markers import MarkerAppender
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -33,9 +33,7 @@ class MarkerSender:
     """`barnabas.broker.coordinator.MarkerWriter` for a whole cluster.
 
     Args:
-        node_id: this broker.
-        config: its settings of the moment.
-        image: the cluster as it knows it.
+        view: this broker's settings and image.
         synced: the image with all in it that has been decided by now.
         local: appends to the partitions that this broker leads.
         peers: the other brokers.
@@ -43,16 +41,12 @@ class MarkerSender:
 
     def __init__(
         self,
-        node_id: BrokerId,
-        config: Callable[[], BrokerConfig],
-        image: Callable[[], ClusterImage],
+        view: BrokerView,
         synced: Callable[[], Awaitable[ClusterImage]],
         local: MarkerAppender,
         peers: BrokerClient,
     ) -> None:
-        self._node_id = node_id
-        self._config = config
-        self._image = image
+        self._view = view
         self._synced = synced
         self._local = local
         self._peers = peers
@@ -61,7 +55,7 @@ class MarkerSender:
         """As `MarkerWriter.write`."""
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         missing: list[TopicPartition] = []
-        image = self._image()
+        image = self._view.image
         for partition in partitions:
             state = image.partition(partition)
             if state is None:
@@ -70,7 +64,7 @@ class MarkerSender:
                 by_leader.setdefault(state.leader, []).append(partition)
         outcomes = dict.fromkeys(by_leader.pop(NO_BROKER, ()), ErrorCode.LEADER_NOT_AVAILABLE)
         answers: list[Answer[Outcomes]] = []
-        own = by_leader.pop(self._node_id, ())
+        own = by_leader.pop(self._view.node_id, ())
         if own:
             answers.append(then(self._local.write(marker, own), _not_unknown))
         answers += [self._send(leader, marker, theirs) for leader, theirs in by_leader.items()]
@@ -92,7 +86,7 @@ class MarkerSender:
             coordinator_epoch=marker.coordinator_epoch,
             transaction_version=marker.transaction_version,
         )
-        patience = self._config().request_timeout_ms / 1000 + _GRACE
+        patience = self._view.config.request_timeout_ms / 1000 + _GRACE
         try:
             response: WriteTxnMarkersResponse = await self._peers.channel(leader, "markers").send(
                 WriteTxnMarkersRequest(markers=[wanted]), timeout_s=patience

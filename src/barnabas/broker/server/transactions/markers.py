@@ -6,19 +6,18 @@ They come from the coordinator on this broker, and from others by WriteTxnMarker
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Collection
 from typing import Protocol
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 from barnabas.broker.answers import Answer, is_pending
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import Marker
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL
 from barnabas.broker.replication.produce import Acknowledgement, Appended
 from barnabas.broker.storage import Origin
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
 
 #: The first version of transactions whose markers raise the producer's epoch (KIP-890).
@@ -45,19 +44,15 @@ class MarkerAppender:
     """`barnabas.broker.coordinator.MarkerWriter` for the partitions that this broker leads.
 
     Args:
-        config: the broker's settings of the moment.
+        view: the broker's settings and clock.
         replicas: its partitions.
         groups: the group coordinator on this broker.
-        clock: the time.
     """
 
-    def __init__(
-        self, config: Callable[[], BrokerConfig], replicas: ReplicaManager, groups: Groups, clock: Clock
-    ) -> None:
-        self._config = config
+    def __init__(self, view: BrokerView, replicas: ReplicaManager, groups: Groups) -> None:
+        self._view = view
         self._replicas = replicas
         self._groups = groups
-        self._clock = clock
 
     def write(
         self, marker: Marker, partitions: Collection[TopicPartition]
@@ -99,13 +94,13 @@ class MarkerAppender:
             end,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
-            timestamp=self._clock.now_ms(),
+            timestamp=self._view.clock.now_ms(),
         )
         info = replica.append(batch, ACKS_ALL, Origin.COORDINATOR)
         if replica.is_acknowledged(info.last_offset, ACKS_ALL):
             return None
         appended = Appended(replica, info.last_offset, replica.leader_epoch, _refuse)
-        return Acknowledgement([appended], ACKS_ALL, True).wait(self._config().request_timeout_ms).future
+        return Acknowledgement([appended], ACKS_ALL, True).wait(self._view.config.request_timeout_ms).future
 
 
 async def _when_committed(

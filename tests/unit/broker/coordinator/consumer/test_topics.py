@@ -1,5 +1,7 @@
 """The metadata hash (KIP-1101), against values that Apache Kafka 4.2's own code gives."""
 
+from tests.views import view_of
+
 from barnabas.broker.coordinator.groups.consumer.topics import Topics, topic_hash
 from barnabas.broker.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
 
@@ -16,17 +18,17 @@ def test_hash_of_a_topic_is_apache_kafkas():
 
 
 def test_hash_of_a_group_is_apache_kafkas():
-    assert Topics(lambda: image(TOPIC)).metadata_hash({"topic-1", "nowhere"}) == 1066533497892454969
-    assert Topics(lambda: image()).metadata_hash({"topic-1"}) == 0
+    assert Topics(view_of(image(TOPIC))).metadata_hash({"topic-1", "nowhere"}) == 1066533497892454969
+    assert Topics(view_of(image())).metadata_hash({"topic-1"}) == 0
 
 
 def test_hash_follows_the_topic():
-    now = [image(TOPIC)]
-    topics = Topics(lambda: now[0])
+    view = view_of(image(TOPIC))
+    topics = Topics(view)
     before = topics.metadata_hash({"topic-1"})
-    now[0] = image(TOPIC._replace(partitions=TOPIC.partitions[:2]))
+    view.image = image(TOPIC._replace(partitions=TOPIC.partitions[:2]))
     assert topics.metadata_hash({"topic-1"}) != before
-    now[0] = image(TOPIC)
+    view.image = image(TOPIC)
     assert topics.metadata_hash({"topic-1"}) == before
-    now[0] = image(TOPIC, rack="r1")
+    view.image = image(TOPIC, rack="r1")
     assert topics.metadata_hash({"topic-1"}) != before

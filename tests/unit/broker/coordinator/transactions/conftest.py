@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from simulation.clocks import VirtualClock
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
@@ -16,6 +17,8 @@ from barnabas.broker.answers import settled
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import Marker, TransactionCoordinator
 from barnabas.broker.coordinator.transactions.codec import decode_record
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.metadata.features import TRANSACTION_VERSION, FinalizedFeatures
 from barnabas.kafka.records import all_records
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -58,16 +61,17 @@ class Transactions:
         self.log = log
         self.markers = markers or Markers()
         self.version = version
-        self.config = BrokerConfig(**settings)
+        self.view = view_of(
+            ClusterImage(features=FinalizedFeatures(levels={TRANSACTION_VERSION: version})),
+            config=BrokerConfig(transaction_state_log_num_partitions=1, **settings),
+            clock=VirtualClock(asyncio.get_running_loop()),
+        )
         self.next_id = 1000
         self.coordinator = TransactionCoordinator(
-            lambda: self.config,
-            VirtualClock(asyncio.get_running_loop()),
+            self.view,
             log,
             self.markers,
-            partitions=lambda: 1,
             producer_ids=self._producer_id,
-            version=lambda: self.version,
         )
         self.coordinator.elect(0, 0)
         self.coordinator.start()

@@ -1,6 +1,7 @@
 """When a broker says that it is ready."""
 
 import pytest
+from tests.views import view_of
 
 from barnabas.broker.metadata.image import BrokerImage, ClusterImage
 from barnabas.broker.metadata.store import SessionState
@@ -16,14 +17,19 @@ def session():
 
 
 @pytest.fixture
-def health(session):
-    made = Health(1, session)
-    made.running(lambda: ADMITTED)
+def view():
+    return view_of(ADMITTED)
+
+
+@pytest.fixture
+def health(view, session):
+    made = Health(view, session)
+    made.running()
     return made
 
 
-def test_a_starting_broker_says_what_it_does(session):
-    health = Health(1, session)
+def test_a_starting_broker_says_what_it_does(view, session):
+    health = Health(view, session)
     health.step = "it opens its logs"
     assert health.reasons() == ["it starts: it opens its logs"]
 
@@ -32,8 +38,8 @@ def test_a_running_broker_that_is_admitted_is_ready(health):
     assert health.reasons() == []
 
 
-def test_a_broker_with_another_epoch_is_not_admitted(health):
-    health.running(lambda: ADMITTED._replace(admitted={1: 6}))
+def test_a_broker_with_another_epoch_is_not_admitted(view, health):
+    view.image = ADMITTED._replace(admitted={1: 6})
     assert "admitted" in health.reasons()[0]
 
 

@@ -10,6 +10,7 @@ import weakref
 
 import pytest
 from tests.certificates import make
+from tests.views import view_of
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.network import SocketNetwork
@@ -63,7 +64,7 @@ class Listening:
     def __init__(self, tls):
         self._tls = tls
         config = BrokerConfig()
-        self.connections = Connections(lambda: config)
+        self.connections = Connections(view_of(config=config))
         self.requests = 0
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 0)
         context = None if tls is None else lambda: tls[0]

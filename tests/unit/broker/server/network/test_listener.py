@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.views import view_of
 
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.quotas import ConnectionRates
@@ -22,7 +23,7 @@ class Begun:
 def connections(**settings):
     text = {name: str(value) for name, value in settings.items()}
     config = BrokerConfig.from_text(text)
-    return Connections(lambda: config, rates=ConnectionRates(lambda: 0.0))
+    return Connections(view_of(config=config), rates=ConnectionRates(lambda: 0.0))
 
 
 def delays(of, listener, count=11):

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from tests.views import view_of
 
 from barnabas.base.environment.blocking import Threads
 from barnabas.base.environment.environment import Environment
@@ -84,7 +85,7 @@ def test_nobody_logs_in_by_the_name_of_those_who_have_not(user, reason):
             {"sasl.enabled.mechanisms": "PLAIN", "connection.failed.authentication.delay.ms": "0"}
         )
         trail = AuditTrail(config, Environment.of_system())
-        logins = Logins(lambda: config, Named(user), lambda frame, client: None, lambda: 0, Threads(), trail)
+        logins = Logins(view_of(config=config), Named(user), lambda frame, client: None, Threads(), trail)
         login = logins.begin("SASL_SSL")
         login.serve(frame(SaslHandshakeRequest(mechanism="PLAIN"), 1), client)
         login.serve(frame(SaslAuthenticateRequest(auth_bytes=b"token"), 2), client)
@@ -106,7 +107,7 @@ def test_a_login_that_takes_long_keeps_no_long_request_of_others_waiting():
         exchange, client = SlowExchange(), Client()
         config = BrokerConfig.from_text({"sasl.enabled.mechanisms": "PLAIN"})
         trail = AuditTrail(config, Environment.of_system())
-        logins = Logins(lambda: config, exchange, lambda frame, client: None, lambda: 0, Threads(), trail)
+        logins = Logins(view_of(config=config), exchange, lambda frame, client: None, Threads(), trail)
         long_work = LongWork(Environment.of_system())
         login = logins.begin("SASL_SSL")
         login.serve(frame(SaslHandshakeRequest(mechanism="PLAIN"), 1), client)

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.metadata.image import ClusterImage
@@ -22,8 +23,8 @@ class House:
 
     def __init__(self, **resources: dict[str, str]) -> None:
         self.now = 0.0
-        self.image = ClusterImage(client_metrics=resources)
-        self.subscriptions = Subscriptions(lambda: self.image)
+        self.view = view_of(ClusterImage(client_metrics=resources))
+        self.subscriptions = Subscriptions(self.view)
         clock: Any = self
         self.clients = TelemetryClients(self.subscriptions, clock, Random(1))
 
@@ -69,7 +70,7 @@ def test_the_id_of_a_subscription_follows_what_is_wanted() -> None:
     before = client.subscription_id
     assert before != other.subscription_id
     assert -(2**31) <= before < 2**31
-    house.image = house.image._replace(client_metrics={"all": {"metrics": "b."}})
+    house.view.image = house.view.image._replace(client_metrics={"all": {"metrics": "b."}})
     assert house.clients.find(client.id, JAVA) is client
     assert client.subscription_id != before
 
@@ -81,7 +82,9 @@ def test_a_client_asks_and_pushes_once_an_interval() -> None:
     assert client.may_push(1), "the first push after the question comes when it likes"
     assert not client.may_push(1000) and client.may_push(1001)
     assert not client.may_ask(2000) and client.may_ask(2001)
-    house.image = house.image._replace(client_metrics={"all": {"metrics": "b.", "interval.ms": "1000"}})
+    house.view.image = house.view.image._replace(
+        client_metrics={"all": {"metrics": "b.", "interval.ms": "1000"}}
+    )
     assert house.clients.find(client.id, JAVA).may_ask(2002), "it may ask for a new subscription at once"
 
 

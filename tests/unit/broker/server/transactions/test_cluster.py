@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
@@ -75,7 +76,7 @@ class Peers:
 class World:
     def __init__(self):
         self.peers = Peers()
-        self.image = image(t=[ME, 2, 3, -1], __transaction_state=[2])
+        self.view = view_of(image(t=[ME, 2, 3, -1], __transaction_state=[2]), config=BrokerConfig(node_id=ME))
         self.after_sync = None
         self.local = {}
         self.written = []
@@ -87,11 +88,11 @@ class World:
     async def synced(self):
         if isinstance(self.after_sync, Exception):
             raise self.after_sync
-        self.image = self.after_sync or self.image
-        return self.image
+        self.view.image = self.after_sync or self.view.image
+        return self.view.image
 
     def sender(self):
-        return MarkerSender(ME, BrokerConfig, lambda: self.image, self.synced, self, self.peers)
+        return MarkerSender(self.view, self.synced, self, self.peers)
 
     # --- as a `TransactionCoordinator` ---
 
@@ -105,7 +106,7 @@ class World:
         return dict.fromkeys(partitions, NONE)
 
     def coordinators(self):
-        return TransactionCoordinators(ME, lambda: self.image, self, self.peers)
+        return TransactionCoordinators(self.view, self, self.peers)
 
 
 def markers_answered(request, codes):
@@ -230,7 +231,7 @@ def added(codes):
 
 
 def test_the_coordinator_on_this_broker_is_asked_at_once(world):
-    world.image = image(t=[ME], __transaction_state=[ME])
+    world.view.image = image(t=[ME], __transaction_state=[ME])
     coordinators = world.coordinators()
     assert coordinators.verify_partitions("x", PRODUCER, [OWN]) == {OWN: NONE}
     assert coordinators.add_partitions("x", PRODUCER, [OWN], 2) is None
@@ -276,7 +277,7 @@ def test_what_the_coordinator_cannot_say_now_is_asked_again(world, answer):
 
 
 def test_without_a_coordinator_the_producer_is_told_to_try_again(world):
-    world.image = image(t=[ME], __transaction_state=[-1])
+    world.view.image = image(t=[ME], __transaction_state=[-1])
     with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
         world.coordinators().verify_partitions("x", PRODUCER, [OWN])
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
@@ -43,7 +44,7 @@ def coordinator():
 
 
 def guard_of(coordinator, **settings):
-    return TransactionGuard(lambda: BrokerConfig(**settings), coordinator)
+    return TransactionGuard(view_of(config=BrokerConfig(**settings)), coordinator)
 
 
 def write(*partitions, adds=True):

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
@@ -23,6 +22,7 @@ from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.broker.coordinator.groups.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
 from barnabas.broker.coordinator.groups.classic.states import Action, Event, GroupState
 from barnabas.broker.coordinator.groups.codec import GroupRecord
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -40,12 +40,12 @@ class ClassicMembership:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        view: BrokerView,
         sessions: Sessions,
         rebalance: Rebalance,
         unique: Callable[[], str],
     ) -> None:
-        self._config = config
+        self._view = view
         self._sessions = sessions
         self._rebalance = rebalance
         self._unique = unique
@@ -168,7 +168,7 @@ class ClassicMembership:
         return Result(records=[GroupRecord(group.group_id, value)], then=then)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        limit = self._config().group_max_size
+        limit = self._view.config.group_max_size
         member = group.members.get(member_id)
         if group.has(GroupState.PREPARING_REBALANCE):
             # Who has joined already counts, not who was there before: a lowered limit pushes out the last.

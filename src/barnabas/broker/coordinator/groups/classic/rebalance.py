@@ -16,10 +16,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.backoff import LONGEST_MS, backoff_ms
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
@@ -28,6 +26,7 @@ from barnabas.broker.coordinator.groups.classic.sessions import Sessions, Step
 from barnabas.broker.coordinator.groups.classic.states import Action, Event, GroupState
 from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.timers import Timers
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.join_group import JoinGroupResponse
 from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -48,15 +47,13 @@ class Rebalance:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
-        clock: Clock,
+        view: BrokerView,
         timers: Timers,
         most_bytes: Callable[[], int],
         write: Step,
         sessions: Sessions,
     ) -> None:
-        self._config = config
-        self._clock = clock
+        self._view = view
         self._timers = timers
         self._most_bytes = most_bytes
         self._write = write
@@ -89,9 +86,9 @@ class Rebalance:
             self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._timers.cancel(_sync_key(group))
         initial = group.has(GroupState.EMPTY)
-        group.enter(Action.PREPARE, self._clock.now_ms())
+        group.enter(Action.PREPARE, self._view.clock.now_ms())
         if initial:
-            delay = self._config().group_initial_rebalance_delay_ms
+            delay = self._view.config.group_initial_rebalance_delay_ms
             self._wait_for_first_members(group, delay, max(group.rebalance_timeout_ms - delay, 0))
             return []
         if group.all_joined and not group.is_held:
@@ -155,12 +152,12 @@ class Rebalance:
             # Should the record not be stored, the group is not stuck: this step comes again.
             group.store_failures += 1
             self._schedule_join(group, LONGEST_MS)
-            return [GroupRecord(group.group_id, group.empty_record(self._clock.now_ms()))]
+            return [GroupRecord(group.group_id, group.empty_record(self._view.clock.now_ms()))]
         if not group.elect_joined_leader():
             # Only static members, none of whom has joined: their sessions decide.
             self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
             return []
-        group.next_generation(self._clock.now_ms())
+        group.next_generation(self._view.clock.now_ms())
         logger.log(
             _level(group),
             "group %s: generation %d with %d members",
@@ -186,7 +183,7 @@ class Rebalance:
         def fire() -> list[GroupRecord]:
             if group.new_member_added and remaining > 0:
                 group.new_member_added = False
-                again = min(self._config().group_initial_rebalance_delay_ms, remaining)
+                again = min(self._view.config.group_initial_rebalance_delay_ms, remaining)
                 self._wait_for_first_members(group, again, max(remaining - delay, 0))
                 return []
             return self._join_time_over(group)

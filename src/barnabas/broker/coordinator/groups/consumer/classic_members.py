@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
@@ -24,6 +23,7 @@ from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
 from barnabas.broker.coordinator.groups.consumer.timeouts import Timeouts
 from barnabas.broker.coordinator.groups.consumer.topics import Topics
 from barnabas.broker.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, decode_subscription
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -38,7 +38,7 @@ class ClassicMembers:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        view: BrokerView,
         topics: Topics,
         rounds: Rounds,
         regexes: RegexSubscriptions,
@@ -47,7 +47,7 @@ class ClassicMembers:
         downgraded: Callable[[ClassicGroup, str], None],
         unique: Callable[[], str],
     ) -> None:
-        self._config = config
+        self._view = view
         self._topics = topics
         self._rounds = rounds
         self._regexes = regexes
@@ -79,7 +79,7 @@ class ClassicMembers:
         # Replacing the last static member of the consumer protocol leaves only members of the classic one.
         replaces = holder is not None and holder.classic is None
         classic: ClassicGroup | None = None
-        if replaces and may_downgrade(draft.group, members, self._config()):
+        if replaces and may_downgrade(draft.group, members, self._view.config):
             if not changed:
                 self._rounds.reconcile(draft, member_id, owned, subscription_changed=False)
             member = draft.group.members[member_id]

@@ -7,7 +7,6 @@ from typing import Any
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.config import BrokerConfig, GroupConfig
 from barnabas.broker.coordinator.contract import Result, ShardContext
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
@@ -29,7 +28,7 @@ from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
 from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.consumer.topics import Topics
 from barnabas.broker.coordinator.pattern_search import PatternSearch
-from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -43,34 +42,27 @@ class ConsumerGroups:
         self,
         context: ShardContext[Any],
         find: Callable[[str], ClassicGroup | ConsumerGroup | None],
-        config: Callable[[], BrokerConfig],
-        settings: Callable[[str], GroupConfig],
-        image: Callable[[], ClusterImage],
+        view: BrokerView,
         unique: Callable[[], str],
         search: PatternSearch,
         assigning: Pool,
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
-        """`find` gives the group of an id; see `ConsumerMembership` for `settings` and `downgraded`."""
+        """`find` gives the group of an id; see `ConsumerMembership` for `downgraded`."""
         self._context = context
         self._find = find
-        self._config = config
-        self._settings = settings
-        self._topics = Topics(image)
+        self._view = view
+        self._topics = Topics(view)
         self._rounds = Rounds(
             self._topics,
-            lambda: config().group_consumer_assignors,
+            lambda: view.config.group_consumer_assignors,
             lambda group_id: self._delayed.begin(group_id),
         )
         self._delayed = DelayedRounds(self._consumer_group, self._rounds.inputs, self._change, assigning)
         self._timeouts = Timeouts(context.timers, self._fence)
-        self._regexes = RegexSubscriptions(
-            config, context.clock, self._topics, self._rounds, search, self._store_regexes
-        )
+        self._regexes = RegexSubscriptions(view, self._topics, self._rounds, search, self._store_regexes)
         self._membership = ConsumerMembership(
-            config,
-            settings,
-            context.clock,
+            view,
             self._topics,
             self._rounds,
             self._regexes,
@@ -78,7 +70,7 @@ class ConsumerGroups:
             downgraded,
         )
         self.classic_members = ClassicMembers(
-            config,
+            view,
             self._topics,
             self._rounds,
             self._regexes,
@@ -91,7 +83,7 @@ class ConsumerGroups:
     def loaded(self, group: ConsumerGroup) -> None:
         """Start the session timeouts of loaded members."""
         for member in group.members.values():
-            timeout_ms = self._settings(group.group_id).consumer_session_timeout_ms
+            timeout_ms = self._view.group_config(group.group_id).consumer_session_timeout_ms
             if member.classic is not None:
                 timeout_ms = member.classic.session_timeout_ms
             self._timeouts.expect_heartbeat(group.group_id, member.member_id, timeout_ms)
@@ -135,7 +127,7 @@ class ConsumerGroups:
         self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
         """A classic group changes its protocol with the first member that brings the new one."""
-        draft = upgrade(group, self._topics, self._config())
+        draft = upgrade(group, self._topics, self._view.config)
         result = self._membership.heartbeat(draft, request, caller)
         finish = result.then
         assert finish is not None

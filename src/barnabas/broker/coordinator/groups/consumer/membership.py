@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
-from barnabas.broker.config import BrokerConfig, GroupConfig
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
@@ -29,6 +27,7 @@ from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import Rege
 from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
 from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
 from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -49,20 +48,16 @@ class ConsumerMembership:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
-        settings: Callable[[str], GroupConfig],
-        clock: Clock,
+        view: BrokerView,
         topics: Topics,
         rounds: Rounds,
         regexes: RegexSubscriptions,
         timeouts: Timeouts,
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
-        """`settings` gives those of a group; `downgraded` is told of a group that has become classic, and
+        """`downgraded` is told of a group that has become classic, and
         why it has to rebalance ("" when it has not)."""
-        self._config = config
-        self._settings = settings
-        self._clock = clock
+        self._view = view
         self._topics = topics
         self._rounds = rounds
         self._regexes = regexes
@@ -105,7 +100,7 @@ class ConsumerMembership:
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
         """Raises KafkaError GROUP_MAX_SIZE_REACHED when nobody else may join."""
-        limit = self._config().group_consumer_max_size
+        limit = self._view.config.group_consumer_max_size
         if len(group.members) >= limit and member_id not in group.members:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -163,7 +158,7 @@ class ConsumerMembership:
         before: ConsumerMember,
         after: ConsumerMember,
     ) -> ConsumerGroupHeartbeatResponse:
-        interval_ms = self._settings(request.group_id).consumer_heartbeat_interval_ms
+        interval_ms = self._view.group_config(request.group_id).consumer_heartbeat_interval_ms
         if group.epoch > group.assignment_epoch and not after.assigned:
             interval_ms = min(interval_ms, _SOON_MS)
         response = ConsumerGroupHeartbeatResponse(
@@ -184,7 +179,7 @@ class ConsumerMembership:
         return response
 
     def _watch(self, group_id: str, before: ConsumerMember, after: ConsumerMember) -> None:
-        session_timeout_ms = self._settings(group_id).consumer_session_timeout_ms
+        session_timeout_ms = self._view.group_config(group_id).consumer_session_timeout_ms
         self._timeouts.expect_heartbeat(group_id, after.member_id, session_timeout_ms)
         if after.state is not MemberState.UNREVOKED_PARTITIONS:
             self._timeouts.revoked(group_id, after.member_id)
@@ -219,7 +214,7 @@ class ConsumerMembership:
         staying = [member for member in group.members.values() if member.member_id not in leavers]
         draft = GroupDraft(group)
         classic: ClassicGroup | None = None
-        if may_downgrade(group, staying, self._config()):
+        if may_downgrade(group, staying, self._view.config):
             classic = self.downgrade(draft, staying)
         else:
             self._remove_members(draft, leavers)
@@ -238,7 +233,7 @@ class ConsumerMembership:
 
     def downgrade(self, draft: GroupDraft, staying: list[ConsumerMember]) -> ClassicGroup:
         """Make a classic group of it, with these members."""
-        classic, record = downgrade(draft.group, staying, self._topics, self._clock.now_ms())
+        classic, record = downgrade(draft.group, staying, self._topics, self._view.clock.now_ms())
         draft.remove_group()
         draft.records.append(record)
         return classic

@@ -11,9 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from enum import Enum
 from functools import partial
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.text import logger_of
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.backoff import backoff_ms
 from barnabas.broker.coordinator.groups.consumer import regexes
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
@@ -21,6 +19,7 @@ from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
 from barnabas.broker.coordinator.groups.consumer.topics import Topics
 from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.view import BrokerView
 
 logger = logger_of(__name__)
 
@@ -49,16 +48,14 @@ class RegexSubscriptions:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
-        clock: Clock,
+        view: BrokerView,
         topics: Topics,
         rounds: Rounds,
         search: PatternSearch,
         resolved: Callable[[str, Mapping[str, frozenset[str]]], None],
     ) -> None:
         """`resolved` takes a group id and what was found, and has `store` called in the group's turn."""
-        self._config = config
-        self._clock = clock
+        self._view = view
         self._topics = topics
         self._rounds = rounds
         self._search = search
@@ -110,7 +107,7 @@ class RegexSubscriptions:
             if regex in subscribed:
                 before = group.regexes.get(regex)
                 has_changed |= topics != (before.topics if before else frozenset())
-                draft.put_regex(regex, topics, self._clock.now_ms())
+                draft.put_regex(regex, topics, self._view.clock.now_ms())
         if has_changed or self._rounds.is_outdated(draft.group):
             self._rounds.raise_epoch(draft)
         return draft
@@ -122,7 +119,7 @@ class RegexSubscriptions:
     def failed(self, group_id: str) -> None:
         """The topics could not be resolved or stored: a later heartbeat resolves them again."""
         failures = self._failed.get(group_id, (0, 0))[0] + 1
-        self._failed[group_id] = failures, self._clock.now_ms() + backoff_ms(failures)
+        self._failed[group_id] = failures, self._view.clock.now_ms() + backoff_ms(failures)
 
     def stop(self) -> None:
         for task in self._under_way.values():
@@ -134,15 +131,18 @@ class RegexSubscriptions:
         self._failed.pop(group_id, None)
 
     def _is_due(self, group: ConsumerGroup, wanted: Set[str]) -> bool:
-        if self._clock.now_ms() < self._failed.get(group.group_id, (0, 0))[1]:
+        if self._view.clock.now_ms() < self._failed.get(group.group_id, (0, 0))[1]:
             return False
         last_ms = max((resolved.resolved_ms for resolved in group.regexes.values()), default=None)
         if last_ms is None:
             return True
-        age_ms = self._clock.now_ms() - last_ms
+        age_ms = self._view.clock.now_ms() - last_ms
         if age_ms <= _LEAST_INTERVAL_MS:
             return False
-        if wanted != group.regexes.keys() or age_ms > self._config().group_consumer_regex_refresh_interval_ms:
+        if (
+            wanted != group.regexes.keys()
+            or age_ms > self._view.config.group_consumer_regex_refresh_interval_ms
+        ):
             return True
         seen, names = self._looked_through.get(group.group_id), self._topics.names
         if seen is names:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
 
 import xxhash
 
@@ -24,46 +24,56 @@ class _Hashed(NamedTuple):
     value: int
 
 
+class HasImage(Protocol):
+    """The view of a broker, or a snapshot of it."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+
+class _Snapshot(NamedTuple):
+    image: ClusterImage
+
+
 class Topics:
     """The topics of the current cluster image."""
 
-    def __init__(self, image: Callable[[], ClusterImage]) -> None:
-        self._image = image
+    def __init__(self, view: HasImage) -> None:
+        self._view = view
         self._hashes: dict[str, _Hashed] = {}
 
     @property
     def names(self) -> Collection[str]:
         """All topics; another object whenever one comes, goes or changes."""
-        return self._image().topics
+        return self._view.image.topics
 
     def snapshot(self) -> Topics:
         """The topics of now, whatever becomes of them."""
-        image = self._image()
-        return Topics(lambda: image)
+        return Topics(_Snapshot(self._view.image))
 
     def partition_count(self, names: Collection[str]) -> int:
         """How many partitions those that exist have."""
-        topics = self._image().topics
+        topics = self._view.image.topics
         return sum(len(topics[name].partitions) for name in names if name in topics)
 
     def ids(self, names: Collection[str]) -> frozenset[TopicId]:
         """The ids of those that exist."""
-        topics = self._image().topics
+        topics = self._view.image.topics
         return frozenset(topics[name].id for name in names if name in topics)
 
     def named(self, partitions: Partitions) -> Assignment:
         """The same by topic name, without topics that are gone."""
-        names = self._image().topic_names
+        names = self._view.image.topic_names
         return {names[topic]: numbers for topic, numbers in partitions.items() if topic in names}
 
     def identified(self, assignment: Assignment) -> Partitions:
         """The same by topic id, without topics that do not exist."""
-        topics = self._image().topics
+        topics = self._view.image.topics
         return {topics[name].id: numbers for name, numbers in assignment.items() if name in topics}
 
     def specs(self, names: Collection[str]) -> dict[str, TopicSpec]:
         """Those that exist, for an assignor."""
-        image = self._image()
+        image = self._view.image
         has_racks = any(broker.rack is not None for broker in image.brokers.values())
         return {
             name: TopicSpec(
@@ -81,7 +91,7 @@ class Topics:
 
         As Apache Kafka's: XXH3 over the hashes of the topics that exist, in the order of their names.
         """
-        image = self._image()
+        image = self._view.image
         hashes = [self._hash(image, image.topics[name]) for name in sorted(names) if name in image.topics]
         return _xxh3(b"".join(map(_LONG.pack, hashes))) if hashes else 0
 

@@ -80,7 +80,7 @@ class AdminBroker:
         self.now = 0.0
         self.loader.subscribe(self._take_quotas)
         connection = FakeConnection()
-        to_controller = ToController(config.node_id, lambda: self.image, absent, request_timeout=30.0)
+        to_controller = ToController(self.view, absent, absent, request_timeout=30.0)
         self.served = served_apis(
             node_id=config.node_id,
             config=lambda: self.config,

@@ -1,0 +1,50 @@
+"""The failure of a broker: a part that it cannot do without has failed, so the broker has to stop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.text import logger_of
+from barnabas.base.types import BrokerId
+from barnabas.broker.server.monitoring.health import Health
+
+log = logger_of(__name__)
+
+
+class BrokerFailedError(BarnabasError):
+    """The broker has to stop: it could serve state that the cluster has not decided."""
+
+
+class Failure:
+    """The first failure after which the broker has to stop."""
+
+    def __init__(self, node_id: BrokerId, health: Health) -> None:
+        self._node_id = node_id
+        self._health = health
+        self._failed = asyncio.Event()
+        self._reason = ""
+
+    def fail(self, reason: str) -> None:
+        """Have the broker stopped. Later failures change nothing."""
+        if not self._failed.is_set():
+            self._reason = self._health.failure = reason
+            self._failed.set()
+            log.critical("broker %d has to stop: %s", self._node_id, reason)
+
+    def metadata_failed(self, error: Exception) -> None:
+        """A listener of the metadata loader has failed."""
+        self.fail(f"a change of the metadata could not be applied ({type(error).__name__}: {error})")
+
+    def registration_failed(self, error: Exception) -> None:
+        """Another broker has registered with this broker's id."""
+        self.fail(f"it cannot register again: {error}")
+
+    async def failed(self) -> None:
+        """Wait for a failure, which may never happen.
+
+        Raises:
+            BrokerFailedError: the broker has to stop; the text says why.
+        """
+        await self._failed.wait()
+        raise BrokerFailedError(self._reason)

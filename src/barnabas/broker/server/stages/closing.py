@@ -1,0 +1,79 @@
+"""Makes a stage from a function that opens its parts, and closes them, the last one first."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import update_wrapper
+from types import TracebackType
+from typing import Concatenate, Generic, ParamSpec, TypeVar
+
+from barnabas.base.text import logger_of
+
+log = logger_of(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Close = Callable[[], Awaitable[None] | None]
+
+
+class Closing:
+    """The calls that close the parts of a stage."""
+
+    def __init__(self) -> None:
+        self._closes: list[Close] = []
+
+    def add(self, close: Close) -> None:
+        """Call `close` when the stage closes."""
+        self._closes.append(close)
+
+    async def close(self) -> None:
+        """Close all parts in the reverse order. A failure is logged, and the other parts still close."""
+        while self._closes:
+            try:
+                pending = self._closes.pop()()
+                if pending is not None:
+                    await pending
+            except Exception as error:
+                log.error(
+                    "a part of the broker could not be stopped: %s: %s",
+                    type(error).__name__,
+                    error,
+                    exc_info=log.isEnabledFor(logging.DEBUG),
+                )
+
+
+class _Stage(AbstractAsyncContextManager[T], Generic[T]):
+    """Opens on entry. It is no async generator: the event loop closes those of a broker that was killed."""
+
+    def __init__(self, opening: Callable[[Closing], Awaitable[T]]) -> None:
+        self._opening = opening
+        self._closing = Closing()
+
+    async def __aenter__(self) -> T:
+        try:
+            return await self._opening(self._closing)
+        except BaseException:
+            await self._closing.close()
+            raise
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._closing.close()
+
+
+def stage(
+    opening: Callable[Concatenate[Closing, P], Awaitable[T]],
+) -> Callable[P, AbstractAsyncContextManager[T]]:
+    """The stage whose parts `opening` opens. If that fails, the parts that are open already are closed."""
+
+    def make(*below: P.args, **named: P.kwargs) -> AbstractAsyncContextManager[T]:
+        return _Stage(lambda closing: opening(closing, *below, **named))
+
+    return update_wrapper(make, opening)

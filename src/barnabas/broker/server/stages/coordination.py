@@ -1,0 +1,88 @@
+"""Sixth stage: the coordinators of groups and transactions. From here on the broker hosts its partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.base.environment.randomness import new_uuid
+from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.broker.metadata import ImageDelta
+from barnabas.broker.replication.internal_log import ReplicatedLog
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.server.stages.closing import Closing, stage
+from barnabas.broker.server.stages.foundation import Foundation
+from barnabas.broker.server.stages.logs import Logs
+from barnabas.broker.server.stages.membership import Membership
+from barnabas.broker.server.stages.metadata import Metadata, everything
+from barnabas.broker.server.stages.replication import Replication
+from barnabas.broker.server.transactions.coordinators import TransactionCoordinators
+from barnabas.broker.server.transactions.guard import TransactionGuard
+from barnabas.broker.server.transactions.marker_sender import MarkerSender
+from barnabas.broker.server.transactions.markers import MarkerAppender
+from barnabas.broker.view import BrokerView
+
+
+@dataclass(frozen=True, slots=True)
+class Coordination:
+    """The coordinators, and what they write to the partitions of others."""
+
+    view: BrokerView
+    replicas: ReplicaManager
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: MarkerAppender
+    guard: TransactionGuard
+
+    def follow(self, delta: ImageDelta) -> None:
+        """Lead, follow and coordinate the partitions as the cluster has decided."""
+        self.replicas.apply(delta)
+        self.groups.follow(self.view.node_id, delta)
+        self.transactions.follow(self.view.node_id, delta)
+
+
+@stage
+async def open_coordination(
+    closing: Closing,
+    foundation: Foundation,
+    metadata: Metadata,
+    logs: Logs,
+    membership: Membership,
+    replication: Replication,
+) -> Coordination:
+    """Host the partitions of this broker, and coordinate the groups and transactions in them."""
+    view, environment, replicas = foundation.view, foundation.environment, replication.replicas
+    leadership, cold_reads = membership.leadership, foundation.cold_reads
+    assigning = environment.blocking.pool("group assignments", 1)
+    closing.add(assigning.abandon)
+    groups = GroupCoordinator(
+        view,
+        ReplicatedLog(GROUP_METADATA_TOPIC, replicas, cold_reads),
+        unique=lambda: str(new_uuid(environment.random)),
+        search=foundation.search,
+        assigning=assigning,
+    )
+    closing.add(groups.stop)
+    markers = MarkerAppender(view, replicas, groups)
+    transactions = TransactionCoordinator(
+        view,
+        ReplicatedLog(TRANSACTION_STATE_TOPIC, replicas, cold_reads),
+        MarkerSender(view, metadata.loader.synced, markers, metadata.peers),
+        producer_ids=replication.producer_ids.next,
+    )
+    closing.add(transactions.stop)
+    leadership.add_coordinator(groups)
+    leadership.add_coordinator(transactions)
+    guard = TransactionGuard(view, TransactionCoordinators(view, transactions, metadata.peers))
+    coordination = Coordination(view, replicas, groups, transactions, markers, guard)
+    now = everything(foundation)
+    replication.throttles.apply(now)
+    coordination.follow(now)
+    for directory in logs.manager.directories:
+        if directory.failure is not None:
+            replicas.take_offline(directory.path)
+    metadata.loader.subscribe(replication.throttles.apply)
+    metadata.loader.subscribe(coordination.follow)
+    groups.start()
+    transactions.start()
+    return coordination

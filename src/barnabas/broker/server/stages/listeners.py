@@ -1,0 +1,234 @@
+"""Last stage: the listeners serve clients and the other brokers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from barnabas.broker.logins.delegation_tokens import TokenLogins
+from barnabas.broker.logins.sasl import Sasl
+from barnabas.broker.metadata.login_secret import login_secret
+from barnabas.broker.quotas import ClientQuotas, Windows
+from barnabas.broker.server.client_changes import ClientChanges
+from barnabas.broker.server.isolation import IsolationWatch
+from barnabas.broker.server.monitoring.health import SHUTTING_DOWN
+from barnabas.broker.server.monitoring.loop_watch import LoopWatch
+from barnabas.broker.server.monitoring.sources import Sources
+from barnabas.broker.server.network.endpoint import users_of_listener
+from barnabas.broker.server.network.kerberos_keys import open_kerberos
+from barnabas.broker.server.network.login import Logins
+from barnabas.broker.server.network.session import Serve
+from barnabas.broker.server.requests.api import Served
+from barnabas.broker.server.requests.dispatch import Dispatcher
+from barnabas.broker.server.requests.usage import Metering
+from barnabas.broker.server.serving import served_apis
+from barnabas.broker.server.stages.binding import Binding
+from barnabas.broker.server.stages.closing import Closing, stage
+from barnabas.broker.server.stages.coordination import Coordination
+from barnabas.broker.server.stages.foundation import Foundation
+from barnabas.broker.server.stages.logs import Logs
+from barnabas.broker.server.stages.membership import Membership
+from barnabas.broker.server.stages.metadata import Metadata, everything
+from barnabas.broker.server.stages.replication import Replication
+from barnabas.broker.server.stages.upkeep import Upkeep
+
+#: how long a stop without a controlled shutdown waits until the cluster knows of it
+_ANNOUNCING_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages below the listeners."""
+
+    foundation: Foundation
+    binding: Binding
+    metadata: Metadata
+    logs: Logs
+    membership: Membership
+    replication: Replication
+    coordination: Coordination
+    upkeep: Upkeep
+
+
+@stage
+async def open_listeners(closing: Closing, stages: Stages) -> Dispatcher:
+    """Serve requests until the block ends."""
+    foundation, binding, metadata = stages.foundation, stages.binding, stages.metadata
+    view, connections = foundation.view, foundation.connections
+    environment, config = foundation.environment, view.config
+    closing.add(foundation.long_work.stop)
+    closing.add(foundation.search.stop)
+    quotas = ClientQuotas(
+        view.clock.monotonic,
+        Windows(config.quota_window_num, config.quota_window_size_seconds),
+        Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds),
+    )
+    clients = ClientChanges(quotas, connections)
+    clients.follow(everything(foundation))
+    metadata.loader.subscribe(clients.follow)
+    served = served_apis(
+        node_id=view.node_id,
+        config=lambda: view.config,
+        image=lambda: view.image,
+        clock=view.clock,
+        long_work=foundation.long_work,
+        search=foundation.search,
+        cold_reads=foundation.cold_reads,
+        configs=view.configs,
+        controller=stages.membership.controller,
+        logs=stages.logs.manager,
+        moves=stages.upkeep.moves,
+        replicas=stages.replication.replicas,
+        throttles=stages.replication.throttles,
+        quotas=quotas,
+        groups=stages.coordination.groups,
+        transactions=stages.coordination.transactions,
+        guard=stages.coordination.guard,
+        markers=stages.coordination.markers,
+        producer_ids=stages.replication.producer_ids,
+        fetch_sessions=stages.replication.fetch_sessions,
+        read_index=stages.replication.read_index,
+        forwarding=metadata.forwarding,
+        authorizer=binding.authorizer,
+        trail=binding.trail,
+        telemetry=foundation.telemetry,
+        token_keys=binding.token_keys,
+    )
+    slow_ms = config.barnabas_slow_request_ms
+    dispatcher = Dispatcher(
+        served,
+        foundation.long_work,
+        Metering(quotas, view.clock),
+        slow=slow_ms / 1000 if slow_ms else math.inf,
+    )
+    logins = Logins(
+        view,
+        await _sasl(stages),
+        dispatcher.serve,
+        environment.blocking,
+        binding.trail,
+    )
+    closing.add(logins.stop)
+    metadata.own_requests.serve_with(dispatcher)
+    closing.add(connections.end)
+    for listener in binding.listeners:
+        closing.add(listener.unbind)  # before the open connections are closed, so that none comes in
+        endpoint = listener.endpoint
+        await listener.start(
+            partial(_begin_login, logins, endpoint.name)
+            if endpoint.has_sasl
+            else partial(_serve_all, dispatcher)
+        )
+    watch = _isolation_watch(stages)
+    closing.add(watch.stop)
+    watch.start()
+    closing.add(lambda: _announce_stop(stages))
+    if binding.monitor is not None:
+        loop_watch = LoopWatch()
+        closing.add(loop_watch.stop)
+        loop_watch.start()
+        binding.monitor.begin(_sources(stages, served, loop_watch))
+    foundation.health.running()
+    return dispatcher
+
+
+def _begin_login(logins: Logins, listener: str) -> Serve:
+    return logins.begin(listener).serve
+
+
+def _serve_all(dispatcher: Dispatcher) -> Serve:
+    return dispatcher.serve
+
+
+def _parts(stages: Stages) -> list[object]:
+    """The parts that handlers may ask for."""
+    foundation, binding, replication = stages.foundation, stages.binding, stages.replication
+    coordination = stages.coordination
+    return [
+        foundation.view,
+        foundation.long_work,
+        foundation.search,
+        foundation.cold_reads,
+        foundation.telemetry,
+        binding.authorizer,
+        binding.trail,
+        binding.token_keys,
+        stages.metadata.forwarding,
+        stages.logs.manager,
+        stages.membership.controller,
+        replication.replicas,
+        replication.throttles,
+        replication.fetch_sessions,
+        replication.read_index,
+        replication.producer_ids,
+        coordination.groups,
+        coordination.transactions,
+        coordination.markers,
+        coordination.guard,
+        stages.upkeep.moves,
+    ]
+
+
+async def _sasl(stages: Stages) -> Sasl:
+    foundation, binding = stages.foundation, stages.binding
+    view, random, keys = foundation.view, foundation.environment.random, binding.token_keys
+    if any(endpoint.has_sasl for endpoint in binding.bound):
+        secret = await login_secret(stages.metadata.store, random)
+    else:
+        secret = random.randbytes(32)  # no client logs in
+    return Sasl(
+        lambda: view.image.user_configs,
+        random,
+        secret,
+        binding.tokens,
+        TokenLogins(keys, lambda: view.image.delegation_tokens, view.clock.now_ms) if keys else None,
+        lambda listener: users_of_listener(view.config, listener),
+        open_kerberos(view.config, binding.bound),
+    )
+
+
+def _isolation_watch(stages: Stages) -> IsolationWatch:
+    metadata, peers = stages.metadata, stages.metadata.peers
+    return IsolationWatch(
+        stages.foundation.view,
+        lambda: metadata.loader.is_certain,
+        metadata.store.session_timeout,
+        lambda broker, request, timeout: peers.channel(broker, "isolation").send(request, timeout_s=timeout),
+        stages.replication.replicas,
+        stages.replication.fetch_sessions,
+        stages.membership.controller.note_isolation,
+    )
+
+
+async def _announce_stop(stages: Stages) -> None:
+    """Have the controller move the leaders to other brokers, while this one still serves."""
+    stages.foundation.health.state = SHUTTING_DOWN
+    config = stages.foundation.view.config
+    patience = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms / 1000
+    await stages.membership.controller.leave(
+        patience if config.controlled_shutdown_enable else _ANNOUNCING_SECONDS
+    )
+
+
+def _sources(stages: Stages, served: Mapping[int, Served], loop_watch: LoopWatch) -> Sources:
+    foundation, replication = stages.foundation, stages.replication
+    return Sources(
+        view=foundation.view,
+        broker_state=lambda: foundation.health.state,
+        session=foundation.session,
+        served=served,
+        connections=foundation.connections,
+        serving_time=replication.serving_time,
+        loop_watch=loop_watch,
+        replicas=replication.replicas,
+        isr_changes=replication.isr_changes,
+        logs=stages.logs.manager,
+        cleaner=stages.upkeep.cleaner,
+        controller=stages.membership.controller,
+        groups=stages.coordination.groups,
+        transactions=stages.coordination.transactions,
+        peers=stages.metadata.peers,
+        telemetry=foundation.telemetry,
+    )

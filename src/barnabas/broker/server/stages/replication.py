@@ -1,0 +1,107 @@
+"""Fifth stage: the replicas of this broker, and how leaders and followers agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.broker.coordinator import ProducerIds
+from barnabas.broker.logs.group_commit import GroupCommit
+from barnabas.broker.replication.following import Following
+from barnabas.broker.replication.isr_changes import IsrChanges
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.serving_time import ServingTime
+from barnabas.broker.replication.throttles import ReplicationThrottles
+from barnabas.broker.server.fetching.read_index import ReadIndex
+from barnabas.broker.server.fetching.sessions import FetchSessions
+from barnabas.broker.server.stages.binding import Binding
+from barnabas.broker.server.stages.closing import Closing, stage
+from barnabas.broker.server.stages.foundation import Foundation
+from barnabas.broker.server.stages.logs import Logs
+from barnabas.broker.server.stages.membership import Membership
+from barnabas.broker.server.stages.metadata import Metadata
+
+#: a request that must not be answered from stale state waits for as long as this many fetches of followers
+_FETCHES_WAITED_FOR = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """The replicas, and the parts that move records and ISRs between brokers."""
+
+    replicas: ReplicaManager
+    throttles: ReplicationThrottles
+    group_commit: GroupCommit
+    following: Following
+    isr_changes: IsrChanges
+    serving_time: ServingTime
+    fetch_sessions: FetchSessions
+    read_index: ReadIndex
+    producer_ids: ProducerIds
+
+
+@stage
+async def open_replication(
+    closing: Closing,
+    foundation: Foundation,
+    binding: Binding,
+    metadata: Metadata,
+    logs: Logs,
+    membership: Membership,
+) -> Replication:
+    """Prepare for partitions. The coordination stage hosts them: a partition may have a coordinator."""
+    view, leadership = foundation.view, membership.leadership
+    config, to_controller = view.config, metadata.to_controller
+    throttles = ReplicationThrottles(view.node_id, view.configs, view.clock)
+    fetch_sessions = FetchSessions(
+        config.max_incremental_fetch_session_cache_slots, view.clock, foundation.environment.random
+    )
+    group_commit = GroupCommit(binding.disk)
+    closing.add(group_commit.stop)
+    following = Following(
+        view.node_id,
+        lambda: view.broker_epoch,
+        metadata.peers,
+        logs.manager,
+        lambda: view.config,
+        throttles.follower,
+    )
+    closing.add(following.stop)
+    isr_changes = IsrChanges(
+        view.node_id, lambda: view.broker_epoch, to_controller.send, leadership.epoch_ended
+    )
+    closing.add(isr_changes.stop)
+    serving_time = ServingTime(
+        lambda: view.config.replica_lag_time_max_ms / 2000, lambda: replicas.check_in_sync()
+    )
+    closing.add(serving_time.stop)
+    replicas = ReplicaManager(
+        view.node_id,
+        logs.manager,
+        view.configs,
+        on_flush_due=group_commit.add,
+        on_change=following.partition_changed,
+        acks_fsync=config.barnabas_acks_fsync,
+        on_isr_change_due=isr_changes.add,
+        on_leadership_end=leadership.partition_ended,
+        now=serving_time.now,
+        max_lag=lambda: view.config.replica_lag_time_max_ms / 1000,
+    )
+    leadership.add_replicas(replicas)
+    logs.on_directory_failure.append(replicas.take_offline)
+    serving_time.start()
+    return Replication(
+        replicas=replicas,
+        throttles=throttles,
+        group_commit=group_commit,
+        following=following,
+        isr_changes=isr_changes,
+        serving_time=serving_time,
+        fetch_sessions=fetch_sessions,
+        read_index=ReadIndex(
+            replicas,
+            fetch_sessions,
+            lambda: metadata.loader.is_certain,
+            lambda: _FETCHES_WAITED_FOR * view.config.replica_fetch_wait_max_ms,
+        ),
+        producer_ids=ProducerIds(lambda: leadership.allocate_producer_ids(to_controller)),
+    )
