@@ -167,7 +167,9 @@ def test_aborted_records_are_dropped_and_never_seen(broker):
 def test_a_topic_is_compacted_from_when_it_is_told_to_be(broker):
     topic = create(broker, cleanup_policy="delete")
     produce(broker, topic, [(b"k", b"%d" % number + bytes(100)) for number in range(100)])
-    time.sleep(0.2)
+    compacted = create(broker)
+    produce(broker, compacted, [(b"k", b"%d" % number + bytes(100)) for number in range(100)])
+    eventually(lambda: len(read(broker, compacted)) < 30)  # the cleaner has passed
     assert len(read(broker, topic)) == 100
     alter(broker, topic, cleanup_policy="compact")
     eventually(lambda: len(read(broker, topic)) < 30)
@@ -226,16 +228,14 @@ def test_transactional_ids_are_compacted_and_survive(broker):
 
 
 def test_a_cleaning_gives_way_to_a_stop_and_to_the_deletion_of_its_topic():
-    slow = {**SETTINGS, "log.cleaner.io.max.bytes.per.second": "200"}
+    slow = {**SETTINGS, "log.cleaner.io.max.bytes.per.second": "20"}  # for an hour
     with BarnabasBroker(slow) as broker:
         topics = [create(broker), create(broker)]
         for topic in topics:
             produce(broker, topic, [(b"k", b"%d" % number + bytes(300)) for number in range(200)])
         broker.admin().delete_topic(topics[0])
         assert len(read(broker, topics[1])) == 200
-        started = time.monotonic()
         broker.restart()
-        assert time.monotonic() - started < 60  # the cleaning takes minutes
         assert len(read(broker, topics[1])) == 200
 
 

@@ -10,6 +10,9 @@ from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest, 
 from barnabas.kafka.protocol.messages.fetch import FetchRequest, ForgottenTopic
 from barnabas.kafka.records import batches
 
+#: A wait in milliseconds that outlasts the test's own: an answer after it is no answer.
+NEVER = 2**31 - 1
+
 
 @pytest.fixture
 def fetch(wire, fetch_request):
@@ -77,11 +80,9 @@ def test_an_empty_partition_answers_at_once_when_told_not_to_wait(topic, fetch):
 @pytest.mark.parametrize("offset", [-1, 2, 10**12])
 def test_an_offset_outside_the_log_is_out_of_range(topic, produce, batch, fetch, offset):
     produce(topic, batch(b"a"))
-    started = time.monotonic()
-    data = fetch(topic, {0: offset}, max_wait_ms=50_000)[0]
+    data = fetch(topic, {0: offset}, max_wait_ms=NEVER)[0]
     assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert data.high_watermark == -1
-    assert time.monotonic() - started < 40
 
 
 def test_what_does_not_exist_is_told_apart(topic, fetch):
@@ -123,10 +124,8 @@ def test_a_fetch_waits_for_records(topic, produce, batch, fetch, connect, read_v
     writer = connect()
     timer = threading.Timer(0.1, lambda: produce(topic, batch(b"late"), by=writer))
     timer.start()
-    started = time.monotonic()
-    data = fetch(topic, {0: 0}, max_wait_ms=50_000)[0]
+    data = fetch(topic, {0: 0}, max_wait_ms=NEVER)[0]
     assert read_values(data) == [b"late"]
-    assert time.monotonic() - started < 40
     timer.join()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from tests.integration.request_pairs import PAIRS, OneConnection
 
@@ -30,8 +28,6 @@ def test_a_fetch_that_waits_is_answered_when_another_request_comes_behind_it(con
         topics=[FetchTopic(topic=connection.topic, partitions=[partition])],
     )
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=connection.topic)])
-    began = time.monotonic()
     fetched, described = connection.together((poll, 11), (asked, 8))
-    assert time.monotonic() - began < 300
     assert not fetched.responses[0].partitions[0].records
     assert described.topics[0].name == connection.topic

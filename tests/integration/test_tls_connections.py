@@ -99,8 +99,8 @@ def test_connections_count_before_they_speak_tls(tmp_path):
 
 
 def test_a_stop_does_not_wait_for_handshakes(tmp_path):
-    with TlsBroker(tmp_path) as broker, broker.open() as silent:
-        time.sleep(0.05)  # until it was accepted
+    with TlsBroker(tmp_path, **{"max.connections.per.ip": "1"}) as broker, broker.open() as silent:
+        wait_until(broker.refuses_another)  # it was accepted
         began = time.monotonic()
         broker.server.stop()
         assert time.monotonic() - began < 40

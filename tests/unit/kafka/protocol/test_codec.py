@@ -91,10 +91,10 @@ def test_damaged_messages_give_a_message_or_the_protocol_error(
     ("version", "length"), [(0, b"\x7f\xff\xff\xff"), (0, b"\x00\x0f\x42\x41"), (9, b"\xff\xff\xff\xff\x0f")]
 )
 def test_an_array_longer_than_the_frame_is_refused_at_once(version: int, length: bytes) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ProtocolError):
         decode(MetadataRequest, version, length + bytes(100))
-    assert time.perf_counter() - began < 20  # what the array claims would take minutes
+    assert time.process_time() - began < 20  # what the array claims would take minutes
 
 
 @pytest.mark.parametrize("version", [0, 5])
