@@ -3,15 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
+# pytest rewrites every test file, which takes most of the time to collect them: it keeps the result as bytecode
+export PYTHONDONTWRITEBYTECODE :=
 # what a broker does with files, sockets, signals and processes
 PORTABLE := tests/unit/base/system tests/unit/broker/storage tests/unit/broker/logs tests/unit/broker/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup lock demo test coverage test-portable check check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
+.PHONY: help setup lock demo test test-all coverage test-portable check check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
-	@echo "make test    the tests"
+	@echo "make test    the tests of every part, in minutes (TESTS=path: all tests of one place)"
+	@echo "make test-all  every test: clusters, Spark, the pages' commands, whole matrices (TESTS=path)"
 	@echo "make test-portable  tests of the broker without what other systems than Linux lack"
 	@echo "make coverage  which lines of src/ the unit and property tests run"
 	@echo "make lock    the hashes of all packages, once constraints.txt has changed (needs uv)"
@@ -22,7 +25,7 @@ help:
 	@echo "make site    the documentation as a site with search, in .site/"
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven), the console in Chromium"
 	@echo "make hostile the worst requests that brokers and registries take: none may hold up the others"
-	@echo "make properties  what must hold of any input, tried with many new ones (make test has few, the same each time)"
+	@echo "make properties  what must hold of any input, tried with many new ones (make test-all has few, the same each time)"
 	@echo "make kills   what writes exactly once (Spark jobs, pipelines, examples, ship, registries), killed at many moments (SEEDS=25)"
 	@echo "make mutants small bugs planted in a package: which do the unit tests beside it let live? (PACKAGE=storage)"
 	@echo "make bench   speed beside Apache Kafka and Tansu, and of Spark beside its own connector"
@@ -47,9 +50,15 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard requirements/*.lock)
 	@$(BIN)/python -m compileall -q src  # an editable install has no bytecode: start-up would compile each time
 	@touch $@
 
-# many tests wait for brokers and for Spark: two cores are busy with three workers
+# Many tests wait for brokers and for Spark: two cores are busy with three workers.
+PYTEST = $(BIN)/python -m pytest -q -n $(or $(WORKERS),3) --dist loadgroup
+
+# tests/slow.py says what is left out
 test: setup
-	$(BIN)/python -m pytest -q -n $(or $(WORKERS),3) --dist loadgroup
+	$(PYTEST) $(or $(TESTS),-m 'not slow and not compat and not hostile')
+
+test-all: setup
+	$(PYTEST) --durations=50 $(TESTS)
 
 coverage: setup
 	$(BIN)/python -m pytest -q -n $(or $(WORKERS),2) --cov --cov-report=term:skip-covered $(or $(TESTS),tests/unit tests/property)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests import children, forgetful
+from tests import children, forgetful, slow
 from tests.certificates import Certificates, make
 
 from barnabas.base.text import limited
@@ -92,8 +92,16 @@ def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
     yield from _running(ZooKeeperServer(tmp_path / "zookeeper", tick=0.2, fsync=False))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file whose tests are all left out: most of the time to collect tests goes there."""
+    return slow.is_left_out(collection_path, config.getoption("markexpr")) or None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that can use the samples, so that `pytest -m real_logs` runs just these."""
+    """Mark the tests that `make test` leaves out, and those that can use the samples of real logs."""
     for item in items:
+        if slow.is_slow(item.nodeid):
+            item.add_marker(pytest.mark.slow)
         if "real_logs" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.real_logs)

@@ -1,0 +1,106 @@
+"""The tests that `make test` leaves to `make test-all`, in one table.
+
+A path is a folder, a file or a test, with or without its parameters. The longest path that fits a test
+decides. A test of a matrix takes `SCOPES`: `make test` tries a sample, in which each value has its turn, and
+`make test-all` every combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+Value = TypeVar("Value")
+
+#: Whether a test of a matrix tries the `whole` of it, or a sample.
+SCOPES = pytest.mark.parametrize(
+    "whole", [pytest.param(False, id="sample"), pytest.param(True, id="whole", marks=pytest.mark.slow)]
+)
+
+_ROOT = Path(__file__).parents[1]
+
+#: Places whose tests take seconds each, or minutes together.
+SLOW = (
+    "tests/compat",
+    "tests/docs/test_blocks.py::test_every_block_of_a_page_runs_in_order",
+    "tests/docs/test_links.py::test_the_site_has_every_page_of_the_docs_and_a_search",
+    "tests/docs/test_links.py::test_the_site_loads_nothing_from_elsewhere",
+    "tests/examples",
+    "tests/hostile",
+    "tests/integration/cli",
+    "tests/integration/cluster",
+    "tests/integration/registry/test_hostile.py",
+    "tests/integration/registry/test_secured.py",
+    "tests/integration/registry/test_several.py",
+    "tests/integration/test_bench.py",
+    "tests/integration/test_children.py",
+    "tests/integration/test_cold_reads.py",
+    "tests/integration/test_compaction.py",
+    "tests/integration/test_corruption.py",
+    "tests/integration/test_crash.py",
+    "tests/integration/test_disk_failure.py",
+    "tests/integration/test_failed_start.py",
+    "tests/integration/test_hostile.py",
+    "tests/integration/test_long_listings.py",
+    "tests/integration/test_many_members.py",
+    "tests/integration/test_oauthbearer.py",
+    "tests/integration/test_ship.py::test_a_broker_killed_under_a_shipper_loses_and_repeats_nothing",
+    "tests/integration/test_ship.py::test_a_shipper_killed_again_and_again_loses_and_repeats_nothing",
+    "tests/integration/test_slow_consumer.py",
+    "tests/integration/test_tls_connections.py",
+    "tests/integration/test_tls_rotation.py",
+    "tests/integration/test_zookeeper.py",
+    "tests/integration/test_zookeeper_folders.py",
+    "tests/integration/test_zookeeper_security.py",
+    "tests/property/test_metadata_store.py::test_zookeeper_is_what_the_memory_store_imitates",
+    "tests/simulation",
+    "tests/spark",
+    "tests/unit/test_slow.py::test_pytest_finds_each_fast_test_with_its_parameters",
+)
+
+#: Places inside those that `make test` runs all the same: a sample of each kind.
+FAST = (
+    "tests/integration/cli/test_cli_groups.py",
+    "tests/integration/cli/test_cli_log.py",
+    "tests/integration/cli/test_cli_records.py",
+    "tests/integration/cli/test_cli_topics.py",
+    "tests/integration/cluster/test_failover.py"
+    "::test_nothing_acknowledged_is_lost_doubled_or_out_of_order[confluent-kafka-kill-leader]",
+    "tests/integration/cluster/test_fixture.py::test_another_broker_takes_over_from_a_killed_controller",
+    "tests/simulation/test_simulation.py::test_broker_keeps_its_promises_to_all_clients[1]",
+    "tests/simulation/test_simulation.py::test_cluster_keeps_its_promises_to_all_clients[3-2]",
+    "tests/spark/test_pipelines.py::test_a_pipeline_of_static_sources_is_a_batch_that_can_be_run_again",
+    "tests/spark/test_spark_jobs.py::test_a_stream_goes_on_from_its_checkpoint_with_nothing_lost_or_repeated",
+)
+
+
+def in_turn(values: Sequence[Value], start: int, count: int) -> list[Value]:
+    """Return so many of the values, round and round, from a place on."""
+    return [values[number % len(values)] for number in range(start, start + count)]
+
+
+def is_slow(test: str) -> bool:
+    """Tell whether `make test` leaves out a test, by its node id."""
+    slow, fast = (
+        max((len(path) for path in paths if _within(test, path)), default=0) for paths in (SLOW, FAST)
+    )
+    return slow > fast
+
+
+def is_left_out(path: Path, marks: str = "not slow") -> bool:
+    """Tell whether an expression of marks selects no test of a file or folder: nobody needs to import it."""
+    if not path.is_relative_to(_ROOT):
+        return False
+    if "not compat" in marks and path == _ROOT / "tests" / "compat":
+        return True
+    if "not slow" not in marks:
+        return False
+    place = path.relative_to(_ROOT).as_posix()
+    return is_slow(place) and not any(_within(fast, place) for fast in FAST)
+
+
+def _within(test: str, path: str) -> bool:
+    return test == path or test.startswith((f"{path}/", f"{path}::", f"{path}["))
