@@ -158,6 +158,24 @@ class Controller:
         self._cancels: list[Cancel] = []
 
     @property
+    def controls(self) -> tuple[object, ...]:
+        """Its parts, each of which decides about one kind of thing."""
+        return (
+            self.partitions,
+            self.topics,
+            self.reassignments,
+            self.elections,
+            self.configs,
+            self.features,
+            self.users,
+            self.quotas,
+            self.acls,
+            self.tokens,
+            self.unregistration,
+            self.producer_ids,
+        )
+
+    @property
     def active(self) -> bool:
         """Whether this broker is the cluster's controller."""
         return self._election.is_won

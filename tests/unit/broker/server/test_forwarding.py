@@ -46,8 +46,8 @@ class Member:
         self.served = self.forwarding.forwarded(Served(create_topics.create_topics, self.create))
         self.envelope = envelope.envelope.using(
             envelope.Ports(
-                lambda: cluster.controller == node_id,
-                self.forwarding.local,
+                any_,
+                self.forwarding,
                 Dispatcher(self.forwarding.local, LongWork(Environment.of_system())),
             )
         )
@@ -82,6 +82,12 @@ class Member:
     async def synced(self) -> ClusterImage:
         self.synced_at.append(asyncio.get_running_loop().time())
         return self.image
+
+    # --- as `Controller` ---
+
+    @property
+    def active(self) -> bool:
+        return self.cluster.controller == self.node_id
 
     # --- what a test does ---
 

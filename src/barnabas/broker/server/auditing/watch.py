@@ -12,37 +12,10 @@ from barnabas.broker.server.requests.api import Api, Served
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.kafka.protocol.schema import Response
 
-#: the APIs that change topics, settings, users and rules; writing records and committing offsets are not
-#: logged
-CHANGES = frozenset(
-    {
-        "AlterClientQuotas",
-        "AlterConfigs",
-        "AlterPartitionReassignments",
-        "AlterReplicaLogDirs",
-        "AlterUserScramCredentials",
-        "CreateAcls",
-        "CreateDelegationToken",
-        "CreatePartitions",
-        "CreateTopics",
-        "DeleteAcls",
-        "DeleteGroups",
-        "DeleteRecords",
-        "DeleteTopics",
-        "ElectLeaders",
-        "ExpireDelegationToken",
-        "IncrementalAlterConfigs",
-        "OffsetDelete",
-        "RenewDelegationToken",
-        "UnregisterBroker",
-        "UpdateFeatures",
-    }
-)
-
 
 def changes_audited(served: Served, trail: AuditTrail) -> Served:
-    """The API, whose changes are noted; `served` itself where there are none, or nobody keeps them."""
-    if served.api.name not in CHANGES or not trail.has_file:
+    """The API, whose requests the audit log has; `served` itself without an audit log or changes."""
+    if not served.api.is_audited or not trail.has_file:
         return served
 
     def note(context: RequestContext, request: Any, failed: list[dict[str, Any]]) -> None:

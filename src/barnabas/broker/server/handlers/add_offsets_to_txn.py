@@ -13,6 +13,7 @@ from barnabas.broker.answers import settled
 from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import transaction_coordinator
 from barnabas.broker.server.requests.needs import Group, TransactionalId
 from barnabas.kafka.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -23,7 +24,7 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     transactions: TransactionCoordinator
     groups: GroupCoordinator
@@ -34,7 +35,11 @@ _FENCED_FROM = 2
 _TRANSACTION_VERSION = 0
 
 
-@handles(AddOffsetsToTxnRequest, needs=[TransactionalId(Operation.WRITE), Group(Operation.READ)])
+@handles(
+    AddOffsetsToTxnRequest,
+    needs=[TransactionalId(Operation.WRITE), Group(Operation.READ)],
+    confirmed_by=transaction_coordinator(),
+)
 async def add_offsets_to_txn(
     ports: Ports, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:

@@ -6,7 +6,7 @@ brokers ask. When one partition does not exist, none is added: the others get OP
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError, fenced_since
@@ -16,9 +16,11 @@ from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import transaction_coordinator
 from barnabas.broker.server.requests.needs import checked_by_handler, refusal
 from barnabas.broker.server.requests.order import BetweenBrokers
 from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -33,10 +35,10 @@ from barnabas.kafka.security.acls import UNRESTRICTED, Access, Operation, Resour
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     transactions: TransactionCoordinator
-    image: Callable[[], ClusterImage]
+    view: BrokerView
 
 
 _BATCHED_FROM = 4
@@ -63,6 +65,7 @@ def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartiti
     on_error=_failed,
     pieces=[Pieces("transactions", "results_by_transaction", size=16)],
     order=BetweenBrokers(since=4),
+    confirmed_by=transaction_coordinator("v3_and_below_transactional_id", "transactions.transactional_id"),
 )
 def add_partitions_to_txn(
     ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
@@ -120,7 +123,7 @@ def _serve(
             return refused(error)
 
     access = context.access if version == _EXPLICIT else UNRESTRICTED  # brokers ask for their clients
-    errors = _impossible(ports.image(), access, partitions)
+    errors = _impossible(ports.view.image, access, partitions)
     if errors:
         return results(errors)
     try:

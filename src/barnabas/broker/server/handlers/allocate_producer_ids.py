@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from barnabas.base.types import BrokerId
+from barnabas.broker.controller import Controller
 from barnabas.broker.controller.producer_ids import ProducerIdControl
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -19,17 +18,21 @@ from barnabas.kafka.protocol.messages.allocate_producer_ids import (
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    #: raises KafkaError unless a broker is registered in an epoch
-    check_registered: Callable[[BrokerId, int], Awaitable[object]]
+    controller: Controller
     producer_ids: ProducerIdControl
 
 
-@handles(AllocateProducerIdsRequest, needs=[BETWEEN_BROKERS], order=BetweenBrokers())
+@handles(
+    AllocateProducerIdsRequest,
+    needs=[BETWEEN_BROKERS],
+    order=BetweenBrokers(),
+    unconfirmed="the controller decides it",
+)
 async def allocate_producer_ids(
     ports: Ports, context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    await ports.check_registered(request.broker_id, request.broker_epoch)
+    await ports.controller.check_registered(request.broker_id, request.broker_epoch)
     block = await ports.producer_ids.allocate(request.broker_id)
     return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))

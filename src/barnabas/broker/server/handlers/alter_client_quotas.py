@@ -32,6 +32,8 @@ def _failed(request: AlterClientQuotasRequest, error: KafkaError) -> AlterClient
     on_error=_failed,
     pieces=[Pieces("entries", size=64, check=limit_changes("entries", "ops"))],
     is_heavy=True,
+    is_forwarded=True,
+    is_audited=True,
 )
 async def alter_client_quotas(
     quotas: QuotaControl, context: RequestContext, request: AlterClientQuotasRequest

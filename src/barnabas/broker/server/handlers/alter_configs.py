@@ -35,6 +35,8 @@ def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResp
         Pieces("resources", "responses", size=16, unique=True, check=limit_changes("resources", "configs"))
     ],
     is_heavy=True,
+    is_forwarded=True,
+    is_audited=True,
 )
 async def alter_configs(
     configs: ConfigControl, context: RequestContext, request: AlterConfigsRequest

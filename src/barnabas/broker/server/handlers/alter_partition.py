@@ -31,6 +31,7 @@ from barnabas.kafka.protocol.messages.alter_partition import (
     pieces=[Pieces("topics.partitions", size=200, unique=True)],
     is_heavy=True,
     order=BetweenBrokers(),
+    unconfirmed="the controller decides it",
 )
 async def alter_partition(
     partitions: PartitionControl, context: RequestContext, request: AlterPartitionRequest

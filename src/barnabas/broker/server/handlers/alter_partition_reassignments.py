@@ -52,6 +52,8 @@ def _failed(
     on_error=_failed,
     needs=[Cluster(Operation.ALTER)],
     pieces=[Pieces("topics.partitions", "responses.partitions", size=_PIECE, unique=True)],
+    is_forwarded=True,
+    is_audited=True,
 )
 async def alter_partition_reassignments(
     reassignments: ReassignmentControl,

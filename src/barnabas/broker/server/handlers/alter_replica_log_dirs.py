@@ -26,7 +26,7 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     replicas: ReplicaManager
     moves: LogMoves
@@ -37,7 +37,13 @@ def _failed(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterRepl
     return _answer({(t.name, p): error.code for d in request.dirs for t in d.topics for p in t.partitions})
 
 
-@handles(AlterReplicaLogDirsRequest, needs=[Cluster(Operation.ALTER)], on_error=_failed)
+@handles(
+    AlterReplicaLogDirsRequest,
+    needs=[Cluster(Operation.ALTER)],
+    on_error=_failed,
+    unconfirmed="it tells what this broker holds",
+    is_audited=True,
+)
 async def alter_replica_log_dirs(
     ports: Ports, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:

@@ -25,7 +25,7 @@ _USERS_A_STEP = 64
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     users: UserControl
     long_work: LongWork
@@ -38,7 +38,13 @@ def _failed(
     return AlterUserScramCredentialsResponse(results=_results(users, dict.fromkeys(users, error)))
 
 
-@handles(AlterUserScramCredentialsRequest, needs=[Cluster(Operation.ALTER)], on_error=_failed)
+@handles(
+    AlterUserScramCredentialsRequest,
+    needs=[Cluster(Operation.ALTER)],
+    on_error=_failed,
+    is_forwarded=True,
+    is_audited=True,
+)
 async def alter_user_scram_credentials(
     ports: Ports, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:

@@ -9,25 +9,26 @@ A feature whose lowest level is 0 is named from v4 on only: older clients do not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.metadata.features import SUPPORTED
-from barnabas.broker.metadata.image import ClusterImage
-from barnabas.broker.server.requests.api import Served, handles
+from barnabas.broker.server.requests.api import ServedApis, handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Anyone
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from barnabas.kafka.protocol.messages.push_telemetry import PushTelemetryRequest
 
 _LOWEST_ZERO_FROM = 4
 #: clients that do not find these push no metrics
-_TELEMETRY = (71, 72)
+_TELEMETRY = (GetTelemetrySubscriptionsRequest.api_key, PushTelemetryRequest.api_key)
 
 #: what a client's name and version may look like (KIP-511); they end up in logs and metrics
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -35,14 +36,17 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    image: Callable[[], ClusterImage]
-    #: everything that the broker serves
-    served: Callable[[], Iterable[Served]]
+    view: BrokerView
+    served: ServedApis
 
 
-@handles(ApiVersionsRequest, needs=[Anyone()])
+@handles(
+    ApiVersionsRequest,
+    needs=[Anyone()],
+    unconfirmed="it is about the connection",
+)
 def api_versions(ports: Ports, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
@@ -50,12 +54,12 @@ def api_versions(ports: Ports, context: RequestContext, request: ApiVersionsRequ
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.client_software_name = name
         context.connection.client_software_version = version
-    image = ports.image()
+    image = ports.view.image
     finalized = image.features
     return ApiVersionsResponse(
         api_keys=[
             served.api.advertised()
-            for served in ports.served()
+            for served in ports.served.values()
             if image.client_metrics or served.api.key not in _TELEMETRY
         ],
         supported_features=[

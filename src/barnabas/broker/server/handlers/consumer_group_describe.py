@@ -7,19 +7,19 @@ with GROUP_ID_NOT_FOUND.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import ConsumerGroup, GroupCoordinator
 from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember, Partitions
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import checked_by_handler, each_group
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -33,11 +33,10 @@ from barnabas.kafka.security.acls import Access, Operation, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     groups: GroupCoordinator
-    image: Callable[[], ClusterImage]
-    config: Callable[[], BrokerConfig]
+    view: BrokerView
 
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
@@ -57,6 +56,7 @@ def _failed(request: ConsumerGroupDescribeRequest, error: KafkaError) -> Consume
     pieces=[Pieces("group_ids", "groups", size=64, unique=True)],
     is_heavy=True,
     listing="groups.members",
+    confirmed_by=group_coordinator("group_ids"),
 )
 def consumer_group_describe(
     ports: Ports, context: RequestContext, request: ConsumerGroupDescribeRequest
@@ -94,13 +94,13 @@ def _describe(ports: Ports, group_id: str) -> DescribedGroup:
     group = ports.groups.group(group_id)
     if not isinstance(group, ConsumerGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    image = ports.image()
+    image = ports.view.image
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor() or ports.config().group_consumer_assignors[0],
+        assignor_name=group.preferred_assignor() or ports.view.config.group_consumer_assignors[0],
         members=[_member(member, group.target(member.member_id), image) for member in group.members.values()],
         authorized_operations=NOT_ASKED,
     )

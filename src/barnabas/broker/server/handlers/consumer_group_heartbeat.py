@@ -9,7 +9,9 @@ from barnabas.broker.answers import Answer
 from barnabas.broker.coordinator import Caller, GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import Group, checked_by_handler, refusal
+from barnabas.broker.server.requests.new_names import NewGroups
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -25,6 +27,8 @@ from barnabas.kafka.security.acls import Operation, ResourceType
             "topic DESCRIBE of what is subscribed; a regular expression finds only such topics"
         ),
     ],
+    confirmed_by=group_coordinator(),
+    new_names=NewGroups,
 )
 def consumer_group_heartbeat(
     groups: GroupCoordinator, context: RequestContext, request: ConsumerGroupHeartbeatRequest

@@ -17,16 +17,15 @@ from barnabas.kafka.protocol.messages.create_acls import (
     CreateAclsRequest,
     CreateAclsResponse,
 )
-from barnabas.kafka.security.acls import AclBinding, Operation
+from barnabas.kafka.security.acls import AclBinding, Authorizer, Operation
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     acls: AclControl
-    #: whether there is an authorizer
-    is_enabled: bool
+    authorizer: Authorizer | None
 
 
 def _failed(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:
@@ -39,11 +38,13 @@ def _failed(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse
     on_error=_failed,
     pieces=[Pieces("creations", "results", size=64, check=limit_changes("creations"))],
     is_heavy=True,
+    is_forwarded=True,
+    is_audited=True,
 )
 async def create_acls(
     ports: Ports, context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse:
-    if not ports.is_enabled:
+    if ports.authorizer is None:
         raise DISABLED
     rules: list[AclBinding | KafkaError] = []
     for creation in request.creations:

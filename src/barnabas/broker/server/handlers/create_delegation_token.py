@@ -23,6 +23,9 @@ _USER = "User"
 @handles(
     CreateDelegationTokenRequest,
     needs=[checked_by_handler("a login, not by a token; for another owner: user CREATE_TOKENS")],
+    is_forwarded=True,
+    needs_login=True,
+    is_audited=True,
 )
 async def create_delegation_token(
     tokens: TokenControl, context: RequestContext, request: CreateDelegationTokenRequest

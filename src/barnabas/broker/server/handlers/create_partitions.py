@@ -6,19 +6,18 @@ The client's quota limits how many are added (KIP-599). The request's timeout is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.controller import NewPartitions
 from barnabas.broker.controller.topics import TopicControl
-from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.quotas import ClientQuotas
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import each_topic
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.mutations import MutationBudget
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -30,10 +29,10 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     topics: TopicControl
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     quotas: ClientQuotas
 
 
@@ -52,6 +51,8 @@ def _failed(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartit
     on_error=_failed,
     pieces=[Pieces("topics", "results", size=64, unique=True)],
     is_heavy=True,
+    is_forwarded=True,
+    is_audited=True,
 )
 async def create_partitions(
     ports: Ports, context: RequestContext, request: CreatePartitionsRequest
@@ -60,7 +61,7 @@ async def create_partitions(
     budget = MutationBudget(
         ports.quotas, context, strict_since=_STRICT_SINCE, validate_only=request.validate_only
     )
-    image = ports.image()
+    image = ports.view.image
     once: list[NewPartitions] = []
     over: dict[str, KafkaError] = {}
     for topic in request.topics:

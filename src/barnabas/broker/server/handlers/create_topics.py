@@ -8,11 +8,9 @@ The request's timeout is ignored: the decision takes milliseconds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import NewTopic
 from barnabas.broker.controller.topics import TopicControl, check_partition_count
 from barnabas.broker.metadata.image import TopicImage
@@ -23,6 +21,7 @@ from barnabas.broker.server.requests.needs import checked_by_handler, each_topic
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.config_listing import SettingDescriptions
 from barnabas.broker.server.responses.mutations import MutationBudget
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -35,11 +34,11 @@ from barnabas.kafka.security.acls import Access, Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     topics: TopicControl
     settings: SettingDescriptions
-    config: Callable[[], BrokerConfig]
+    view: BrokerView
     quotas: ClientQuotas
 
 
@@ -68,6 +67,8 @@ def _check(request: CreateTopicsRequest) -> None:
     on_error=_failed,
     pieces=[Pieces("topics", size=64, unique=True, check=_check)],
     is_heavy=True,
+    is_forwarded=True,
+    is_audited=True,
 )
 async def create_topics(
     ports: Ports, context: RequestContext, request: CreateTopicsRequest
@@ -81,7 +82,7 @@ async def create_topics(
         if named[topic.name] == 1:
             count = len(topic.assignments) or topic.num_partitions
             try:
-                budget.spend(count if count > 0 else ports.config().num_partitions)
+                budget.spend(count if count > 0 else ports.view.config.num_partitions)
             except KafkaError as error:
                 results.append(_refused(topic.name, error))
             else:

@@ -20,17 +20,16 @@ from barnabas.kafka.protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from barnabas.kafka.security.acls import AclBinding, AclFilter, Operation, ResourcePattern
+from barnabas.kafka.security.acls import AclBinding, AclFilter, Authorizer, Operation, ResourcePattern
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     acls: AclControl
     long_work: LongWork
-    #: whether there is an authorizer
-    is_enabled: bool
+    authorizer: Authorizer | None
 
 
 def _failed(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:
@@ -44,11 +43,13 @@ def _failed(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse
     pieces=[Pieces("filters", "filter_results", size=16, check=limit_changes("filters"))],
     is_heavy=True,
     listing="filter_results.matching_acls",
+    is_forwarded=True,
+    is_audited=True,
 )
 async def delete_acls(
     ports: Ports, context: RequestContext, request: DeleteAclsRequest
 ) -> DeleteAclsResponse:
-    if not ports.is_enabled:
+    if ports.authorizer is None:
         raise DISABLED
     filters: list[AclFilter | KafkaError] = []
     for each in request.filters:

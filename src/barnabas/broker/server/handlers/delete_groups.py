@@ -9,6 +9,7 @@ from barnabas.broker.answers import settled
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import each_group
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.kafka.protocol.messages.delete_groups import (
@@ -34,6 +35,8 @@ def _failed(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResp
     on_error=_failed,
     pieces=[Pieces("groups_names", "results", size=64, unique=True)],
     is_heavy=True,
+    confirmed_by=group_coordinator("groups_names"),
+    is_audited=True,
 )
 async def delete_groups(
     groups: GroupCoordinator, _context: RequestContext, request: DeleteGroupsRequest

@@ -31,7 +31,7 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     replicas: ReplicaManager
     logs: LogManager
@@ -60,6 +60,8 @@ def _failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsRe
     on_error=_failed,
     pieces=[Pieces("topics.partitions", size=128)],
     is_heavy=True,
+    unconfirmed="the in-sync replicas commit it",
+    is_audited=True,
 )
 async def delete_records(
     ports: Ports, context: RequestContext, request: DeleteRecordsRequest

@@ -7,7 +7,6 @@ timeout is ignored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -20,6 +19,7 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import checked_by_handler, refusal
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.mutations import MutationBudget
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -31,10 +31,10 @@ from barnabas.kafka.security.acls import Access, Operation, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     topics: TopicControl
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     quotas: ClientQuotas
 
 
@@ -58,11 +58,13 @@ def _failed(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResp
         Pieces("topic_names", "responses", size=128, unique=True),
     ],
     is_heavy=True,
+    is_forwarded=True,
+    is_audited=True,
 )
 async def delete_topics(
     ports: Ports, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
-    image = ports.image()
+    image = ports.view.image
     topics: dict[TopicId, TopicImage] = {}
     named: Counter[TopicId] = Counter()
     results: list[DeletableTopicResult] = []

@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from barnabas.broker.answers import Answer
-from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import Cluster
 from barnabas.broker.server.responses.acls import DISABLED, filter_of
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from barnabas.kafka.security.acls import AclFilter, Acls, Operation, ResourcePattern
+from barnabas.kafka.security.acls import AclFilter, Acls, Authorizer, Operation, ResourcePattern
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     long_work: LongWork
-    #: whether there is an authorizer
-    is_enabled: bool
+    authorizer: Authorizer | None
 
 
-@handles(DescribeAclsRequest, needs=[Cluster(Operation.DESCRIBE)], listing="resources.acls")
+@handles(
+    DescribeAclsRequest,
+    needs=[Cluster(Operation.DESCRIBE)],
+    listing="resources.acls",
+    unconfirmed="it tells what the image shows",
+)
 def describe_acls(
     ports: Ports, context: RequestContext, request: DescribeAclsRequest
 ) -> Answer[DescribeAclsResponse]:
-    if not ports.is_enabled:
+    if ports.authorizer is None:
         raise DISABLED
     chosen = filter_of(request)
-    acls = ports.image().acls
+    acls = ports.view.image.acls
     patterns: Collection[ResourcePattern] = acls.rules if chosen.exact is None else [chosen.exact]
     return ports.long_work.listed(
         context,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.quotas import DEFAULT, Default, QuotaEntity, limits_of
 from barnabas.broker.quotas.entities import Name
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import Cluster
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -26,9 +26,9 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     long_work: LongWork
 
 
@@ -36,12 +36,17 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _TYPES = ("user", "client-id", "ip")
 
 
-@handles(DescribeClientQuotasRequest, needs=[Cluster(Operation.DESCRIBE_CONFIGS)], listing="entries")
+@handles(
+    DescribeClientQuotasRequest,
+    needs=[Cluster(Operation.DESCRIBE_CONFIGS)],
+    listing="entries",
+    unconfirmed="it tells what the image shows",
+)
 async def describe_client_quotas(
     ports: Ports, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     filters = _filters(request.components)
-    quotas = ports.image().client_quotas
+    quotas = ports.view.image.client_quotas
     entries = await ports.long_work.run(_entries, quotas, filters, request.strict)
     return DescribeClientQuotasResponse(error_message=None, entries=entries)
 

@@ -6,14 +6,12 @@ fenced.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Anyone
 from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -24,9 +22,13 @@ BROKERS = 1
 CONTROLLERS = 2
 
 
-@handles(DescribeClusterRequest, needs=[Anyone("the operations shown need cluster DESCRIBE")])
+@handles(
+    DescribeClusterRequest,
+    needs=[Anyone("the operations shown need cluster DESCRIBE")],
+    unconfirmed="it tells what the image shows",
+)
 def describe_cluster(
-    image: Callable[[], ClusterImage], context: RequestContext, request: DescribeClusterRequest
+    view: BrokerView, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this endpoint is a broker's")
@@ -34,7 +36,7 @@ def describe_cluster(
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no type {request.endpoint_type} of endpoints"
         )
-    cluster = image()
+    cluster = view.image
     brokers = []
     for member in cluster.brokers.values():
         endpoint = member.endpoint(context.listener)

@@ -7,11 +7,9 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import BrokerId
 from barnabas.broker.config import Update
 from barnabas.broker.config.describe import Description
 from barnabas.broker.controller.configs import (
@@ -21,13 +19,13 @@ from barnabas.broker.controller.configs import (
     unserved,
 )
 from barnabas.broker.controller.names import check_topic_name
-from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import EachConfigResource
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.config_listing import SettingDescriptions
 from barnabas.broker.server.responses.mutations import limit_changes
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -41,10 +39,9 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    node_id: BrokerId
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     settings: SettingDescriptions
 
 
@@ -59,6 +56,7 @@ def _failed(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfi
     # An answer is many times as long as its question; the bound is that of changes.
     pieces=[Pieces("resources", "results", size=16, unique=True, check=limit_changes("resources"))],
     is_heavy=True,
+    unconfirmed="it tells what the image shows",
 )
 def describe_configs(
     ports: Ports, context: RequestContext, request: DescribeConfigsRequest
@@ -90,16 +88,16 @@ def _descriptions(ports: Ports, resource: DescribeConfigsResource) -> list[Descr
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
-        if name not in ports.image().topics:
+        if name not in ports.view.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         return ports.settings.of_topic(name)
     if resource.resource_type == ResourceType.BROKER:
         if not name:
             return ports.settings.of_all_brokers()
-        if name != str(ports.node_id):
+        if name != str(ports.view.node_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"this is broker {ports.node_id}: ask broker '{name}' for its settings, if it exists",
+                f"this is broker {ports.view.node_id}: ask broker '{name}' for its settings, if it exists",
             )
         return ports.settings.of_broker()
     if resource.resource_type == ResourceType.GROUP:

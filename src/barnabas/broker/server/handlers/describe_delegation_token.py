@@ -6,17 +6,16 @@ DESCRIBE_TOKENS on its owner.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.answers import Answer
 from barnabas.broker.logins.delegation_tokens import DelegationToken, TokenKeys
-from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -29,9 +28,9 @@ from barnabas.kafka.security.principal import Principal
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     long_work: LongWork
     #: makes the HMACs; None where there are no tokens
     keys: TokenKeys | None
@@ -46,6 +45,8 @@ class Ports:
         )
     ],
     listing="tokens",
+    unconfirmed="it tells what the image shows",
+    needs_login=True,
 )
 def describe_delegation_token(
     ports: Ports, context: RequestContext, request: DescribeDelegationTokenRequest
@@ -69,7 +70,7 @@ def describe_delegation_token(
             return None
         return _description(token, keys.hmac(token.id))
 
-    tokens = ports.image().delegation_tokens
+    tokens = ports.view.image.delegation_tokens
     ids = sorted(tokens) if owners is None or owners else []  # the map has no order
     return ports.long_work.listed(
         context,

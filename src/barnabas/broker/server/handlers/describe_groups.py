@@ -10,6 +10,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator import ClassicGroup, GroupCoordinator, GroupState
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import each_group
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.operations import NOT_ASKED
@@ -35,6 +36,7 @@ def _failed(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroups
     pieces=[Pieces("groups", size=64, unique=True)],
     is_heavy=True,
     listing="groups.members",
+    confirmed_by=group_coordinator("groups"),
 )
 def describe_groups(
     groups: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest

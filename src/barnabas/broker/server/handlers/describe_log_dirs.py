@@ -33,7 +33,7 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     logs: LogManager
     long_work: LongWork
@@ -50,6 +50,7 @@ def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDi
     needs=[Cluster(Operation.DESCRIBE)],
     on_error=_failed,
     listing="results.topics.partitions",
+    unconfirmed="it tells what this broker holds",
 )
 def describe_log_dirs(
     ports: Ports, context: RequestContext, request: DescribeLogDirsRequest

@@ -38,6 +38,7 @@ def _failed(request: DescribeProducersRequest, error: KafkaError) -> DescribePro
     pieces=[Pieces("topics.partition_indexes", "topics.partitions", size=32, unique=True)],
     is_heavy=True,
     listing="topics.partitions.active_producers",
+    unconfirmed="it only informs",
 )
 def describe_producers(
     replicas: ReplicaManager, context: RequestContext, request: DescribeProducersRequest

@@ -6,13 +6,12 @@ begins. Topics come in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import INTERNAL_TOPICS
 from barnabas.broker.answers import Answer
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.metadata.image import ClusterImage, TopicImage
 from barnabas.broker.server.requests.api import handles
@@ -20,6 +19,7 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler
 from barnabas.broker.server.responses.topics import leader_error
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -32,10 +32,9 @@ from barnabas.kafka.security.acls import Operation, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    image: Callable[[], ClusterImage]
-    config: Callable[[], BrokerConfig]
+    view: BrokerView
     long_work: LongWork
 
 
@@ -52,11 +51,12 @@ def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Descr
     needs=[checked_by_handler("topic DESCRIBE")],
     on_error=_failed,
     listing="topics.partitions",
+    unconfirmed="it tells what the image shows",
 )
 def describe_topic_partitions(
     ports: Ports, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Answer[DescribeTopicPartitionsResponse]:
-    image = ports.image()
+    image = ports.view.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
     if context.access.is_unrestricted:
         response = DescribeTopicPartitionsResponse()
@@ -100,7 +100,7 @@ def _fill(
     """
     first, start = _cursor(request)
     access = context.access
-    room = max(1, min(request.response_partition_limit, ports.config().max_request_partition_size_limit))
+    room = max(1, min(request.response_partition_limit, ports.view.config.max_request_partition_size_limit))
     for name in names:
         if name < first:
             continue

@@ -9,6 +9,7 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import transaction_coordinator
 from barnabas.broker.server.requests.needs import checked_by_handler, each_transactional_id
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.kafka.protocol.messages.describe_transactions import (
@@ -39,6 +40,7 @@ def _failed(request: DescribeTransactionsRequest, error: KafkaError) -> Describe
     pieces=[Pieces("transactional_ids", "transaction_states", size=64, unique=True)],
     is_heavy=True,
     listing="transaction_states.topics.partitions",
+    confirmed_by=transaction_coordinator("transactional_ids"),
 )
 def describe_transactions(
     transactions: TransactionCoordinator, context: RequestContext, request: DescribeTransactionsRequest

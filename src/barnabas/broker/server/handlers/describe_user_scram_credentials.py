@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from barnabas.base.errors import ErrorCode
-from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Cluster
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -21,11 +21,16 @@ from barnabas.kafka.security.errors import InvalidCredential
 from barnabas.kafka.security.scram import MECHANISMS, ScramCredential
 
 
-@handles(DescribeUserScramCredentialsRequest, needs=[Cluster(Operation.DESCRIBE)], listing="results")
+@handles(
+    DescribeUserScramCredentialsRequest,
+    needs=[Cluster(Operation.DESCRIBE)],
+    listing="results",
+    unconfirmed="it tells what the image shows",
+)
 def describe_user_scram_credentials(
-    image: Callable[[], ClusterImage], context: RequestContext, request: DescribeUserScramCredentialsRequest
+    view: BrokerView, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    stored = {user: infos for user, texts in image().user_configs.items() if (infos := _infos(texts))}
+    stored = {user: infos for user, texts in view.image.user_configs.items() if (infos := _infos(texts))}
     named = Counter(user.name for user in request.users or ())
     results = []
     for user in named or sorted(stored):

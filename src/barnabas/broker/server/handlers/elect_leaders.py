@@ -39,6 +39,8 @@ def _failed(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResp
         )
     ],
     listing="replica_election_results.partition_result",
+    is_forwarded=True,
+    is_audited=True,
 )
 async def elect_leaders(
     elections: ElectionControl, context: RequestContext, request: ElectLeadersRequest

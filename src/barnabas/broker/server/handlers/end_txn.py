@@ -14,6 +14,7 @@ from barnabas.broker.answers import Answer, is_pending
 from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import transaction_coordinator
 from barnabas.broker.server.requests.needs import TransactionalId
 from barnabas.kafka.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.kafka.security.acls import Operation
@@ -22,7 +23,11 @@ _FENCED_FROM = 2
 _EPOCH_BUMP_FROM = 5
 
 
-@handles(EndTxnRequest, needs=[TransactionalId(Operation.WRITE)])
+@handles(
+    EndTxnRequest,
+    needs=[TransactionalId(Operation.WRITE)],
+    confirmed_by=transaction_coordinator(),
+)
 def end_txn(
     transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
 ) -> Answer[EndTxnResponse]:

@@ -7,11 +7,12 @@ the client address in the envelope, and the response inside the answer is its ow
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
+from barnabas.broker.controller import Controller
 from barnabas.broker.server.forwarded_principal import decode_principal
+from barnabas.broker.server.forwarding import Forwarding
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import Connection, RequestContext
 from barnabas.broker.server.requests.dispatch import Dispatcher
@@ -25,12 +26,11 @@ _SIZE = 4
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    is_controller: Callable[[], bool]
-    #: the keys of the APIs that may be inside
-    forwarded: Container[int]
-    #: answers them as the controller
+    controller: Controller
+    forwarding: Forwarding
+    #: answers forwarded requests as the controller
     dispatcher: Dispatcher
 
 
@@ -49,12 +49,17 @@ class _ForwardedConnection:
         self.close = by.close
 
 
-@handles(EnvelopeRequest, needs=[BETWEEN_BROKERS], order=BetweenBrokers())
+@handles(
+    EnvelopeRequest,
+    needs=[BETWEEN_BROKERS],
+    order=BetweenBrokers(),
+    unconfirmed="the controller decides it",
+)
 async def envelope(ports: Ports, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-    if not ports.is_controller():
+    if not ports.controller.active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     frame = request.request_data
-    if int.from_bytes(frame[:2], "big") not in ports.forwarded:
+    if int.from_bytes(frame[:2], "big") not in ports.forwarding.local:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     try:
         client = str(ipaddress.ip_address(request.client_host_address))

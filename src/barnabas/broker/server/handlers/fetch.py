@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -18,12 +18,10 @@ from itertools import islice
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicKey
 from barnabas.broker.answers import Answer, LongPoll, settled
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.logs.cold_reads import ColdReads
-from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.purgatory import DelayedOperation
-from barnabas.broker.replication.throttles import Throttle
+from barnabas.broker.replication.throttles import ReplicationThrottles
 from barnabas.broker.server.fetching.fetch import Fetch, PreferredReplica
 from barnabas.broker.server.fetching.preferred import RACK_AWARE, replica_in_rack
 from barnabas.broker.server.fetching.replica_fetch import ReplicaFetch
@@ -41,6 +39,7 @@ from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import Metered, RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler, refusal
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -54,16 +53,14 @@ from barnabas.kafka.security.acls import Access, Operation, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     replicas: ReplicaManager
     sessions: FetchSessions
     long_work: LongWork
     cold_reads: ColdReads
-    config: Callable[[], BrokerConfig]
-    image: Callable[[], ClusterImage]
-    #: of what is sent to followers (KIP-73)
-    throttle: Throttle
+    view: BrokerView
+    throttles: ReplicationThrottles
 
 
 READ_COMMITTED = 1
@@ -102,6 +99,7 @@ def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = 
     on_error=_failed,
     most_elements=MAX_ELEMENTS,
     is_held_back=True,
+    unconfirmed="it promises a prefix of the log",
 )
 def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Answer[FetchResponse]:
     is_of_replica = request.replica_id >= 0 or request.replica_state.replica_id >= 0
@@ -155,7 +153,7 @@ def _fetch_of(
     wanted: FetchSession | Iterable[FetchTarget],
 ) -> Answer[FetchResponse]:
     """The records of what is `wanted`: the partitions of the session, or without one those that are named."""
-    max_bytes = max(0, min(request.max_bytes, ports.config().fetch_max_bytes))
+    max_bytes = max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes))
     admits = None
     if context.usage is not None and context.usage.most_fetched < math.inf:
         max_bytes = min(max_bytes, int(context.usage.most_fetched))
@@ -184,14 +182,14 @@ def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metere
 
 
 def _refuses(ports: Ports, access: Access, topic: TopicKey) -> bool:
-    name = topic if isinstance(topic, str) else ports.image().topic_names.get(topic)
+    name = topic if isinstance(topic, str) else ports.view.image.topic_names.get(topic)
     return name is not None and not access.on_topic(Operation.READ, name)
 
 
 def _preferred(ports: Ports, context: RequestContext, rack: str) -> PreferredReplica | None:
-    if ports.config().replica_selector_class != RACK_AWARE:
+    if ports.view.config.replica_selector_class != RACK_AWARE:
         return None
-    return partial(replica_in_rack, ports.image().brokers, rack, context.listener)
+    return partial(replica_in_rack, ports.view.image.brokers, rack, context.listener)
 
 
 def _fetch_for_replica(
@@ -203,7 +201,7 @@ def _fetch_for_replica(
     state = request.replica_state
     replica = state.replica_id if state.replica_id >= 0 else request.replica_id
     session = None
-    if replica in ports.image().brokers:  # else a client could have as many sessions as it finds numbers
+    if replica in ports.view.image.brokers:  # else a client could have as many sessions as it finds numbers
         try:
             session = ports.sessions.resolve_replica(
                 request, context.api_version >= TOPIC_ID_VERSION, replica, targets
@@ -216,8 +214,8 @@ def _fetch_for_replica(
         replica=replica,
         broker_epoch=state.replica_epoch,
         min_bytes=request.min_bytes,
-        max_bytes=max(0, min(request.max_bytes, ports.config().fetch_max_bytes)),
-        throttle=ports.throttle,
+        max_bytes=max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes)),
+        throttle=ports.throttles.leader,
     )
     max_wait_ms = 0 if session is not None and session.is_hurried else request.max_wait_ms
     return _attempt(ports, context, operation, max_wait_ms, session)

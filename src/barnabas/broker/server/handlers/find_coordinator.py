@@ -7,7 +7,6 @@ INVALID_REQUEST.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -15,11 +14,11 @@ from barnabas.base.types import GROUP_METADATA_TOPIC, NO_BROKER, TRANSACTION_STA
 from barnabas.broker.answers import Answer
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.coordinator.partitioning import partition_for
-from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import checked_by_handler, refusal
 from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -30,9 +29,9 @@ from barnabas.kafka.security.acls import Operation, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     auto_creation: AutoCreation
 
 
@@ -59,6 +58,7 @@ def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinat
     needs=[checked_by_handler("group DESCRIBE or transactional id DESCRIBE")],
     on_error=_failed,
     pieces=[Pieces("coordinator_keys", "coordinators", size=512)],
+    unconfirmed="it tells what the image shows",
 )
 def find_coordinator(
     ports: Ports, context: RequestContext, request: FindCoordinatorRequest
@@ -72,7 +72,7 @@ def find_coordinator(
     keys = request.coordinator_keys if context.api_version >= _BATCHED_FROM else [request.key]
     if not any(_may_find(context, topic, key) for key in keys):  # for nobody is a topic made
         return _failed(request, refusal(_KINDS[topic]))
-    if topic not in ports.image().topics:
+    if topic not in ports.view.image.topics:
         return _find_after_creation(ports, context, request, topic)
     return _find(ports, context, request, topic)
 
@@ -106,7 +106,7 @@ def _find(
 def _locate(ports: Ports, context: RequestContext, topic: str, key: str) -> Coordinator:
     if not _may_find(context, topic, key):
         return _nowhere(key, refusal(_KINDS[topic]))
-    image = ports.image()
+    image = ports.view.image
     known = image.topics.get(topic)  # what was just made may not have come to this broker yet
     state = None
     if known is not None:

@@ -3,7 +3,6 @@ followers (KIP-966)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -14,6 +13,7 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import BETWEEN_BROKERS
 from barnabas.broker.server.requests.order import BetweenBrokers
 from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
@@ -24,10 +24,10 @@ from barnabas.kafka.protocol.messages.get_replica_log_info import (
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     replicas: ReplicaManager
-    broker_epoch: Callable[[], int]
+    view: BrokerView
 
 
 def _failed(request: GetReplicaLogInfoRequest, error: KafkaError) -> GetReplicaLogInfoResponse:
@@ -57,12 +57,13 @@ def _failed(request: GetReplicaLogInfoRequest, error: KafkaError) -> GetReplicaL
         )
     ],
     order=BetweenBrokers(),
+    unconfirmed="it tells what this broker holds",
 )
 def get_replica_log_info(
     ports: Ports, context: RequestContext, request: GetReplicaLogInfoRequest
 ) -> GetReplicaLogInfoResponse:
     return GetReplicaLogInfoResponse(
-        broker_epoch=ports.broker_epoch(),
+        broker_epoch=ports.view.broker_epoch,
         topic_partition_log_info_list=[
             TopicPartitionLogInfo(
                 topic_id=asked.topic_id,

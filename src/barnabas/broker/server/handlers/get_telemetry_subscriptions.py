@@ -6,17 +6,16 @@ receiver plugin shows them. Who asks after the last resource was deleted is told
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ZERO_TOPIC_ID
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Anyone
 from barnabas.broker.server.telemetry.about import attributes_of
 from barnabas.broker.server.telemetry.clients import TelemetryClients
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -32,13 +31,17 @@ _ASKS_AGAIN_AFTER = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_CO
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     clients: TelemetryClients
-    config: Callable[[], BrokerConfig]
+    view: BrokerView
 
 
-@handles(GetTelemetrySubscriptionsRequest, needs=[Anyone()])
+@handles(
+    GetTelemetrySubscriptionsRequest,
+    needs=[Anyone()],
+    unconfirmed="it is about the client's own metrics",
+)
 def get_telemetry_subscriptions(
     ports: Ports, context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
@@ -54,7 +57,7 @@ def get_telemetry_subscriptions(
         subscription_id=client.subscription_id,
         accepted_compression_types=list(_COMPRESSIONS),
         push_interval_ms=client.wanted.interval_ms,
-        telemetry_max_bytes=ports.config().telemetry_max_bytes,
+        telemetry_max_bytes=ports.view.config.telemetry_max_bytes,
         delta_temporality=True,
         requested_metrics=list(client.wanted.metrics),
     )

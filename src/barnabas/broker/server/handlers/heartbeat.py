@@ -7,6 +7,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import Group
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.security.acls import Operation
@@ -19,7 +20,12 @@ def _failed(_request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error.code)
 
 
-@handles(HeartbeatRequest, needs=[Group(Operation.READ)], on_error=_failed)
+@handles(
+    HeartbeatRequest,
+    needs=[Group(Operation.READ)],
+    on_error=_failed,
+    confirmed_by=group_coordinator(),
+)
 def heartbeat(
     groups: GroupCoordinator, _context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:

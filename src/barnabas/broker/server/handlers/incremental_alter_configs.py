@@ -35,6 +35,8 @@ def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Incre
         Pieces("resources", "responses", size=16, unique=True, check=limit_changes("resources", "configs"))
     ],
     is_heavy=True,
+    is_forwarded=True,
+    is_audited=True,
 )
 async def incremental_alter_configs(
     configs: ConfigControl, context: RequestContext, request: IncrementalAlterConfigsRequest

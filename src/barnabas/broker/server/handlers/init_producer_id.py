@@ -14,14 +14,16 @@ from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.coordinator.transactions.producer_ids import ProducerIds
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import transaction_coordinator
 from barnabas.broker.server.requests.needs import TransactionalId, checked_by_handler, refusal
+from barnabas.broker.server.requests.new_names import NewTransactionalIds
 from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.kafka.security.acls import Operation, ResourceType
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     transactions: TransactionCoordinator
     producer_ids: ProducerIds
@@ -41,6 +43,8 @@ def _failed(_request: InitProducerIdRequest, error: KafkaError) -> InitProducerI
         checked_by_handler("without a transactional id: cluster IDEMPOTENT_WRITE, or WRITE on any topic"),
     ],
     on_error=_failed,
+    confirmed_by=transaction_coordinator(),
+    new_names=NewTransactionalIds,
 )
 async def init_producer_id(
     ports: Ports, context: RequestContext, request: InitProducerIdRequest

@@ -11,7 +11,9 @@ from barnabas.broker.answers import Answer
 from barnabas.broker.coordinator import Caller, GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import Group
+from barnabas.broker.server.requests.new_names import NewGroups
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.kafka.security.acls import Operation
 
@@ -20,7 +22,14 @@ def _failed(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
 
-@handles(JoinGroupRequest, needs=[Group(Operation.READ)], on_error=_failed, is_held_back=True)
+@handles(
+    JoinGroupRequest,
+    needs=[Group(Operation.READ)],
+    on_error=_failed,
+    is_held_back=True,
+    confirmed_by=group_coordinator(),
+    new_names=NewGroups,
+)
 def join_group(
     groups: GroupCoordinator, context: RequestContext, request: JoinGroupRequest
 ) -> Answer[JoinGroupResponse]:

@@ -11,6 +11,7 @@ from barnabas.broker.answers import Answer, then
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import Group
 from barnabas.kafka.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -40,7 +41,12 @@ def _failed(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse
     return LeaveGroupResponse(error_code=error.code)
 
 
-@handles(LeaveGroupRequest, needs=[Group(Operation.READ)], on_error=_failed)
+@handles(
+    LeaveGroupRequest,
+    needs=[Group(Operation.READ)],
+    on_error=_failed,
+    confirmed_by=group_coordinator(),
+)
 def leave_group(
     groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest
 ) -> Answer[LeaveGroupResponse]:

@@ -6,7 +6,7 @@ and nothing else. Broker loggers have no settings here, so none are listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -17,6 +17,7 @@ from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import Cluster
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -27,9 +28,9 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     long_work: LongWork
 
 
@@ -37,11 +38,16 @@ class Ports:
 _TYPES_FROM = 1
 
 
-@handles(ListConfigResourcesRequest, needs=[Cluster(Operation.DESCRIBE_CONFIGS)], listing="config_resources")
+@handles(
+    ListConfigResourcesRequest,
+    needs=[Cluster(Operation.DESCRIBE_CONFIGS)],
+    listing="config_resources",
+    unconfirmed="it tells what the image shows",
+)
 def list_config_resources(
     ports: Ports, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Answer[ListConfigResourcesResponse]:
-    image = ports.image()
+    image = ports.view.image
     types = (
         set(request.resource_types) if context.api_version >= _TYPES_FROM else {ResourceType.CLIENT_METRICS}
     )

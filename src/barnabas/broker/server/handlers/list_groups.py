@@ -19,7 +19,7 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     groups: GroupCoordinator
     long_work: LongWork
@@ -29,6 +29,7 @@ class Ports:
     ListGroupsRequest,
     needs=[checked_by_handler("cluster DESCRIBE, else only groups with DESCRIBE are shown")],
     listing="groups",
+    unconfirmed="it only informs",
 )
 def list_groups(
     ports: Ports, context: RequestContext, request: ListGroupsRequest

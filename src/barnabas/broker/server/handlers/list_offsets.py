@@ -20,6 +20,7 @@ from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import leader_of
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import each_topic
 from barnabas.broker.server.requests.pieces import Pieces
@@ -36,7 +37,7 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     replicas: ReplicaManager
     long_work: LongWork
@@ -84,6 +85,7 @@ def _failed(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsRespon
     on_error=_failed,
     pieces=[Pieces("topics.partitions", size=32, unique=True)],
     is_heavy=True,
+    confirmed_by=leader_of("partition_index"),
 )
 def list_offsets(
     ports: Ports, context: RequestContext, request: ListOffsetsRequest

@@ -5,7 +5,7 @@ As in Kafka, topics and partitions that do not exist are left out. The request's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from barnabas.broker.answers import Answer
@@ -14,6 +14,7 @@ from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import Cluster
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -25,17 +26,22 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     long_work: LongWork
 
 
-@handles(ListPartitionReassignmentsRequest, needs=[Cluster(Operation.DESCRIBE)], listing="topics.partitions")
+@handles(
+    ListPartitionReassignmentsRequest,
+    needs=[Cluster(Operation.DESCRIBE)],
+    listing="topics.partitions",
+    unconfirmed="it tells what the image shows",
+)
 def list_partition_reassignments(
     ports: Ports, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Answer[ListPartitionReassignmentsResponse]:
-    image = ports.image()
+    image = ports.view.image
     asked: dict[str, set[int]] = {}
     for topic in request.topics or ():
         asked.setdefault(topic.name, set()).update(topic.partition_indexes)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import shown
 from barnabas.broker.answers import Answer
@@ -20,6 +19,7 @@ from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -30,10 +30,10 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     transactions: TransactionCoordinator
-    clock: Clock
+    view: BrokerView
     long_work: LongWork
     search: PatternSearch
 
@@ -46,12 +46,13 @@ _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
     ListTransactionsRequest,
     needs=[checked_by_handler("only transactional ids with DESCRIBE are shown")],
     listing="transaction_states",
+    unconfirmed="it only informs",
 )
 def list_transactions(
     ports: Ports, context: RequestContext, request: ListTransactionsRequest
 ) -> Answer[ListTransactionsResponse]:
     known = _NEVER_SEEN.union(state.label for state in State)
-    now = ports.clock.now_ms()
+    now = ports.view.clock.now_ms()
 
     def is_wanted(item: tuple[str, Transaction]) -> bool:
         name, transaction = item

@@ -9,13 +9,12 @@ retries. As with KRaft, the "controller" in the answer is a broker that forwards
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ZERO_TOPIC_ID, TopicId
 from barnabas.broker.answers import Answer, settled
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.metadata.image import ClusterImage, TopicImage
@@ -26,6 +25,7 @@ from barnabas.broker.server.requests.needs import checked_by_handler
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.operations import NOT_ASKED
 from barnabas.broker.server.responses.topics import TopicAnswers
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -37,10 +37,9 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
-    image: Callable[[], ClusterImage]
-    config: Callable[[], BrokerConfig]
+    view: BrokerView
     topic_answers: TopicAnswers
     auto_creation: AutoCreation
     long_work: LongWork
@@ -64,6 +63,7 @@ def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     on_error=_failed,
     pieces=[Pieces("topics", size=256, unique=True)],
     listing="topics.partitions",
+    unconfirmed="it tells what the image shows",
 )
 def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) -> Answer[MetadataResponse]:
     answer = _Answer(ports, context, request)
@@ -107,9 +107,9 @@ class _Answer:
         self._ports = ports
         self._context = context
         self._request = request
-        self.image = ports.image()
+        self.image = ports.view.image
         #: whether missing topics are to be made
-        self.makes_topics = request.allow_auto_topic_creation and ports.config().auto_create_topics_enable
+        self.makes_topics = request.allow_auto_topic_creation and ports.view.config.auto_create_topics_enable
 
     def may_make(self, name: str) -> bool:
         """Whether the client may have a missing topic made."""
@@ -124,7 +124,7 @@ class _Answer:
 
     async def make_after_creation(self, names: list[str], missing: list[str]) -> MetadataResponse:
         errors = await self._ports.auto_creation.create(missing)
-        self.image = self._ports.image()
+        self.image = self._ports.view.image
         return self.make(names, errors)
 
     def make(self, names: Iterable[str], errors: dict[str, KafkaError] | None = None) -> MetadataResponse:
@@ -166,7 +166,7 @@ class _Answer:
                         node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
                     )
                 )
-        node_id = self._ports.config().node_id
+        node_id = self._ports.view.config.node_id
         asked = self._request.include_cluster_authorized_operations
         return MetadataResponse(
             brokers=brokers,

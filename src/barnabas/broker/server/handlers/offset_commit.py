@@ -6,7 +6,7 @@ Offsets of topics and partitions that do not exist are refused, one by one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -15,8 +15,11 @@ from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.metadata.image import ClusterImage, TopicImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import Group, each_topic
+from barnabas.broker.server.requests.new_names import NewGroups
 from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -30,10 +33,10 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     groups: GroupCoordinator
-    image: Callable[[], ClusterImage]
+    view: BrokerView
 
 
 _TOPIC_IDS_FROM = 10
@@ -48,6 +51,8 @@ def _failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResp
     needs=[Group(Operation.READ), each_topic(Operation.READ, "topics")],
     on_error=_failed,
     pieces=[Pieces("topics.partitions", size=512)],
+    confirmed_by=group_coordinator(),
+    new_names=NewGroups,
 )
 def offset_commit(
     ports: Ports, context: RequestContext, request: OffsetCommitRequest
@@ -56,7 +61,7 @@ def offset_commit(
     wanted, request.topics = request.topics, []
     refused: list[OffsetCommitResponseTopic] = []
     for topic in wanted:
-        _sort(ports.image(), topic, by_id, request.topics, refused)
+        _sort(ports.view.image, topic, by_id, request.topics, refused)
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
     try:

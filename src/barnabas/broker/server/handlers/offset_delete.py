@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,11 +10,12 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.answers import Answer, then
 from barnabas.broker.coordinator import GroupCoordinator, OffsetKey
-from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import Group, each_topic
 from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -26,10 +27,10 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     groups: GroupCoordinator
-    image: Callable[[], ClusterImage]
+    view: BrokerView
 
 
 def _failed(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
@@ -55,6 +56,8 @@ def _failed(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResp
     needs=[Group(Operation.DELETE), each_topic(Operation.READ, "topics")],
     on_error=_failed,
     pieces=[Pieces("topics.partitions", size=512)],
+    confirmed_by=group_coordinator(),
+    is_audited=True,
 )
 def offset_delete(
     ports: Ports, _context: RequestContext, request: OffsetDeleteRequest
@@ -63,7 +66,7 @@ def offset_delete(
         OffsetKey(request.group_id, topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
-        if ports.image().partition(TopicPartition(topic.name, partition.partition_index)) is not None
+        if ports.view.image.partition(TopicPartition(topic.name, partition.partition_index)) is not None
     ]
     return then(ports.groups.delete_offsets(request.group_id, keys), partial(_response, request))
 

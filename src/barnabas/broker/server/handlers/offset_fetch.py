@@ -9,7 +9,7 @@ UNSTABLE_OFFSET_COMMIT for those that an open transaction may change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,8 +19,10 @@ from barnabas.broker.coordinator import GroupCoordinator, OffsetKey, OffsetStore
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import checked_by_handler, refusal
 from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -37,10 +39,10 @@ from barnabas.kafka.security.acls import Access, Operation, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     groups: GroupCoordinator
-    image: Callable[[], ClusterImage]
+    view: BrokerView
 
 
 #: from this version there may be several groups, from the next topics are named by id
@@ -81,6 +83,7 @@ def _failed(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchRespon
         Pieces("topics.partition_indexes", "topics.partitions", size=512, unique=True),
     ],
     listing="groups.topics.partitions",
+    confirmed_by=group_coordinator("group_id", "groups.group_id"),
 )
 def offset_fetch(ports: Ports, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.api_version >= _BATCHED_FROM:
@@ -122,10 +125,10 @@ def _fetch(
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     response = OffsetFetchResponseGroup(group_id=group.group_id)
     if group.topics is None:
-        response.topics = list(_everything(ports.image(), access, offsets, group.group_id, by_id))
+        response.topics = list(_everything(ports.view.image, access, offsets, group.group_id, by_id))
     else:
         response.topics = [
-            _topic(ports.image(), access, offsets, group.group_id, topic, by_id) for topic in group.topics
+            _topic(ports.view.image, access, offsets, group.group_id, topic, by_id) for topic in group.topics
         ]
     return response
 

@@ -9,6 +9,7 @@ from barnabas.base.errors import KafkaError
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import leader_of
 from barnabas.broker.server.requests.needs import each_topic
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.kafka.protocol.messages.offset_for_leader_epoch import (
@@ -35,6 +36,7 @@ def _failed(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetFo
     needs=[each_topic(Operation.DESCRIBE, "topics", name="topic", unless=Operation.CLUSTER_ACTION)],
     on_error=_failed,
     pieces=[Pieces("topics.partitions", size=512)],
+    confirmed_by=leader_of("partition"),
 )
 def offset_for_leader_epoch(
     replicas: ReplicaManager, context: RequestContext, request: OffsetForLeaderEpochRequest

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import INTERNAL_TOPICS, Buffer
 from barnabas.broker.answers import Answer, is_pending, settled
@@ -29,6 +28,7 @@ from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.transactions.guard import TransactionGuard
 from barnabas.broker.server.transactions.produce import Refusals, refusals
 from barnabas.broker.storage import InvalidRecords, LongValidation, Origin, validate_batch
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -45,12 +45,12 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     replicas: ReplicaManager
     guard: TransactionGuard
     long_work: LongWork
-    clock: Clock
+    view: BrokerView
 
 
 #: the client id that Kafka lets write to internal topics
@@ -92,6 +92,7 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     on_error=_failed,
     pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=64)],
     order=Appending(),
+    unconfirmed="the in-sync replicas commit it",
 )
 def produce(ports: Ports, context: RequestContext, request: ProduceRequest) -> Answer[ProduceResponse | None]:
     if request.transactional_id is None:
@@ -169,7 +170,7 @@ async def _validate_and_append(
                 records,
                 partition.log.config,
                 Origin.CLIENT,
-                ports.clock.now_ms(),
+                ports.view.clock.now_ms(),
                 at_once=False,
             )
             if request.transactional_id is not None:  # the transaction may have ended meanwhile

@@ -7,13 +7,11 @@ error ends a Java client's pushes for good. As in Apache Kafka no permission is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID
 from barnabas.broker.answers import Answer
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
@@ -21,6 +19,7 @@ from barnabas.broker.server.requests.needs import Anyone
 from barnabas.broker.server.telemetry.about import attributes_of
 from barnabas.broker.server.telemetry.clients import ClientInstance, TelemetryClients
 from barnabas.broker.server.telemetry.otlp import OtlpError, Pushed, read_metrics
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from barnabas.kafka.records.compression import Compression, ExpandsTooFarError, decompress
 
@@ -29,14 +28,18 @@ _RESERVED = (ZERO_TOPIC_ID, METADATA_TOPIC_ID)
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     clients: TelemetryClients
-    config: Callable[[], BrokerConfig]
+    view: BrokerView
     long_work: LongWork
 
 
-@handles(PushTelemetryRequest, needs=[Anyone()])
+@handles(
+    PushTelemetryRequest,
+    needs=[Anyone()],
+    unconfirmed="it is about the client's own metrics",
+)
 def push_telemetry(
     ports: Ports, context: RequestContext, request: PushTelemetryRequest
 ) -> Answer[PushTelemetryResponse]:
@@ -45,7 +48,7 @@ def push_telemetry(
     client = ports.clients.find(
         request.client_instance_id, attributes_of(request.client_instance_id, context)
     )
-    most = ports.config().telemetry_max_bytes
+    most = ports.view.config.telemetry_max_bytes
     error = _refusal(client, request, ports.clients.now(), most)
     client.is_ending = request.terminating
     if error is not None:

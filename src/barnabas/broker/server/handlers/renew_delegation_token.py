@@ -17,6 +17,9 @@ from barnabas.kafka.protocol.messages.renew_delegation_token import (
 @handles(
     RenewDelegationTokenRequest,
     needs=[checked_by_handler("a login, not by a token; to be the token's owner or one of its renewers")],
+    is_forwarded=True,
+    needs_login=True,
+    is_audited=True,
 )
 async def renew_delegation_token(
     tokens: TokenControl, context: RequestContext, request: RenewDelegationTokenRequest

@@ -15,7 +15,11 @@ from barnabas.kafka.protocol.messages.sasl_authenticate import (
 )
 
 
-@handles(SaslAuthenticateRequest, needs=[Anyone()])
+@handles(
+    SaslAuthenticateRequest,
+    needs=[Anyone()],
+    unconfirmed="it is about the connection",
+)
 def sasl_authenticate(
     ports: None, context: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:

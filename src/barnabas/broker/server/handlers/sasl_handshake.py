@@ -12,7 +12,11 @@ from barnabas.broker.server.requests.needs import Anyone
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-@handles(SaslHandshakeRequest, needs=[Anyone()])
+@handles(
+    SaslHandshakeRequest,
+    needs=[Anyone()],
+    unconfirmed="it is about the connection",
+)
 def sasl_handshake(
     ports: None, context: RequestContext, request: SaslHandshakeRequest
 ) -> SaslHandshakeResponse:

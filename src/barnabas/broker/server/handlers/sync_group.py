@@ -10,6 +10,7 @@ from barnabas.broker.answers import Answer
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import Group
 from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.kafka.security.acls import Operation
@@ -17,7 +18,12 @@ from barnabas.kafka.security.acls import Operation
 _PROTOCOL_REQUIRED_FROM = 5
 
 
-@handles(SyncGroupRequest, needs=[Group(Operation.READ)], is_held_back=True)
+@handles(
+    SyncGroupRequest,
+    needs=[Group(Operation.READ)],
+    is_held_back=True,
+    confirmed_by=group_coordinator(),
+)
 def sync_group(
     groups: GroupCoordinator, context: RequestContext, request: SyncGroupRequest
 ) -> Answer[SyncGroupResponse]:

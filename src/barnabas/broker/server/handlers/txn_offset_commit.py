@@ -6,7 +6,6 @@ Up to v4 the group's partition must have been added to the transaction by AddOff
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -17,7 +16,9 @@ from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import Group, TransactionalId, each_topic
+from barnabas.broker.server.requests.new_names import NewGroups
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.transactions.guard import (
     LastMarker,
@@ -25,6 +26,7 @@ from barnabas.broker.server.transactions.guard import (
     TransactionGuard,
     still_valid,
 )
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -37,11 +39,11 @@ from barnabas.kafka.security.acls import Operation
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the handler works on."""
+    """The handler's dependencies."""
 
     groups: GroupCoordinator
     replicas: ReplicaManager
-    image: Callable[[], ClusterImage]
+    view: BrokerView
     guard: TransactionGuard
 
 
@@ -64,13 +66,15 @@ def _failed(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetComm
     needs=[TransactionalId(Operation.WRITE), Group(Operation.READ), each_topic(Operation.READ, "topics")],
     on_error=_failed,
     pieces=[Pieces("topics.partitions", size=512)],
+    confirmed_by=group_coordinator(),
+    new_names=NewGroups,
 )
 async def txn_offset_commit(
     ports: Ports, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     wanted = request.topics
     request.topics = [
-        accepted for topic in wanted if (accepted := _existing(ports.image(), topic)).partitions
+        accepted for topic in wanted if (accepted := _existing(ports.view.image, topic)).partitions
     ]
     answer = TxnOffsetCommitResponse()
     if request.topics:
@@ -104,7 +108,7 @@ async def _commit(
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     await _admit(ports, context.api_version, request)
-    topic_ids = {topic.name: ports.image().topics[topic.name].id for topic in request.topics}
+    topic_ids = {topic.name: ports.view.image.topics[topic.name].id for topic in request.topics}
     return await settled(ports.groups.commit_in_transaction(request, topic_ids))
 
 
@@ -112,7 +116,7 @@ async def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) ->
     partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
-        replica = ports.replicas.find(*partition) if ports.image().partition(partition) else None
+        replica = ports.replicas.find(*partition) if ports.view.image.partition(partition) else None
     except KafkaError as error:  # the partition has moved to other brokers, and the coordinator with it
         raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
     if replica is not None and replica.log.producers.is_in_transaction(producer):

@@ -13,7 +13,7 @@ from barnabas.kafka.protocol.messages.unregister_broker import (
 from barnabas.kafka.security.acls import Operation
 
 
-@handles(UnregisterBrokerRequest, needs=[Cluster(Operation.ALTER)])
+@handles(UnregisterBrokerRequest, needs=[Cluster(Operation.ALTER)], is_forwarded=True, is_audited=True)
 async def unregister_broker(
     unregistration: UnregistrationControl, context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:

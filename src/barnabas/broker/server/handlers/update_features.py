@@ -24,7 +24,13 @@ def _failed(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeatures
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
-@handles(UpdateFeaturesRequest, needs=[Cluster(Operation.ALTER)], on_error=_failed)
+@handles(
+    UpdateFeaturesRequest,
+    needs=[Cluster(Operation.ALTER)],
+    on_error=_failed,
+    is_forwarded=True,
+    is_audited=True,
+)
 async def update_features(
     features: FeatureControl, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:

@@ -41,6 +41,7 @@ def _failed(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarke
     pieces=[Pieces("markers.topics.partition_indexes", "markers.topics.partitions", size=128)],
     is_heavy=True,
     order=BetweenBrokers(),
+    unconfirmed="the in-sync replicas commit it",
 )
 async def write_txn_markers(
     markers: MarkerAppender, context: RequestContext, request: WriteTxnMarkersRequest

@@ -2,12 +2,13 @@
 
 A handler's module opens with the versions served, the KIPs behind them and what is left out, and declares
 
-    @handles(HeartbeatRequest, needs=[Group(Operation.READ)])
+    @handles(HeartbeatRequest, needs=[Group(Operation.READ)], confirmed_by=group_coordinator())
     def heartbeat(groups: GroupCoordinator, context: RequestContext, request: HeartbeatRequest)
         -> Answer[HeartbeatResponse]: ...
 
-The first argument has what the handler works on: one part of the broker, or a `Ports` of the module with the
-few that it needs. The composition root gives it (`Api.using`).
+The first argument has the handler's dependencies: one part of the broker, or a `Ports` of the module with the
+few that it needs. Their types say which (`barnabas.broker.server.requests.parts`); no other module lists the
+handlers or names their dependencies (`barnabas.broker.server.serving`).
 
 A handler answers at once (the fast path: no task is made) or later (`barnabas.broker.answers`); None is no
 reply (Produce with acks=0).
@@ -19,13 +20,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, get_type_hints
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.metrics import Durations
 from barnabas.broker.answers import Answer
-from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.context import Handle, RequestContext
+from barnabas.broker.server.requests.leadership import Leadership
 from barnabas.broker.server.requests.needs import Need
+from barnabas.broker.server.requests.new_names import BoundedNames
 from barnabas.broker.server.requests.order import IN_TURN, Order
 from barnabas.broker.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces
 from barnabas.kafka.protocol.messages.api_versions import ApiVersion
@@ -43,7 +46,7 @@ DIRECT_ELEMENTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[P, Q]):
-    """One API, without what its handler works on."""
+    """One API, without its handler's dependencies."""
 
     key: int
     name: str
@@ -72,9 +75,27 @@ class Api(Generic[P, Q]):
     is_held_back: bool = False
     #: which requests of the connection may begin while one is unanswered
     order: Order = IN_TURN
+    #: the partitions whose leader alone may answer
+    confirmed_by: Leadership | None = None
+    #: the reason why a broker in doubt about its leadership may answer; "" with `confirmed_by`
+    unconfirmed: str = ""
+    #: whether the controller answers, whichever broker is asked
+    is_forwarded: bool = False
+    #: whether the client must have logged in, and not by a delegation token
+    needs_login: bool = False
+    #: the kind of names that its requests may create, of which a principal may have so many
+    new_names: type[BoundedNames] | None = None
+    #: whether the audit log has its requests
+    is_audited: bool = False
+
+    @property
+    def ports(self) -> type[P]:
+        """The type of the handler's dependencies: that of its first argument."""
+        ports: type[P] = next(iter(get_type_hints(self.handle).values()))
+        return ports
 
     def using(self, ports: P) -> Served:
-        """The API, served with what its handler works on."""
+        """The API, served with its handler's dependencies."""
         return Served(self, partial(self.handle, ports))
 
     def advertised(self) -> ApiVersion:
@@ -87,9 +108,13 @@ class Served:
     """An API as a broker serves it. The dispatcher gives `handle` requests of the API's own class."""
 
     api: Api[Any, Any]
-    handle: Callable[[RequestContext, Any], Answer[Response | None]]
+    handle: Handle
     #: how long its requests took, from their arrival to their answer
     durations: Durations = field(default_factory=Durations)
+
+
+class ServedApis(dict[int, Served]):
+    """All that a broker serves, by the API's key."""
 
 
 def handles(
@@ -105,8 +130,16 @@ def handles(
     listing: str = "",
     is_held_back: bool = False,
     order: Order = IN_TURN,
+    confirmed_by: Leadership | None = None,
+    unconfirmed: str = "",
+    is_forwarded: bool = False,
+    needs_login: bool = False,
+    new_names: type[BoundedNames] | None = None,
+    is_audited: bool = False,
 ) -> Callable[[Handler[P, Q]], Api[P, Q]]:
     """Make the decorated handler of `request` an `Api`.
+
+    Exactly one of `confirmed_by`, `unconfirmed` and `is_forwarded` says whose answer it is (ADR 15).
 
     Args:
         request: the message class; its response is the class of the same name in the same module.
@@ -122,7 +155,18 @@ def handles(
         listing: the path of arrays in the response that may be long however small the request is.
         is_held_back: whether an answer may wait because its client asks for that, or for other clients.
         order: which requests of the connection may begin while one is unanswered; none when left out.
+        confirmed_by: the leadership that a broker in doubt confirms before it answers.
+        unconfirmed: the reason why a broker in doubt may answer.
+        is_forwarded: whether the controller answers the request, whichever broker is asked.
+        needs_login: whether the client must have logged in, and not by a delegation token.
+        new_names: the kind of names that the request may create: a principal may have so many of them.
+        is_audited: whether the audit log has the request: it changes topics, settings, users or rules.
+
+    Raises:
+        TypeError: the declaration does not say whose answer it is, or says it twice.
     """
+    if (confirmed_by is not None) + bool(unconfirmed) + is_forwarded != 1:
+        raise TypeError(f"{request.__name__}: give one of confirmed_by, unconfirmed and is_forwarded")
     name = request.__name__.removesuffix("Request")
     response: type[Response] = getattr(sys.modules[request.__module__], name + "Response")
 
@@ -144,6 +188,12 @@ def handles(
             listing=tuple(listing.split(".")) if listing else (),
             is_held_back=is_held_back,
             order=order,
+            confirmed_by=confirmed_by,
+            unconfirmed=unconfirmed,
+            is_forwarded=is_forwarded,
+            needs_login=needs_login,
+            new_names=new_names,
+            is_audited=is_audited,
         )
 
     return declare

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.answers import Answer, is_pending
-from barnabas.broker.server.requests.api import Served
-from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.context import Handle, RequestContext
+from barnabas.broker.server.requests.leadership import PartitionsOf
 from barnabas.kafka.protocol.schema import Response
 
 
@@ -29,28 +29,25 @@ class Confirmation(Protocol):
 
 
 def confirmed(
-    served: Served,
-    confirmation: Confirmation,
-    partitions: Callable[[Any], Iterable[TopicPartition]],
-    refusal: ErrorCode,
-) -> Served:
-    """The API, answered only with what held when the request came.
+    handle: Handle, confirmation: Confirmation, partitions_of: PartitionsOf, refusal: ErrorCode
+) -> Handle:
+    """`handle`, whose answers contain only what held when the request came.
 
     Args:
-        partitions: those whose leader alone may answer a request.
+        partitions_of: names the partitions whose leader alone may answer a request.
         refusal: the error for a broker that cannot tell whether it leads them.
     """
 
-    def handle(context: RequestContext, request: Any) -> Answer[Response | None]:
+    def confirm_and_handle(context: RequestContext, request: Any) -> Answer[Response | None]:
         if confirmation.is_certain():
-            return served.handle(context, request)
-        confirming = confirmation.confirm(partitions(request))
+            return handle(context, request)
+        confirming = confirmation.confirm(partitions_of(request))
         if confirming is None:
-            return served.handle(context, request)
+            return handle(context, request)
         answer: Answer[Response | None] = None
         failure = None
         try:
-            answer = served.handle(context, request)
+            answer = handle(context, request)
         except KafkaError as error:
             failure = error
         if is_pending(answer):
@@ -58,7 +55,7 @@ def confirmed(
             answer.add_done_callback(_read)
         return _held_back(confirming, answer, failure, refusal)
 
-    return Served(served.api, handle, served.durations)
+    return confirm_and_handle
 
 
 async def _held_back(

@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeAlias
 
 from barnabas import __version__
 from barnabas.base.types import Chunk
+from barnabas.broker.answers import Answer
 from barnabas.broker.server.requests.order import NOTHING
 from barnabas.kafka.protocol.framing import RequestHeader
+from barnabas.kafka.protocol.schema import Response
 from barnabas.kafka.security.acls import UNRESTRICTED, Access
 from barnabas.kafka.security.principal import ITSELF, Principal
 
@@ -129,3 +131,7 @@ class RequestContext:
     def listener(self) -> str:
         """The name of the listener the request came by: what Metadata answers with depends on it."""
         return self.connection.listener
+
+
+#: answers the requests of one API: (context, request) -> the response, or None for no reply
+Handle: TypeAlias = Callable[[RequestContext, Any], Answer[Response | None]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from barnabas.base.errors import KafkaError
@@ -13,8 +13,6 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Each, Need, Refused, TopicName, with_items, without
 from barnabas.kafka.protocol.schema import Response
 from barnabas.kafka.security.acls import Access, Authorizer
-
-Handle = Callable[[RequestContext, Any], Answer[Response | None]]
 
 
 class Denials(Protocol):

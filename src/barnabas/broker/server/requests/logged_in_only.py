@@ -7,22 +7,21 @@ from typing import Any
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.answers import Answer
 from barnabas.broker.logins.delegation_tokens import TokenPrincipal
-from barnabas.broker.server.requests.api import Served
-from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.kafka.protocol.schema import Response
 from barnabas.kafka.security.principal import ANONYMOUS
 
 
-def logged_in_only(served: Served) -> Served:
-    """The API, for clients that have logged in or shown a certificate, and not by a delegation token."""
+def logged_in_only(handle: Handle) -> Handle:
+    """`handle` for clients that have logged in or shown a certificate, and not by a delegation token."""
 
-    def handle(context: RequestContext, request: Any) -> Answer[Response | None]:
+    def check_and_handle(context: RequestContext, request: Any) -> Answer[Response | None]:
         principal = context.connection.principal
         if principal == ANONYMOUS or isinstance(principal, TokenPrincipal):
             raise KafkaError(
                 ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
                 "ask on a listener where clients log in, and not by a delegation token",
             )
-        return served.handle(context, request)
+        return handle(context, request)
 
-    return Served(served.api, handle)
+    return check_and_handle

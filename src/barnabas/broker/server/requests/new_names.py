@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of, shown
 from barnabas.broker.answers import Answer
-from barnabas.broker.server.requests.api import Served
-from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.broker.server.requests.context import Handle, RequestContext
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.schema import Response
 from barnabas.kafka.security.principal import Principal
 
@@ -88,17 +90,58 @@ class NewNames:
                 names[oldest] = None
 
 
-def bounded(served: Served, field: str, names: NewNames) -> Served:
-    """The API, for as many new names as a principal may have; who is not restricted by ACLs is not bounded.
+class BoundedNames(Protocol):
+    """The names of one kind that requests may create, bounded for each principal."""
 
-    Args:
-        field: what names the group or the transactional id in a request.
-    """
+    #: the field of a request that has the name
+    named_by: ClassVar[str]
+    names: NewNames
 
-    def handle(context: RequestContext, request: Any) -> Answer[Response | None]:
-        name: str | None = getattr(request, field)
+
+@dataclass(slots=True)
+class NewGroups:
+    """The groups that principals have created."""
+
+    named_by: ClassVar[str] = "group_id"
+    view: BrokerView
+    groups: GroupCoordinator
+    names: NewNames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = NewNames(
+            "groups",
+            "barnabas.groups.per.principal",
+            lambda: self.view.config.barnabas_groups_per_principal,
+            self.groups.has_group,
+        )
+
+
+@dataclass(slots=True)
+class NewTransactionalIds:
+    """The transactional ids that principals have created."""
+
+    named_by: ClassVar[str] = "transactional_id"
+    view: BrokerView
+    transactions: TransactionCoordinator
+    names: NewNames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = NewNames(
+            "transactional ids",
+            "barnabas.transactional.ids.per.principal",
+            lambda: self.view.config.barnabas_transactional_ids_per_principal,
+            self.transactions.has_transactional_id,
+        )
+
+
+def bounded(handle: Handle, bound: BoundedNames) -> Handle:
+    """`handle` for as many new names as a principal may have. ACLs must restrict the principal at all."""
+    admit, named_by = bound.names.admit, bound.named_by
+
+    def admit_and_handle(context: RequestContext, request: Any) -> Answer[Response | None]:
+        name: str | None = getattr(request, named_by)
         if name and not context.access.is_unrestricted:
-            names.admit(context.connection.principal, name)
-        return served.handle(context, request)
+            admit(context.connection.principal, name)
+        return handle(context, request)
 
-    return Served(served.api, handle)
+    return admit_and_handle

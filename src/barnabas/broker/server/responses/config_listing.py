@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.config.describe import (
@@ -13,20 +14,18 @@ from barnabas.broker.config.describe import (
     describe_topic,
 )
 from barnabas.broker.config.layers import Entry, Layer, Source
-from barnabas.broker.metadata.configs import ConfigResolver
-from barnabas.broker.metadata.image import ClusterImage
+from barnabas.broker.view import BrokerView
 
 
+@dataclass(frozen=True, slots=True)
 class SettingDescriptions:
     """Every setting with its value and where that comes from, as the latest image has it."""
 
-    def __init__(self, configs: ConfigResolver, image: Callable[[], ClusterImage]) -> None:
-        self._configs = configs
-        self._image = image
+    view: BrokerView
 
     def of_topic(self, topic: str) -> list[Description]:
         """Every setting of a topic that exists."""
-        return list(describe_topic(self._configs.topic_layers(self._image(), topic)))
+        return list(describe_topic(self.view.configs.topic_layers(self.view.image, topic)))
 
     def of_new_topic(self, texts: Mapping[str, str]) -> list[Description]:
         """Every setting of a topic that was given `texts`, whether it exists or not."""
@@ -35,11 +34,11 @@ class SettingDescriptions:
 
     def of_group(self, group_id: str) -> list[Description]:
         """Every setting of a consumer group, whether it exists or not."""
-        return list(describe_group(self._configs.group_layers(self._image(), group_id)))
+        return list(describe_group(self.view.configs.group_layers(self.view.image, group_id)))
 
     def of_client_metrics(self, name: str) -> list[Description]:
         """Every setting of a client-metrics resource, whether it exists or not."""
-        texts = self._image().client_metrics.get(name, {})
+        texts = self.view.image.client_metrics.get(name, {})
         return list(describe_client_metrics([Layer(Source.DYNAMIC_CLIENT_METRICS_CONFIG, texts)]))
 
     def of_broker(self) -> list[Description]:
@@ -56,4 +55,4 @@ class SettingDescriptions:
         ]
 
     def _broker_layers(self) -> list[Layer]:
-        return list(self._configs.broker_layers(self._image()))
+        return list(self.view.configs.broker_layers(self.view.image))

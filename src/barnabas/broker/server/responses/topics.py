@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import INTERNAL_TOPICS, BrokerId
@@ -30,13 +31,15 @@ def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> E
 _TOPIC_OPERATIONS = UNRESTRICTED.operations(ResourceType.TOPIC, "")
 
 
+@dataclass(slots=True)
 class TopicAnswers:
     """A topic as Metadata tells it, made once and kept while the images of topic and brokers stand: a console
     that asks for every topic again and again costs little. Answers must not be changed."""
 
-    def __init__(self) -> None:
-        self._brokers: Mapping[BrokerId, BrokerImage] = {}
-        self._made: dict[tuple[str, str, bool, bool], tuple[TopicImage, MetadataResponseTopic]] = {}
+    _brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict, init=False)
+    _made: dict[tuple[str, str, bool, bool], tuple[TopicImage, MetadataResponseTopic]] = field(
+        default_factory=dict, init=False
+    )
 
     def get(
         self,

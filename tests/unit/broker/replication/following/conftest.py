@@ -80,9 +80,8 @@ class Node:
             self.sessions,
             SimpleNamespace(slices=_slices),
             ColdReads(self.threads),
-            lambda: self.config,
-            lambda: SimpleNamespace(brokers=self.cluster.brokers),
-            self.leader_throttle,
+            self,
+            SimpleNamespace(leader=self.leader_throttle),
         )
         peers = SimpleNamespace(
             channel=lambda broker, purpose: SimpleNamespace(
@@ -97,6 +96,11 @@ class Node:
             lambda: self.config,
             self.throttle,
         )
+
+    @property
+    def image(self):
+        """As `BrokerView`, which the Fetch handler has."""
+        return SimpleNamespace(brokers=self.cluster.brokers)
 
     async def prepare_truncation(self, log, offset):
         """As the log manager does, with a write of its own for each truncation."""

@@ -108,9 +108,8 @@ class Leader:
             self.sessions,
             SimpleNamespace(slices=slices),
             None,
-            BrokerConfig,
-            lambda: SimpleNamespace(brokers=dict.fromkeys(brokers)),
-            Throttle(ManualClock()),
+            SimpleNamespace(config=BrokerConfig(), image=SimpleNamespace(brokers=dict.fromkeys(brokers))),
+            SimpleNamespace(leader=Throttle(ManualClock())),
         )
 
     def send(self, wanted=(), session=(0, 0), *, forgotten=(), wait_ms=500, replica=FOLLOWER):

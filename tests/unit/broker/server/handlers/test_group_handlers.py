@@ -95,7 +95,7 @@ def test_coordinator_is_not_available_while_its_topic_has_not_come_to_this_broke
         return {}
 
     async def ask():
-        ports = find_coordinator.Ports(ClusterImage, SimpleNamespace(create=create))
+        ports = find_coordinator.Ports(SimpleNamespace(image=ClusterImage()), SimpleNamespace(create=create))
         access = SimpleNamespace(allows=lambda *_: True)
         context = SimpleNamespace(api_version=4, access=access, listener="PLAINTEXT")
         request = FindCoordinatorRequest(coordinator_keys=["g", "h"])

@@ -5,16 +5,28 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import sys
-from unittest.mock import MagicMock
+from typing import Any
 
 import pytest
+from tests.unit.broker.server.handlers.parts import others_than, required, stand_in
 
+from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.broker.server import handlers
+from barnabas.broker.server.auditing.trail import AuditTrail
+from barnabas.broker.server.forwarding import Forwarding
 from barnabas.broker.server.handlers import load
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import NoConnection
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import Anyone
+from barnabas.broker.server.requests.parts import Parts
 from barnabas.broker.server.serving import served_apis
 from barnabas.kafka.protocol import codec
 from barnabas.kafka.protocol.framing import RequestHeader, encode_response, parse_response
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.kafka.protocol.schema import Struct
 
 APIS = load().values()
@@ -75,47 +87,44 @@ def test_each_handlers_module_declares_one_api():
     assert sorted(api.handle.__module__.rpartition(".")[2] for api in APIS) == sorted(modules)
 
 
-def test_every_api_is_in_the_table_of_what_a_broker_serves():
-    parts = dict.fromkeys(inspect.signature(served_apis).parameters, MagicMock())
-    parts["forwarding"] = MagicMock(forwarded=lambda served: served, local={})
-    assert list(served_apis(**parts)) == [api.key for api in APIS]
+def parts_of_a_broker():
+    environment = Environment.of_system()
+    nothing: Any = None
+    real = (
+        LongWork(environment),
+        Forwarding(1, nothing, nothing, NoConnection("PLAINTEXT"), lambda: 30_000),
+        AuditTrail(BrokerConfig(), environment),
+    )
+    return [*real, *others_than(real)]
 
 
-#: what a broker in doubt answers all the same (ADR 15), and why
-ANSWERED_IN_DOUBT = {
-    "the in-sync replicas commit it": {"Produce", "WriteTxnMarkers", "DeleteRecords"},
-    "it promises a prefix of the log": {"Fetch"},
-    "it tells what this broker holds": {"DescribeLogDirs", "AlterReplicaLogDirs", "GetReplicaLogInfo"},
-    "it only informs": {"DescribeProducers", "ListGroups", "ListTransactions"},
-    "it is of the connection": {"ApiVersions", "SaslHandshake", "SaslAuthenticate"},
-    "it is of the client's own metrics": {"GetTelemetrySubscriptions", "PushTelemetry"},
-    "it tells what the image shows": {
-        *("Metadata", "FindCoordinator", "DescribeCluster", "DescribeTopicPartitions"),
-        *("ListPartitionReassignments", "ListConfigResources"),
-        *("DescribeAcls", "DescribeClientQuotas", "DescribeConfigs", "DescribeDelegationToken"),
-        "DescribeUserScramCredentials",
-    },
-    "the controller decides it": {
-        *("Envelope", "AllocateProducerIds", "AlterPartition", "AlterPartitionReassignments"),
-        *("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "UpdateFeatures"),
-        *("AlterConfigs", "IncrementalAlterConfigs", "AlterClientQuotas", "AlterUserScramCredentials"),
-        *("CreateAcls", "DeleteAcls", "UnregisterBroker"),
-        *("CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken"),
-    },
-}
+def test_a_broker_with_all_parts_serves_every_api():
+    assert list(served_apis(parts_of_a_broker())) == [api.key for api in APIS]
 
 
-def test_every_api_waits_for_a_confirmation_or_has_a_reason_not_to(monkeypatch):
-    confirmed = set()
+@pytest.mark.parametrize("kind", sorted(required(), key=lambda kind: kind.__name__))
+def test_a_broker_that_lacks_a_part_or_has_two_of_a_kind_is_refused_before_it_serves(kind):
+    parts = parts_of_a_broker()
+    (one,) = (part for part in parts if isinstance(part, kind))
+    with pytest.raises(TypeError, match=f"requires a {kind.__name__}, and no part is one"):
+        served_apis(part for part in parts if part is not one)
+    with pytest.raises(TypeError, match=f"requires a {kind.__name__}, and .* and .* is one"):
+        served_apis([*parts, one])
 
-    def noting(served, *_):
-        confirmed.add(served.api.name)
-        return served
 
-    monkeypatch.setattr("barnabas.broker.server.serving.confirmed", noting)
-    parts = dict.fromkeys(inspect.signature(served_apis).parameters, MagicMock())
-    parts["forwarding"] = MagicMock(forwarded=lambda served: served, local={})
-    served_apis(**parts)
-    answered = set().union(*ANSWERED_IN_DOUBT.values())
-    assert not confirmed & answered
-    assert {api.name for api in APIS} - confirmed == answered
+def coordinating(kind):
+    coordinator = stand_in(kind)
+    coordinator.partition_for = lambda key: len(key)
+    return coordinator
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.confirmed_by], ids=lambda api: api.name)
+def test_a_request_names_the_partitions_whose_leadership_is_confirmed(api):
+    parts = Parts([coordinating(GroupCoordinator), coordinating(TransactionCoordinator)])
+    assert list(api.confirmed_by.partitions_of(parts)(filled(api.request)))
+
+
+@pytest.mark.parametrize("whose", [{}, {"unconfirmed": "it only informs", "is_forwarded": True}])
+def test_a_handler_that_does_not_say_whose_answer_it_is_is_refused(whose):
+    with pytest.raises(TypeError, match="give one of confirmed_by, unconfirmed and is_forwarded"):
+        handles(HeartbeatRequest, needs=[Anyone()], **whose)

@@ -29,7 +29,9 @@ from barnabas.kafka.protocol.messages.produce import (
 def test_no_later_batch_takes_the_place_of_one_that_comes_again(code, comes_again):
     noted = []
     partition = SimpleNamespace(note_refused=lambda records, code: noted.append((records, code)))
-    ports = produce.Ports(SimpleNamespace(find=lambda name, index: partition), None, None, SystemClock())
+    ports = produce.Ports(
+        SimpleNamespace(find=lambda name, index: partition), None, None, SimpleNamespace(clock=SystemClock())
+    )
     topic = TopicProduceData(name="t")
     append = partial(produce._append, ports, SimpleNamespace(reported_errors=0), ProduceRequest(acks=-1))
     data = PartitionProduceData(index=0, records=b"batch")
@@ -46,7 +48,7 @@ def test_batch_whose_transaction_ended_during_its_validation_is_refused(monkeypa
     async def run(function, *args, **kwargs):
         return None
 
-    ports = produce.Ports(None, None, SimpleNamespace(run=run), SystemClock())
+    ports = produce.Ports(None, None, SimpleNamespace(run=run), SimpleNamespace(clock=SystemClock()))
     partition = SimpleNamespace(log=SimpleNamespace(config=None), append=lambda *args: appended.append(args))
     context = SimpleNamespace(api_version=11, reported_errors=0)
     request = ProduceRequest(transactional_id="x", acks=-1)

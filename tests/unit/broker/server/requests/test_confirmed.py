@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 from simulation.virtual_time import run_virtual
@@ -37,14 +36,8 @@ class Index:
         return self.confirming
 
 
-def served_by(handle):
-    return SimpleNamespace(api=None, handle=handle, durations=None)
-
-
 def gated(handle, index):
-    return confirmed(served_by(handle), index, lambda request: [PLACE], ErrorCode.NOT_COORDINATOR).handle(
-        None, "request"
-    )
+    return confirmed(handle, index, lambda request: [PLACE], ErrorCode.NOT_COORDINATOR)(None, "request")
 
 
 @run

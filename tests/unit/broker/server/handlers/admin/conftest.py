@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from simulation.clocks import ManualClock
+from tests.unit.broker.server.handlers.parts import others_than
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.randomness import system_random
@@ -21,7 +22,6 @@ from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import prepare
 from barnabas.broker.quotas import ClientQuotas
-from barnabas.broker.replication.throttles import ReplicationThrottles
 from barnabas.broker.server.auditing.trail import AuditTrail
 from barnabas.broker.server.forwarding import Forwarding
 from barnabas.broker.server.requests.context import RequestContext
@@ -81,36 +81,19 @@ class AdminBroker:
         self.loader.subscribe(self._take_quotas)
         connection = FakeConnection()
         to_controller = ToController(self.view, absent, absent, request_timeout=30.0)
-        self.served = served_apis(
-            node_id=config.node_id,
-            config=lambda: self.config,
-            image=lambda: self.image,
-            clock=absent,
-            long_work=LongWork(Environment.of_system()),
-            cold_reads=absent,
-            configs=self.view.configs,
-            controller=self.controller,
-            logs=absent,
-            replicas=absent,
-            moves=absent,
-            throttles=ReplicationThrottles(config.node_id, self.view.configs, ManualClock()),
-            quotas=self.quotas,
-            groups=absent,
-            transactions=absent,
-            guard=absent,
-            markers=absent,
-            producer_ids=absent,
-            fetch_sessions=absent,
-            forwarding=Forwarding(
+        own = (
+            self.view,
+            self.controller,
+            LongWork(Environment.of_system()),
+            self.quotas,
+            Forwarding(
                 config.node_id, to_controller, self.loader, connection, lambda: self.config.request_timeout_ms
             ),
-            authorizer=authorizer,
-            trail=AuditTrail(config, Environment.of_system()),
-            telemetry=absent,
-            read_index=absent,
-            search=absent,
-            token_keys=self.token_keys,
+            authorizer,
+            AuditTrail(config, Environment.of_system()),
+            self.token_keys,
         )
+        self.served = served_apis([*own, *others_than(own)])
 
     def _take_quotas(self, delta: ImageDelta) -> None:
         for entity in delta.client_quotas:

@@ -1,0 +1,94 @@
+"""Which leadership an answer depends on, declared beside each handler (ADR 15).
+
+    @handles(HeartbeatRequest, needs=[Group(READ)], confirmed_by=group_coordinator())
+
+A broker that cannot be sure that it still leads those partitions confirms that before it answers
+(`barnabas.broker.server.requests.confirmed`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.broker.coordinator.coordinator import Coordinator
+from barnabas.broker.server.requests.parts import Parts
+
+#: the partitions whose leader alone may answer a request
+PartitionsOf: TypeAlias = Callable[[Any], Iterable[TopicPartition]]
+
+
+class Leadership(ABC):
+    """Which partitions' leader may answer the requests of an API."""
+
+    #: the error of a broker that cannot tell whether it leads them
+    refusal: ErrorCode
+
+    @abstractmethod
+    def partitions_of(self, parts: Parts) -> PartitionsOf:
+        """Names the partitions of a request on the broker with these parts."""
+
+
+class leader_of(Leadership):
+    """The leader of the partitions that a request names.
+
+    Args:
+        index: the field with a partition's number.
+    """
+
+    refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def __init__(self, index: str) -> None:
+        self._index = index
+
+    def partitions_of(self, parts: Parts) -> PartitionsOf:
+        return self._named
+
+    def _named(self, request: Any) -> Iterable[TopicPartition]:
+        for topic in request.topics:
+            name = topic.name if hasattr(topic, "name") else topic.topic
+            for wanted in topic.partitions:
+                yield TopicPartition(name, getattr(wanted, self._index))
+
+
+class _CoordinatorOf(Leadership):
+    refusal = ErrorCode.NOT_COORDINATOR
+
+    def __init__(self, coordinator: type[Coordinator[Any]], topic: str, fields: tuple[str, ...]) -> None:
+        self._coordinator = coordinator
+        self._topic = topic
+        self._fields = fields
+
+    def partitions_of(self, parts: Parts) -> PartitionsOf:
+        partition_for = parts.get(self._coordinator).partition_for
+
+        def named(request: Any) -> list[TopicPartition]:
+            return [TopicPartition(self._topic, partition_for(key)) for key in _keys(request, self._fields)]
+
+        return named
+
+
+def group_coordinator(*fields: str) -> Leadership:
+    """The coordinator of the groups in these fields (``array.field`` in an array), or in `group_id`."""
+    return _CoordinatorOf(GroupCoordinator, GROUP_METADATA_TOPIC, fields or ("group_id",))
+
+
+def transaction_coordinator(*fields: str) -> Leadership:
+    """The coordinator of the transactional ids in these fields, or in `transactional_id`."""
+    return _CoordinatorOf(TransactionCoordinator, TRANSACTION_STATE_TOPIC, fields or ("transactional_id",))
+
+
+def _keys(request: Any, fields: Iterable[str]) -> Iterator[str]:
+    """The names in fields of a request; null is none."""
+    for path in fields:
+        items, _, field = path.rpartition(".")
+        for item in getattr(request, items) if items else [request]:
+            found = getattr(item, field)
+            if isinstance(found, str):
+                yield found
+            elif found is not None:
+                yield from found

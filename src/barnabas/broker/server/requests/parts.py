@@ -1,0 +1,64 @@
+"""Gives handlers their dependencies: each is found by its type among the parts of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+T = TypeVar("T")
+
+
+class Parts:
+    """The parts of one broker by their types.
+
+    A part is found by its class and by each class that it inherits from. A dataclass that is not a part is
+    made, once, of the parts that its fields name. `X | None` is None where no part is an X.
+
+    Args:
+        parts: None stands for a part that this broker does not have.
+    """
+
+    def __init__(self, parts: Iterable[object]) -> None:
+        self._found: dict[type, list[object]] = {NoneType: [None]}
+        self.add(*parts)
+
+    def add(self, *parts: object) -> None:
+        """Let handlers find more parts."""
+        for part in parts:
+            if part is not None:
+                for kind in type(part).__mro__:
+                    self._found.setdefault(kind, []).append(part)
+
+    def get(self, kind: type[T], whose: str = "the broker") -> T:
+        """The part of a type.
+
+        Args:
+            whose: who requires it, for the error.
+
+        Raises:
+            TypeError: no part is of that type, or several are.
+        """
+        found: list[Any] = self._found.get(kind, [])
+        if not found and is_dataclass(kind):
+            found = self._found[kind] = [self._make(kind)]
+        if len(found) != 1:
+            several = " and ".join(type(part).__name__ for part in found)
+            raise TypeError(f"{whose} requires a {kind.__qualname__}, and {several or 'no part'} is one")
+        part: T = found[0]
+        return part
+
+    def _make(self, kind: Any) -> object:
+        types = get_type_hints(kind)
+        given = [field.name for field in fields(kind) if field.init]
+        whose = f"{kind.__module__}.{kind.__qualname__}"
+        return kind(**{name: self._of(types[name], f"{whose}.{name}") for name in given})
+
+    def _of(self, annotation: Any, whose: str) -> object:
+        if isinstance(annotation, UnionType):
+            kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+            if not self._found.keys() & kinds:
+                return None
+            (annotation,) = kinds
+        return self.get(annotation, whose)

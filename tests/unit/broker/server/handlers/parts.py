@@ -1,0 +1,57 @@
+"""The parts that handlers name, in place of a whole broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from barnabas.broker.controller import AutoCreation, Controller
+from barnabas.broker.logins.delegation_tokens import TokenKeys
+from barnabas.broker.server.auditing.trail import AuditTrail
+from barnabas.broker.server.fetching.read_index import ReadIndex
+from barnabas.broker.server.handlers import load
+from barnabas.broker.server.requests.api import ServedApis
+from barnabas.broker.server.requests.dispatch import Dispatcher
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.kafka.security.acls import Authorizer
+
+
+def stand_in(kind: Any) -> Any:
+    """An object of a type that does nothing: handlers only find it."""
+    made: Any = type(kind)(kind.__name__, (kind,), {"controls": ()})
+    made.__abstractmethods__ = frozenset()
+    return object.__new__(made)
+
+
+#: parts that `served_apis` makes or takes from the controller
+_MADE = {AutoCreation, Dispatcher, ServedApis}
+#: parts that some brokers lack
+_OPTIONAL = {Authorizer, TokenKeys, NoneType}
+
+
+def required() -> set[Any]:
+    """The types of the parts without which a broker cannot serve."""
+    found = {ReadIndex, AuditTrail, LongWork}
+    for api in load().values():
+        found |= {*_leaves(api.ports), *(_leaves(api.new_names) if api.new_names else ())}
+    return found - _MADE - _OPTIONAL
+
+
+def others_than(parts: Sequence[object]) -> list[Any]:
+    """Stand-ins for the parts that a broker must have and that are not among these."""
+    controls = [control for part in parts if isinstance(part, Controller) for control in part.controls]
+    given = (*parts, *controls)
+    missing = (kind for kind in required() if not any(isinstance(part, kind) for part in given))
+    return [stand_in(kind) for kind in missing]
+
+
+def _leaves(kind: Any) -> Iterator[Any]:
+    if is_dataclass(kind):
+        types = get_type_hints(kind)
+        for field in fields(kind):
+            if field.init:
+                yield from _leaves(types[field.name])
+    else:
+        yield from get_args(kind) or (kind,)
