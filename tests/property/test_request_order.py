@@ -1,7 +1,4 @@
-"""Which requests of a connection begin while earlier ones are unanswered: each pair of APIs, any sequence.
-
-`BESIDE_ITS_LIKE` and `BETWEEN_BROKERS` say here once more what the handlers declare.
-"""
+"""Which requests of a connection begin while earlier ones are unanswered: each pair of APIs, any sequence."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.environment.environment import Environment
-from barnabas.broker.answers import LongPoll
+from barnabas.broker.answers import LongPoll, SecondPhase
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.network.endpoint import Endpoint
@@ -25,35 +22,42 @@ from barnabas.broker.server.network.session import Session
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import BETWEEN_BROKERS
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request
-from barnabas.kafka.protocol.registry import ApiKey
+from barnabas.kafka.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from barnabas.kafka.protocol.messages.fetch import FetchRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest
+from barnabas.kafka.protocol.messages.offset_commit import OffsetCommitRequest
+from barnabas.kafka.protocol.messages.produce import ProduceRequest
+from barnabas.kafka.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 APIS = load()
 CONFIG = BrokerConfig(connections_max_idle_ms=-1)
 LONG_WORK = LongWork(Environment.of_system())
-#: how a handler answers: a coroutine works on, a future only waits
-WORKING, WAITING, POLLING = "working", "waiting", "polling"
+#: how a handler answers: a coroutine works on, a future only waits, an acknowledgement is all that is missing
+WORKING, WAITING, ACKNOWLEDGING, POLLING = "working", "waiting", "acknowledging", "polling"
+WAYS = [WORKING, WAITING, ACKNOWLEDGING, POLLING]
 
-#: appended in order, and acknowledged together
-BESIDE_ITS_LIKE = {(ApiKey.PRODUCE, WAITING)}
-#: one broker's connection has the requests of many clients; AddPartitionsToTxn is a client's up to v3
-BETWEEN_BROKERS = {
-    (ApiKey.ALTER_PARTITION, 3),
-    (ApiKey.ENVELOPE, 0),
-    (ApiKey.ALLOCATE_PRODUCER_IDS, 0),
-    (ApiKey.GET_REPLICA_LOG_INFO, 0),
-    (ApiKey.WRITE_TXN_MARKERS, 2),
-    (ApiKey.ADD_PARTITIONS_TO_TXN, 5),
-}
+#: AddPartitionsToTxn is a client's up to v3
+REQUESTS = [(key, api.versions[1]) for key, api in APIS.items()] + [(AddPartitionsToTxnRequest.api_key, 3)]
+PRODUCE, FETCH, METADATA = ProduceRequest.api_key, FetchRequest.api_key, MetadataRequest.api_key
 
-REQUESTS = [(key, api.versions[1]) for key, api in APIS.items()] + [(ApiKey.ADD_PARTITIONS_TO_TXN, 3)]
+
+def test_only_a_produce_is_acknowledged_in_a_second_phase():
+    assert [api.name for api in APIS.values() if api.has_second_phase] == ["Produce"]
+
+
+def is_of_brokers(key: int, version: int) -> bool:
+    """Whether a connection has such requests of many clients: only a broker may send them."""
+    needs = APIS[key].needs
+    if key == AddPartitionsToTxnRequest.api_key:
+        return version >= 4
+    return needs == (BETWEEN_BROKERS,) or key == WriteTxnMarkersRequest.api_key
 
 
 def may_begin_beside(earlier: tuple[int, int], how: str, later: tuple[int, int]) -> bool:
     """The rule, in the words of docs/reference/protocol.md."""
-    if earlier[0] != later[0]:
-        return False
-    return (earlier[0], how) in BESIDE_ITS_LIKE or earlier in BETWEEN_BROKERS
+    return earlier[0] == later[0] and (how == ACKNOWLEDGING or is_of_brokers(*earlier))
 
 
 class Transport(asyncio.Transport):
@@ -121,6 +125,8 @@ class Connection:
             poll: LongPoll[Any] = LongPoll()
             poll.ended_by(lambda: poll.done() or self.answer(number))
             answer: asyncio.Future[Any] = poll
+        elif self._ways[number] == ACKNOWLEDGING:
+            answer = SecondPhase()
         else:
             answer = asyncio.get_running_loop().create_future()
         self.answers.append(answer)
@@ -153,7 +159,7 @@ async def turns(count: int = 6) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("how", [WORKING, WAITING])
+@pytest.mark.parametrize("how", [WORKING, WAITING, ACKNOWLEDGING])
 def test_of_every_pair_of_apis_the_later_request_begins_when_the_rule_allows_it(how):
     async def scenario():
         wrong = []
@@ -180,7 +186,7 @@ def test_of_every_pair_of_apis_the_later_request_begins_when_the_rule_allows_it(
 def test_a_long_poll_is_answered_when_a_request_of_any_api_comes_behind_it():
     async def scenario():
         for later in REQUESTS:
-            connection = Connection([(ApiKey.FETCH, 18), later], [POLLING, WAITING])
+            connection = Connection([(FETCH, 18), later], [POLLING, WAITING])
             connection.send(0, 2)
             await turns()
             assert connection.seen == [set(), {0}], later
@@ -190,23 +196,21 @@ def test_a_long_poll_is_answered_when_a_request_of_any_api_comes_behind_it():
 
 def test_a_long_poll_waits_on_when_only_what_it_is_patient_with_comes_behind_it():
     async def scenario():
-        poll: LongPoll[None] = LongPoll(ApiKey.FETCH)
+        poll: LongPoll[None] = LongPoll(FETCH)
         poll.ended_by(lambda: poll.set_result(None))
-        poll.give_way(ApiKey.FETCH)
+        poll.give_way(FETCH)
         assert not poll.done()
-        poll.give_way(ApiKey.METADATA)
+        poll.give_way(METADATA)
         assert poll.done()
 
     asyncio.run(scenario())
 
 
-FEW = [(ApiKey.PRODUCE, 9), (ApiKey.FETCH, 12), (ApiKey.OFFSET_COMMIT, 8), (ApiKey.WRITE_TXN_MARKERS, 2)]
+FEW = [(PRODUCE, 9), (FETCH, 12), (OffsetCommitRequest.api_key, 8), (WriteTxnMarkersRequest.api_key, 2)]
 
 
 @given(
-    st.lists(
-        st.tuples(st.sampled_from(FEW), st.sampled_from([WORKING, WAITING, POLLING])), min_size=1, max_size=30
-    ),
+    st.lists(st.tuples(st.sampled_from(FEW), st.sampled_from(WAYS)), min_size=1, max_size=30),
     st.randoms(use_true_random=False),
 )
 def test_a_request_sees_the_effects_of_all_before_it(sequence, random):
@@ -225,8 +229,6 @@ def test_a_request_sees_the_effects_of_all_before_it(sequence, random):
         assert connection.transport.replied == list(range(len(sequence)))
         for later, seen in enumerate(connection.seen):
             for earlier in set(range(later)) - seen:
-                # A poll is a future, too: a request that only waits.
-                how = WORKING if ways[earlier] == WORKING else WAITING
-                assert may_begin_beside(requests[earlier], how, requests[later])
+                assert may_begin_beside(requests[earlier], ways[earlier], requests[later])
 
     asyncio.run(scenario())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -37,9 +38,13 @@ class Acknowledgement(Generic[T]):
         self._acks = acks
         self._response = response
 
-    def wait(self, timeout_ms: int | None) -> DelayedOperation[T]:
-        """`response`, when its time has come; partitions that failed are told to `fail` before."""
-        return DelayedOperation([item.partition for item in self._left], timeout_ms, self._attempt)
+    def wait(self, timeout_ms: int | None, future: asyncio.Future[T] | None = None) -> DelayedOperation[T]:
+        """`response`, when its time has come; partitions that failed are told to `fail` before.
+
+        Args:
+            future: as `DelayedOperation` has it.
+        """
+        return DelayedOperation([item.partition for item in self._left], timeout_ms, self._attempt, future)
 
     def _attempt(self, expired: bool) -> T | None:
         left = []

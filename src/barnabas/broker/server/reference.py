@@ -45,7 +45,7 @@ def protocol_reference() -> str:
     apis = load().values()
     rows = "".join(f"| {api.key} | [{api.name}](#{api.name.lower()}) | {_versions(api)} |\n" for api in apis)
     order = _ORDER.format(
-        apis=", ".join(f"[{api.name}](#{api.name.lower()})" for api in apis if api.order.text)
+        apis=", ".join(f"[{api.name}](#{api.name.lower()})" for api in apis if _order_text(api))
     )
     return _HEAD + rows + order + _absent() + _features() + "".join(_section(api) for api in apis)
 
@@ -107,11 +107,25 @@ def _range(low: int, high: int) -> str:
     return f"{low}-{high}" if low != high else f"{low}"
 
 
+#: of an API that `KAFKA_APIS` lacks
+OF_BARNABAS = "Brokers of Apache Kafka 4.2 do not serve this API."
+_SECOND_PHASE = (
+    "The next request of this API begins as soon as this one is appended, before it is acknowledged."
+)
+
+
+def _order_text(api: Api[Any, Any]) -> str:
+    """One sentence about the requests that begin while this one is unanswered; "" where none does."""
+    return _SECOND_PHASE if api.has_second_phase else api.order.text
+
+
 def _section(api: Api[Any, Any]) -> str:
     """The handler's own words, with the heading that its first line begins with taken off."""
     text = inspect.cleandoc(sys.modules[api.handle.__module__].__doc__ or "")
     _, _, words = text.partition(":")
     words = words.strip()
+    if api.key not in KAFKA_APIS:
+        words += f"\n\n{OF_BARNABAS}"
     needs = "; ".join(need.text for need in api.needs)
-    order = f"{api.order.text}\n\n" if api.order.text else ""
+    order = f"{text}\n\n" if (text := _order_text(api)) else ""
     return f"\n## {api.name}\n\n{words[:1].upper()}{words[1:]}\n\n{order}Needs: {needs}.\n"

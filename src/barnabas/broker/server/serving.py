@@ -16,7 +16,6 @@ from barnabas.broker.server.forwarding import Forwarding
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.requests.api import Api, Served, ServedApis
 from barnabas.broker.server.requests.confirmed import confirmed
-from barnabas.broker.server.requests.context import Handle
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.guard import guarded
 from barnabas.broker.server.requests.logged_in_only import logged_in_only
@@ -66,7 +65,7 @@ def served_apis(parts: Iterable[object]) -> ServedApis:
 
 def _served(api: Api[Any, Any], found: Parts, common: _Common) -> Served:
     """One API. The order of what stands before its handler: the last one sees a request first."""
-    handle: Handle = partial(api.handle, found.get(api.ports, api.name))
+    handle = api.using(found.get(api.ports, api.name)).handle
     if api.confirmed_by is not None:
         partitions_of = api.confirmed_by.partitions_of(found)
         handle = confirmed(handle, common.read_index, partitions_of, api.confirmed_by.refusal)

@@ -176,13 +176,15 @@ class Message(Struct):
 
 
 class Request(Message, versions=(0, 0)):
-    """A request: `api_key` is its number in the protocol."""
+    """A request: `api_key` is its number in the protocol, `api_name` its name there (``ListOffsets``)."""
 
     api_key: ClassVar[int]
+    api_name: ClassVar[str]
 
     def __init_subclass__(cls, *, key: int, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.api_key = key
+        cls.api_name = cls.__name__.removesuffix("Request")
 
 
 class Response(Message, versions=(0, 0)):

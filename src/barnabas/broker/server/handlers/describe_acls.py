@@ -45,7 +45,6 @@ def describe_acls(
     acls = ports.view.image.acls
     patterns: Collection[ResourcePattern] = acls.rules if chosen.exact is None else [chosen.exact]
     return ports.long_work.listed(
-        context,
         patterns,
         lambda resource: _description(acls, chosen, resource),
         lambda found: DescribeAclsResponse(error_message=None, resources=found),

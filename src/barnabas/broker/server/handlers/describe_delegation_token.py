@@ -73,7 +73,6 @@ def describe_delegation_token(
     tokens = ports.view.image.delegation_tokens
     ids = sorted(tokens) if owners is None or owners else []  # the map has no order
     return ports.long_work.listed(
-        context,
         ids,
         lambda token_id: describe(tokens[token_id]),
         lambda found: DescribeDelegationTokenResponse(tokens=found),

@@ -96,7 +96,7 @@ def describe_log_dirs(
         return DescribeLogDirsResponse(results=[*results.values(), *unopened])
 
     logs = list(chain.from_iterable(logs for _, _, logs in shelves))
-    return ports.long_work.listed(context, logs, describe, respond)
+    return ports.long_work.listed(logs, describe, respond)
 
 
 def _logs(

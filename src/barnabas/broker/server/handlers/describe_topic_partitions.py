@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import INTERNAL_TOPICS
-from barnabas.broker.answers import Answer
+from barnabas.broker.answers import Answer, LongAnswer
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.metadata.image import ClusterImage, TopicImage
 from barnabas.broker.server.requests.api import handles
@@ -63,8 +63,7 @@ def describe_topic_partitions(
         for _ in _fill(response, ports, context, request, image, names, frozenset()):
             pass
         return response
-    context.has_long_answer = True
-    return _page_of_allowed(ports, context, request, image, names)
+    return LongAnswer(_page_of_allowed(ports, context, request, image, names))
 
 
 async def _page_of_allowed(

@@ -17,7 +17,7 @@ from itertools import islice
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicKey
-from barnabas.broker.answers import Answer, LongPoll, settled
+from barnabas.broker.answers import Answer, LongAnswer, LongPoll, settled
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.purgatory import DelayedOperation
@@ -46,7 +46,6 @@ from barnabas.kafka.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from barnabas.kafka.protocol.registry import ApiKey
 from barnabas.kafka.protocol.wire import MAX_ELEMENTS
 from barnabas.kafka.security.acls import Access, Operation, ResourceType
 
@@ -107,8 +106,7 @@ def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Answe
     for topic in request.topics:
         named += len(topic.partitions)
     if named > DIRECT_PARTITIONS:
-        context.has_long_answer = True
-        return _fetch_named(ports, context, request, is_of_replica)
+        return LongAnswer(_fetch_named(ports, context, request, is_of_replica))
     return (_fetch_for_replica if is_of_replica else _fetch)(ports, context, request)
 
 
@@ -230,15 +228,14 @@ def _attempt(
 ) -> Answer[FetchResponse]:
     """Answer at once if the operation can be; otherwise in steps, from disk, or when partitions progress."""
     if operation.unread > DIRECT_PARTITIONS:
-        context.has_long_answer = True
-        return _fetch_many(ports, operation, max_wait_ms)
+        return LongAnswer(_fetch_many(ports, operation, max_wait_ms))
     response = operation.attempt(max_wait_ms <= 0, may_wait=False)
     if response is not None:
         return response
     if operation.cold_reads:
         return _fetch_from_disk(ports, operation, max_wait_ms)
     # A consumer that asks again before it has its answer loses nothing by waiting.
-    poll: LongPoll[FetchResponse] = LongPoll(ApiKey.FETCH if session is None else None)
+    poll: LongPoll[FetchResponse] = LongPoll(FetchRequest.api_key if session is None else None)
     parked = DelayedOperation([operation], max_wait_ms, operation.attempt, poll)
     poll.ended_by(parked.expire)
     poll.add_done_callback(operation.close)

@@ -55,7 +55,6 @@ def list_config_resources(
     if unknown:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {min(unknown)}")
     return ports.long_work.listed(
-        context,
         [(kind, name) for kind in ResourceType if not types or kind in types for name in _names(image, kind)],
         lambda item: ConfigResource(resource_name=item[1], resource_type=item[0]),
         lambda resources: ListConfigResourcesResponse(config_resources=resources),

@@ -50,7 +50,7 @@ def list_groups(
         return listed if passes else None
 
     return ports.long_work.listed(
-        context, ports.groups.groups(), describe, lambda groups: ListGroupsResponse(groups=groups)
+        ports.groups.groups(), describe, lambda groups: ListGroupsResponse(groups=groups)
     )
 
 

@@ -46,7 +46,6 @@ def list_partition_reassignments(
     for topic in request.topics or ():
         asked.setdefault(topic.name, set()).update(topic.partition_indexes)
     return ports.long_work.listed(
-        context,
         sorted(image.topics) if request.topics is None else sorted(asked),
         lambda name: _topic(image, name, asked.get(name)),
         lambda topics: ListPartitionReassignmentsResponse(

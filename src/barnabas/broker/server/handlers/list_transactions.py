@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import shown
-from barnabas.broker.answers import Answer
+from barnabas.broker.answers import Answer, LongAnswer
 from barnabas.broker.coordinator import Transaction, TransactionCoordinator
 from barnabas.broker.coordinator import TransactionState as State
 from barnabas.broker.coordinator.pattern_search import CostlyPatternError, PatternSearch
@@ -68,11 +68,10 @@ def list_transactions(
 
     items = list(ports.transactions.transactions())
     if not request.transactional_id_pattern:
-        return ports.long_work.listed(
-            context, items, lambda item: _state(*item) if is_wanted(item) else None, respond
-        )
-    context.has_long_answer = True
-    return _list_matching(ports, request.transactional_id_pattern, filter(is_wanted, items), respond)
+        return ports.long_work.listed(items, lambda item: _state(*item) if is_wanted(item) else None, respond)
+    return LongAnswer(
+        _list_matching(ports, request.transactional_id_pattern, filter(is_wanted, items), respond)
+    )
 
 
 async def _list_matching(

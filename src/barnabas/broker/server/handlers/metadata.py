@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ZERO_TOPIC_ID, TopicId
-from barnabas.broker.answers import Answer, settled
+from barnabas.broker.answers import Answer, LongAnswer, settled
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.metadata.image import ClusterImage, TopicImage
@@ -69,10 +69,9 @@ def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) ->
     answer = _Answer(ports, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         if ports.long_work.is_long(answer.image.topics):
-            context.has_long_answer = True
-            return _list_many(ports, context, answer)
+            return LongAnswer(_list_many(ports, context, answer))
         topics = _by_name(answer.image)
-        return ports.long_work.listed(context, topics, answer.describe_if_allowed, answer.respond)
+        return ports.long_work.listed(topics, answer.describe_if_allowed, answer.respond)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if ids and context.api_version < 12:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
@@ -97,7 +96,7 @@ def _by_name(image: ClusterImage) -> list[TopicImage]:
 async def _list_many(ports: Ports, context: RequestContext, answer: _Answer) -> MetadataResponse:
     """All topics, put in order in the thread: of ten thousand that alone takes some milliseconds."""
     topics = await ports.long_work.run(_by_name, answer.image)
-    return await settled(ports.long_work.listed(context, topics, answer.describe_if_allowed, answer.respond))
+    return await settled(ports.long_work.listed(topics, answer.describe_if_allowed, answer.respond))
 
 
 class _Answer:

@@ -7,7 +7,6 @@ in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). The
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import INTERNAL_TOPICS, Buffer
-from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.answers import Answer, SecondPhase, is_pending, settled
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.produce import Acknowledgement, Appended
@@ -23,7 +22,6 @@ from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import TransactionalId, each_topic
-from barnabas.broker.server.requests.order import Appending
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.transactions.guard import TransactionGuard
 from barnabas.broker.server.transactions.produce import Refusals, refusals
@@ -91,10 +89,11 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     advertised_from=0,
     on_error=_failed,
     pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=64)],
-    order=Appending(),
     unconfirmed="the in-sync replicas commit it",
 )
-def produce(ports: Ports, context: RequestContext, request: ProduceRequest) -> Answer[ProduceResponse | None]:
+def produce(
+    ports: Ports, context: RequestContext, request: ProduceRequest
+) -> Answer[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     if request.transactional_id is None:
         return _produce(ports, context, request, _NO_REFUSALS)
     refused = refusals(ports.replicas, ports.guard, request, context.api_version)
@@ -111,7 +110,7 @@ async def _produce_later(
 
 def _produce(
     ports: Ports, context: RequestContext, request: ProduceRequest, refused: Refusals
-) -> Answer[ProduceResponse | None]:
+) -> Answer[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     waiting: list[Appended | _Unvalidated] = []
     topics = []
     for topic in request.topic_data:
@@ -133,14 +132,16 @@ def _produce(
 
 def _answer(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[Appended]
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+) -> ProduceResponse | SecondPhase[ProduceResponse] | None:
     """The response, when what was appended is as safe as the request's acks ask."""
     acks = request.acks
     if acks == 0:
         _close_on_error(context, response)
         return None
     if waiting:
-        return Acknowledgement(waiting, acks, response).wait(request.timeout_ms).future
+        answer: SecondPhase[ProduceResponse] = SecondPhase()
+        Acknowledgement(waiting, acks, response).wait(request.timeout_ms, answer)
+        return answer
     return response
 
 

@@ -10,8 +10,9 @@ The first argument has the handler's dependencies: one part of the broker, or a 
 few that it needs. Their types say which (`barnabas.broker.server.requests.parts`); no other module lists the
 handlers or names their dependencies (`barnabas.broker.server.serving`).
 
-A handler answers at once (the fast path: no task is made) or later (`barnabas.broker.answers`); None is no
-reply (Produce with acks=0).
+A handler answers at once (the fast path: no task is made) or later. The type of its answer says which, and
+which requests of the connection may begin meanwhile (`barnabas.broker.answers`). None is no reply (Produce
+with acks=0).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar, get_type_hints
+from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.metrics import Durations
-from barnabas.broker.answers import Answer
+from barnabas.broker.answers import Answer, SecondPhase
 from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.broker.server.requests.leadership import Leadership
 from barnabas.broker.server.requests.needs import Need
@@ -73,7 +74,7 @@ class Api(Generic[P, Q]):
     listing: tuple[str, ...] = ()
     #: whether answers wait because clients ask for that, or for other clients
     is_held_back: bool = False
-    #: which requests of the connection may begin while one is unanswered
+    #: whether its requests depend on each other
     order: Order = IN_TURN
     #: the partitions whose leader alone may answer
     confirmed_by: Leadership | None = None
@@ -93,6 +94,12 @@ class Api(Generic[P, Q]):
         """The type of the handler's dependencies: that of its first argument."""
         ports: type[P] = next(iter(get_type_hints(self.handle).values()))
         return ports
+
+    @property
+    def has_second_phase(self) -> bool:
+        """Whether the handler's type says that a request has had all its effects before it is answered."""
+        answers = get_args(get_type_hints(self.handle)["return"])
+        return any(get_origin(kind) is SecondPhase for kind in answers)
 
     def using(self, ports: P) -> Served:
         """The API, served with its handler's dependencies."""
@@ -154,7 +161,7 @@ def handles(
         most_elements: how many elements a request may have that is not divided.
         listing: the path of arrays in the response that may be long however small the request is.
         is_held_back: whether an answer may wait because its client asks for that, or for other clients.
-        order: which requests of the connection may begin while one is unanswered; none when left out.
+        order: whether its requests depend on each other, as they do when it is left out.
         confirmed_by: the leadership that a broker in doubt confirms before it answers.
         unconfirmed: the reason why a broker in doubt may answer.
         is_forwarded: whether the controller answers the request, whichever broker is asked.
@@ -167,7 +174,7 @@ def handles(
     """
     if (confirmed_by is not None) + bool(unconfirmed) + is_forwarded != 1:
         raise TypeError(f"{request.__name__}: give one of confirmed_by, unconfirmed and is_forwarded")
-    name = request.__name__.removesuffix("Request")
+    name = request.api_name
     response: type[Response] = getattr(sys.modules[request.__module__], name + "Response")
 
     def declare(handler: Handler[P, Q]) -> Api[P, Q]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.broker.answers import Answer, is_pending
+from barnabas.broker.answers import Answer, continued, is_pending
 from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.broker.server.requests.leadership import PartitionsOf
 from barnabas.kafka.protocol.schema import Response
@@ -50,10 +50,11 @@ def confirmed(
             answer = handle(context, request)
         except KafkaError as error:
             failure = error
+        working = answer
         if is_pending(answer):
-            answer = asyncio.ensure_future(answer)  # it goes on whatever becomes of the confirmation
-            answer.add_done_callback(_read)
-        return _held_back(confirming, answer, failure, refusal)
+            working = asyncio.ensure_future(answer)  # it goes on whatever becomes of the confirmation
+            working.add_done_callback(_read)
+        return continued(answer, _held_back(confirming, working, failure, refusal))
 
     return confirm_and_handle
 

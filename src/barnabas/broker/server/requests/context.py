@@ -105,8 +105,6 @@ class RequestContext:
 
     __slots__ = ("__dict__", "access", "api_version", "client_id", "connection")
 
-    #: set by a handler whose answer may be long, and is awaited: it is encoded in a thread
-    has_long_answer = False
     #: what the request uses of the broker, while quotas ask for it
     usage: Metered | None = None
     #: how many errors of single records the answer has

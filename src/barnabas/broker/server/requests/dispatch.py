@@ -14,10 +14,11 @@ from typing import Any, TypeAlias
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from barnabas.base.metrics import BOUNDS
 from barnabas.base.text import logger_of
-from barnabas.broker.answers import is_pending, settled
+from barnabas.broker.answers import LongAnswer, SecondPhase, is_pending, settled
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Api, Served
 from barnabas.broker.server.requests.context import Chunks, Client, Connection, RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.order import NOTHING
 from barnabas.broker.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces, count_along, elements
 from barnabas.broker.server.requests.usage import Metering, timed
 from barnabas.kafka.protocol.framing import RequestHeader, encode_response, parse_counted
@@ -104,7 +105,7 @@ class Dispatcher:
         context = RequestContext(header, client)
         metering = self._metering
         if metering is not None and not metering.is_idle:
-            context.usage = metering.begin(header, client, len(frame), began)
+            context.usage = metering.begin(api, header, client, len(frame), began)
         if count > api.large_from and _pieces(api, request) is not None:
             answering = self._answer_large(served, header, context, request, count)
             task = asyncio.ensure_future(timed(answering, context.usage))
@@ -134,7 +135,7 @@ class Dispatcher:
             return
         if usage is not None:
             usage.pause()
-        if context.has_long_answer:
+        if isinstance(answer, LongAnswer):
             answering = self._answer_later(api, header, context, request, answer)
             task = asyncio.ensure_future(timed(answering, usage))
             self._park_large(served, client, task, began, header)
@@ -143,7 +144,7 @@ class Dispatcher:
                 asyncio.ensure_future(timed(answer, usage)),
                 partial(self._finish, served, header, context, request, client, began),
                 api.cancel_on_disconnect,
-                api.order.beside(header.api_key, header.api_version, answer),
+                header.api_key if _lets_others_begin(api, header, answer) else NOTHING,
             )
 
     async def answer(self, context: RequestContext, request: Request) -> Response:
@@ -264,7 +265,7 @@ class Dispatcher:
             context = RequestContext(header, connection)
             metering = self._metering
             if metered is not None and metering is not None and not metering.is_idle:
-                context.usage = metering.begin(header, metered, len(frame))
+                context.usage = metering.begin(served.api, header, metered, len(frame))
             answering = self._answer_large(served, header, context, request, count)
             return await timed(answering, context.usage)
 
@@ -363,6 +364,11 @@ class Dispatcher:
             return api.on_error(request, error)
         except KafkaError:
             raise ProtocolError(f"{api.name} failed and has no room for the error {error}") from error
+
+
+def _lets_others_begin(api: AnyApi, header: RequestHeader, answer: Awaitable[Any]) -> bool:
+    """Whether more requests of the same API may begin while `answer` is awaited."""
+    return isinstance(answer, SecondPhase) or api.order.is_of_brokers(header.api_version)
 
 
 def _pieces(api: AnyApi, request: Any) -> Pieces | None:

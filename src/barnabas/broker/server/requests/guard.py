@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from barnabas.base.errors import KafkaError
-from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.answers import Answer, continued, is_pending, then
 from barnabas.broker.server.requests.api import Api, Served
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Each, Need, Refused, TopicName, with_items, without
@@ -70,7 +70,8 @@ class _Guard:
         if is_pending(answer):
             # A future is of a handler that has made all its checks.
             if access.refusals != refusals or not isinstance(answer, asyncio.Future):
-                return self._observed(denials, access, refusals, context, request, answer)
+                observed = self._observed(denials, access, refusals, context, request, answer)
+                return continued(answer, observed)
         elif access.refusals != refusals:
             denials.some(self._served.api, context, answer)
         return answer
@@ -108,19 +109,7 @@ class _Guard:
         if not getattr(left, each.array):
             return _with_refused(api, each, None, request, refused)
         answer = handle(context, left)
-        if is_pending(answer):
-            return _later(api, each, answer, request, refused)
-        return _with_refused(api, each, answer, request, refused)
-
-
-async def _later(
-    api: Api[Any, Any],
-    each: Each,
-    answer: Awaitable[Response | None],
-    request: Any,
-    refused: Sequence[Refused],
-) -> Response | None:
-    return _with_refused(api, each, await settled(answer), request, refused)
+        return then(answer, lambda response: _with_refused(api, each, response, request, refused))
 
 
 def _with_refused(

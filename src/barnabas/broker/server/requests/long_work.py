@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sized
 from typing import ParamSpec, TypeVar
 
 from barnabas.base.environment.environment import Environment
-from barnabas.broker.answers import Answer
-from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.answers import Answer, LongAnswer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,7 +62,6 @@ class LongWork:
 
     def listed(
         self,
-        context: RequestContext,
         items: Collection[T],
         describe: Callable[[T], D | None],
         respond: Callable[[list[D]], R],
@@ -76,8 +74,7 @@ class LongWork:
         """
         if not self.is_long(items):
             return respond([found for item in items if (found := describe(item)) is not None])
-        context.has_long_answer = True
-        return self._list_in_slices(items, describe, respond)
+        return LongAnswer(self._list_in_slices(items, describe, respond))
 
     async def _list_in_slices(
         self, items: Iterable[T], describe: Callable[[T], D | None], respond: Callable[[list[D]], R]

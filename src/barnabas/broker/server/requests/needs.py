@@ -108,6 +108,11 @@ class _Named(Need):
             raise refusal(self._kind)
 
 
+def Topic(operation: Operation, field: str = "topic") -> Need:
+    """An operation on the topic that the request names."""
+    return _Named(ResourceType.TOPIC, operation, field)
+
+
 def Group(operation: Operation, field: str = "group_id") -> Need:
     """An operation on the group that the request names."""
     return _Named(ResourceType.GROUP, operation, field)

@@ -2,30 +2,30 @@
 
 Apache Kafka begins a request when the one before it on the connection has been answered. Clients rely on it:
 they send a commit, and ask for the committed offset before its answer is there. So a request sees the effects
-of all those before it on its connection. An API's `Order` says whether more of its requests may begin
-meanwhile all the same; those of other APIs never do.
+of all those before it on its connection.
+
+Two exceptions let more requests of the same API begin; those of other APIs never do. A request in its
+`SecondPhase` has had its effects. And brokers declare an `Order` for what they send each other.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 #: in place of the key of the API whose requests may begin
 NOTHING = -1
 
 
 class Order(Protocol):
-    """What an unanswered request of an API lets begin."""
+    """Whether requests of an API depend on each other."""
 
     @property
     def text(self) -> str:
         """One sentence for the reference; "" for the rule of nearly all APIs."""
 
-    def beside(self, key: int, version: int, answer: Awaitable[Any]) -> int:
-        """Returns `key`, the API's own, if its requests may begin while `answer` is awaited; else NOTHING."""
+    def is_of_brokers(self, version: int) -> bool:
+        """Whether only brokers send the API in this version: more requests begin while one is unanswered."""
 
 
 class InTurn:
@@ -33,20 +33,8 @@ class InTurn:
 
     text = ""
 
-    def beside(self, key: int, version: int, answer: Awaitable[Any]) -> int:
-        return NOTHING
-
-
-class Appending:
-    """More of them begin while all that is left is to wait for acknowledgements.
-
-    The handler returns a future then. A coroutine has something left to append.
-    """
-
-    text = "The next request of this API begins as soon as this one is appended, before it is acknowledged."
-
-    def beside(self, key: int, version: int, answer: Awaitable[Any]) -> int:
-        return key if isinstance(answer, asyncio.Future) else NOTHING
+    def is_of_brokers(self, version: int) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -65,8 +53,8 @@ class BetweenBrokers:
         versions = f" from v{self.since} on" if self.since else ""
         return f"Requests of this API{versions} do not wait for each other."
 
-    def beside(self, key: int, version: int, answer: Awaitable[Any]) -> int:
-        return key if version >= self.since else NOTHING
+    def is_of_brokers(self, version: int) -> bool:
+        return version >= self.since
 
 
 IN_TURN = InTurn()

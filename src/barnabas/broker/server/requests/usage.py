@@ -14,26 +14,15 @@ from typing import Any, TypeVar
 
 from barnabas.base.environment.clock import Clock
 from barnabas.broker.quotas import ClientQuotas, QuotaKind
+from barnabas.broker.server.requests.api import Api
 from barnabas.broker.server.requests.context import Client, Metered
 from barnabas.kafka.protocol.framing import RequestHeader
-from barnabas.kafka.protocol.registry import ApiKey
+from barnabas.kafka.protocol.messages.produce import ProduceRequest
 from barnabas.kafka.protocol.schema import Response
 from barnabas.kafka.security.principal import ITSELF
 
 T = TypeVar("T")
 
-#: what only brokers ask
-_OF_BROKERS = frozenset(
-    {
-        ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.ENVELOPE,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-        ApiKey.GET_REPLICA_LOG_INFO,
-    }
-)
-#: from here on AddPartitionsToTxn is the brokers' (KIP-890)
-_OF_BROKERS_SINCE = 4
 _MOST_MS = 2**31 - 1
 
 
@@ -126,13 +115,10 @@ class Metering:
         return self._quotas.is_idle
 
     def begin(
-        self, header: RequestHeader, client: Client, size: int, began: float | None = None
+        self, api: Api[Any, Any], header: RequestHeader, client: Client, size: int, began: float | None = None
     ) -> Usage | None:
         """The usage of a request of so many bytes; None for one that is not metered."""
-        key = header.api_key
-        if key in _OF_BROKERS or client.principal is ITSELF:
-            return None
-        if key == ApiKey.ADD_PARTITIONS_TO_TXN and header.api_version >= _OF_BROKERS_SINCE:
+        if api.order.is_of_brokers(header.api_version) or client.principal is ITSELF:
             return None
         usage = Usage(
             self._quotas,
@@ -142,7 +128,7 @@ class Metering:
             header.client_id or "",
             self._clock.monotonic() if began is None else began,
         )
-        if key == ApiKey.PRODUCE:
+        if api.request is ProduceRequest:
             usage.charge(QuotaKind.PRODUCE, size)
         return usage
 

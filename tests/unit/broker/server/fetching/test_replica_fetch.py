@@ -9,6 +9,7 @@ from simulation.clocks import ManualClock
 from simulation.virtual_time import VirtualTimeLoop
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.answers import is_pending
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metrics.traffic import TopicTraffic
 from barnabas.broker.replication.throttles import Throttle
@@ -136,10 +137,8 @@ class Leader:
         )
         context = SimpleNamespace(api_version=17, has_long_answer=False, access=UNRESTRICTED)
         answer = handler.fetch.handle(self.ports, context, request)
-        if asyncio.isfuture(answer):
-            return answer
-        if asyncio.iscoroutine(answer):
-            return asyncio.get_running_loop().create_task(answer)
+        if is_pending(answer):
+            return asyncio.ensure_future(answer)
         done = asyncio.get_running_loop().create_future()
         done.set_result(answer)
         return done

@@ -10,7 +10,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.listener import Closings, most_per_ip
 from barnabas.broker.server.network.session import MAX_HELD_BYTES, MAX_UNANSWERED
-from barnabas.broker.server.requests.order import Appending
+from barnabas.broker.server.requests.order import BetweenBrokers
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -34,7 +34,7 @@ def test_replies_leave_in_the_order_of_requests_however_they_finish(run):
         futures["slow"].set_result(HeartbeatResponse(error_code=1))
         assert [(await client.answer(n)).error_code for n in (1, 2, 3, 4)] == [1, 0, 3, 0]
 
-    run(scenario, order=Appending())
+    run(scenario, order=BetweenBrokers())
 
 
 def test_a_request_without_a_reply_leaves_no_gap(run):
@@ -177,7 +177,7 @@ def test_no_more_requests_are_started_than_may_be_unanswered(run):
         for n in range(total):
             await client.answer(n)
 
-    run(scenario, order=Appending())
+    run(scenario, order=BetweenBrokers())
 
 
 def test_no_more_replies_are_held_back_than_memory_allows(run):
@@ -201,7 +201,7 @@ def test_no_more_replies_are_held_back_than_memory_allows(run):
             await client.frame()
         assert len(started) == 29
 
-    run(scenario, order=Appending())
+    run(scenario, order=BetweenBrokers())
 
 
 def test_a_client_that_does_not_read_is_served_no_further(run):
@@ -466,7 +466,7 @@ def test_a_large_request_waits_its_turn_behind_what_is_not_answered(run):
         for n in [*range(MAX_UNANSWERED), 1000, 1001, 1002]:
             await client.answer(n)
 
-    run(scenario, order=Appending())
+    run(scenario, order=BetweenBrokers())
 
 
 def test_a_connection_that_ends_amid_a_large_request_is_forgotten(run):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.answers import LongAnswer
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.handlers.heartbeat import heartbeat
 from barnabas.broker.server.handlers.produce import produce
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.context import NoConnection, RequestContext
 from barnabas.broker.server.requests.guard import guarded
+from barnabas.broker.server.requests.needs import Topic
 from barnabas.kafka.protocol.framing import RequestHeader
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.produce import (
@@ -43,6 +46,9 @@ ALICE = Principal("alice")
 
 class Client(NoConnection):
     principal = ALICE
+
+
+NOBODY = SubjectRules(frozenset())
 
 
 def rule(kind: ResourceType, name: str, operation: Operation) -> AclBinding:
@@ -120,6 +126,26 @@ def test_allowed_topics_are_served_and_the_others_refused_within_one_answer(hand
     assert asyncio.run(ask(b"x" * 16)) == {b"x" * 16: 0}  # the handler knows no such topic
 
 
+def test_an_answer_in_slices_stays_one_though_something_in_it_is_refused():
+    world = World(produce, lambda *asked: LongAnswer(served_later(*asked)), MINE)
+
+    async def ask():
+        answer = world.ask(asked("mine", "other"))
+        assert isinstance(answer, LongAnswer)
+        return codes(await answer)
+
+    assert asyncio.run(ask()) == {"mine": 0, "other": NOT_MINE}
+
+
+def test_a_need_of_one_topic_is_of_the_topic_that_the_request_names():
+    request, access = SimpleNamespace(topic="other"), Authorizer(lambda: Acls.of((MINE,)), NOBODY).access
+    with pytest.raises(KafkaError) as refused:
+        Topic(Operation.WRITE).check(access(ALICE, "host"), request)
+    assert refused.value.code is NOT_MINE
+    request.topic = "mine"
+    Topic(Operation.WRITE).check(access(ALICE, "host"), request)
+
+
 def test_a_request_without_acks_writes_what_it_may_and_is_then_refused():
     written = []
     world = World(produce, lambda _, request: written.append(request.topic_data[0].name), MINE)
@@ -145,7 +171,7 @@ def test_a_need_of_the_whole_request_refuses_it_as_a_whole():
 def test_a_change_of_the_rules_holds_for_the_next_request():
     world = World(produce, served)
     assert codes(world.ask(asked("mine"))) == {"mine": NOT_MINE}
-    world.acls = Acls.of([MINE])
+    world.acls = Acls.of((MINE,))
     assert codes(world.ask(asked("mine"))) == {"mine": 0}
 
 

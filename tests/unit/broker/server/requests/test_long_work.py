@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from barnabas.base.environment.environment import Environment
+from barnabas.broker.answers import LongAnswer
 from barnabas.broker.server.requests.long_work import LISTED_AT_ONCE, LongWork
 
 
@@ -24,9 +24,7 @@ def odd(number):
 
 
 def test_a_few_things_are_listed_at_once(work):
-    context = SimpleNamespace(has_long_answer=False)
-    assert work.listed(context, range(LISTED_AT_ONCE), odd, sum) == sum(range(1, LISTED_AT_ONCE, 2))
-    assert not context.has_long_answer
+    assert work.listed(range(LISTED_AT_ONCE), odd, sum) == sum(range(1, LISTED_AT_ONCE, 2))
 
 
 def test_many_things_are_listed_in_slices_though_most_are_left_out(work):
@@ -46,13 +44,13 @@ def test_many_things_are_listed_in_slices_though_most_are_left_out(work):
                 turns += 1
                 await asyncio.sleep(0)
 
-        context = SimpleNamespace(has_long_answer=False)
-        listing = asyncio.ensure_future(work.listed(context, range(2 * LISTED_AT_ONCE), describe, list))
+        answer = work.listed(range(2 * LISTED_AT_ONCE), describe, list)
+        assert isinstance(answer, LongAnswer)
+        listing = asyncio.ensure_future(answer)
         await asyncio.sleep(0)
         serving = asyncio.ensure_future(others())
         assert await listing == [1, 998]
         serving.cancel()
-        assert context.has_long_answer
         assert turns > 10
 
     asyncio.run(scenario())
