@@ -15,16 +15,13 @@ import pytest
 from tests.compat.conftest import ToolFailed
 from tests.unit.kafka.protocol.examples import API_MESSAGES, INSTANCES, RECORDS, random_struct
 
+from barnabas.broker.server.kafka_apis import KAFKA_APIS
 from barnabas.kafka.protocol.codec import encode
-from barnabas.kafka.protocol.messages.get_replica_log_info import (
-    GetReplicaLogInfoRequest,
-    GetReplicaLogInfoResponse,
-)
 from barnabas.kafka.protocol.schema import Field, Primitive
 
 SOURCE = Path(__file__).parent / "java" / "Codec.java"
-#: messages between brokers that are newer than the release compared with, which says that it lacks them
-NEWER = (GetReplicaLogInfoRequest, GetReplicaLogInfoResponse)
+#: messages that are newer than the release compared with, which says that it lacks them
+NEWER = [message for message in API_MESSAGES if message.api_key > max(KAFKA_APIS)]
 
 
 def _java_class(message: type[Any]) -> str:

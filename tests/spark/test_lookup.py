@@ -20,13 +20,13 @@ from barnabas.base.types import ZERO_TOPIC_ID, TopicPartition
 from barnabas.client import connection
 from barnabas.client.errors import ClientError
 from barnabas.kafka.protocol.framing import RequestHeader, parse_response
+from barnabas.kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from barnabas.kafka.protocol.registry import ApiKey
 from barnabas.kafka.protocol.schema import Response
 from barnabas.spark import lookup as lookup_module
 from barnabas.spark.cluster import Topic
@@ -365,7 +365,7 @@ def test_an_answer_that_says_nothing_new_is_the_same_object_and_not_decoded_agai
     feed(topic, "ab", 1)
     assert asking.partitions() is partitions
     assert asking.latest(partitions) == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 2}
-    assert decoded == [ApiKey.LIST_OFFSETS]
+    assert decoded == [ListOffsetsRequest.api_key]
     assert latest == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0}, (
         "what was given stays as it was"
     )

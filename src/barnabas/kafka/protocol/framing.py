@@ -14,7 +14,8 @@ from barnabas.kafka.protocol import codec
 from barnabas.kafka.protocol.decoder import Decoder
 from barnabas.kafka.protocol.encoder import Encoder
 from barnabas.kafka.protocol.large_frame import LARGE, LargeFrame
-from barnabas.kafka.protocol.registry import ApiKey, request_class, response_class
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.kafka.protocol.registry import request_class, response_class
 from barnabas.kafka.protocol.schema import Request, Response
 from barnabas.kafka.protocol.wire import MAX_ELEMENTS, Readable, skip_tags
 
@@ -168,7 +169,7 @@ def parse_counted(frame: Readable, most: int) -> tuple[RequestHeader, Request, i
         decode_counted = codec.counting_decoder(request_class(api_key), version)
         message, count = decode_counted(frame, position, most)
     except TooManyElements:
-        name = ApiKey(api_key).title
+        name = request_class(api_key).api_name
         raise TooManyElements(f"{name} v{version} has more than {most} elements in its arrays") from None
     except (error, IndexError):
         raise codec.cut_short(request_class(api_key), version, frame) from None
@@ -182,7 +183,7 @@ def _reader(api_key: int, version: int) -> tuple[Decoder, bool]:
     """Return the decoder of a request, and whether its header ends with tagged fields."""
     cls = request_class(api_key)
     if not cls.versions[0] <= version <= cls.versions[1]:
-        raise ProtocolError(f"{ApiKey(api_key).title} has no version {version}")
+        raise ProtocolError(f"{cls.api_name} has no version {version}")
     reader = _readers[api_key, version] = codec.decoder(cls, version), version >= cls.flexible_from
     return reader
 
@@ -214,7 +215,7 @@ def _writer(cls: type[Response], version: int) -> tuple[Encoder, int]:
 
 def _has_tags(cls: type[Response], version: int) -> bool:
     """Whether tagged fields end the header of a response; that of ApiVersions must be readable to all."""
-    return version >= cls.flexible_from and cls.api_key != ApiKey.API_VERSIONS
+    return version >= cls.flexible_from and cls.api_key != ApiVersionsRequest.api_key
 
 
 def encode_request(header: RequestHeader, request: Request) -> list[Chunk]:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 from tests.unit.kafka.protocol.examples import API_MESSAGES, INSTANCES, RECORDS, random_struct
 
-from barnabas.kafka.protocol.registry import ApiKey, request_class
+from barnabas.kafka.protocol.registry import request_classes
 from barnabas.kafka.protocol.schema import Message, Struct
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test for every version of the messages that it asks for by the name of its argument."""
-    requests: list[type[Message]] = [request_class(key) for key in ApiKey]
+    requests: list[type[Message]] = [*request_classes()]
     arguments = {"message": API_MESSAGES + RECORDS, "api_message": API_MESSAGES, "request_type": requests}
     for name, messages in arguments.items():
         if name in metafunc.fixturenames:

@@ -11,8 +11,8 @@ from barnabas.kafka.protocol.records.consumer_protocol import (
 )
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.kafka.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from barnabas.kafka.protocol.registry import ApiKey, request_class, response_class
-from barnabas.kafka.protocol.schema import Field, Message, Primitive
+from barnabas.kafka.protocol.registry import request_classes, response_class
+from barnabas.kafka.protocol.schema import Field, Message, Primitive, Request, Response
 
 #: How many random instances of each (message, version) are tried: raise it for a thorough run.
 INSTANCES = int(os.environ.get("BARNABAS_CODEC_INSTANCES", "3"))
@@ -21,9 +21,9 @@ RECORDS: list[type[Message]] = [
     OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue,
     ConsumerProtocolSubscription, ConsumerProtocolAssignment,
 ]  # fmt: skip
-API_MESSAGES: list[type[Message]] = [
-    make(key) for key in ApiKey for make in (request_class, response_class)
-]  # fmt: skip
+API_MESSAGES: list[type[Request | Response]] = [
+    message for request in request_classes() for message in (request, response_class(request.api_key))
+]
 _VALUES: dict[str, Callable[[random.Random], Any]] = {
     "bool": lambda rng: rng.random() < 0.5,
     "int8": lambda rng: rng.randint(-(2**7), 2**7 - 1),

@@ -1,5 +1,7 @@
 """Frames and headers: any split of a stream gives the same frames; only the protocol error escapes."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
@@ -24,8 +26,10 @@ from barnabas.kafka.protocol.messages.describe_acls import DescribeAclsRequest
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.kafka.protocol.registry import ApiKey, request_class, response_class
+from barnabas.kafka.protocol.registry import request_class, request_classes, response_class
 from barnabas.kafka.protocol.schema import Request
+
+KEYS = [request.api_key for request in request_classes()]
 
 
 def framed(payload: bytes) -> bytes:
@@ -87,7 +91,7 @@ def test_a_frame_of_the_greatest_size_is_accepted() -> None:
 @pytest.mark.parametrize("client_id", [None, "", "kcat", "é"])
 @pytest.mark.parametrize("version", [3, 4])  # request header 1 and 2
 def test_a_request_comes_back_with_its_header(version: int, client_id: str | None) -> None:
-    header = RequestHeader(ApiKey.HEARTBEAT, version, 2**31 - 1, client_id)
+    header = RequestHeader(HeartbeatRequest.api_key, version, 2**31 - 1, client_id)
     request = HeartbeatRequest(group_id="g", member_id="m", generation_id=3)
     (frame,) = FrameDecoder(1000).feed(b"".join(encode_request(header, request)))
     assert parse_request(frame) == (header, request)
@@ -95,7 +99,7 @@ def test_a_request_comes_back_with_its_header(version: int, client_id: str | Non
 
 @pytest.mark.parametrize("version", [3, 4])  # response header 0 and 1
 def test_a_response_comes_back_to_its_request(version: int) -> None:
-    header = RequestHeader(ApiKey.HEARTBEAT, version, -5, "me")
+    header = RequestHeader(HeartbeatRequest.api_key, version, -5, "me")
     response = HeartbeatResponse(error_code=27)
     stream = b"".join(encode_response(header, response))
     assert stream == bytes.fromhex(
@@ -105,7 +109,7 @@ def test_a_response_comes_back_to_its_request(version: int) -> None:
 
 
 def test_a_response_to_another_request_is_refused() -> None:
-    header = RequestHeader(ApiKey.HEARTBEAT, 4, 5, "me")
+    header = RequestHeader(HeartbeatRequest.api_key, 4, 5, "me")
     stream = b"".join(encode_response(header._replace(correlation_id=6), HeartbeatResponse()))
     with pytest.raises(ProtocolError, match="a response to request 6 instead of 5"):
         parse_response(header, stream[4:])
@@ -114,7 +118,7 @@ def test_a_response_to_another_request_is_refused() -> None:
 def test_api_versions_answers_with_response_header_0_in_every_version() -> None:
     response = ApiVersionsResponse(api_keys=[ApiVersion(api_key=18, max_version=4)])
     for version in range(5):
-        header = RequestHeader(ApiKey.API_VERSIONS, version, 1, "me")
+        header = RequestHeader(ApiVersionsRequest.api_key, version, 1, "me")
         stream = b"".join(encode_response(header, response))
         assert stream[4:10] == bytes.fromhex("00000001 0000")  # correlation id, then the error code at once
         assert parse_response(header, stream[4:]) == response
@@ -156,16 +160,16 @@ def test_librdkafkas_overlong_request_for_all_topics_is_read() -> None:
 
 
 @settings(max_examples=100 * INSTANCES, deadline=None)
-@given(frame=st.binary(max_size=60), key=st.sampled_from([*ApiKey, 999]), version=st.integers(-1, 20))
+@given(frame=st.binary(max_size=60), key=st.sampled_from([*KEYS, 999]), version=st.integers(-1, 20))
 def test_any_frame_gives_a_request_or_the_protocol_error(frame: bytes, key: int, version: int) -> None:
     with suppress(ProtocolError):
         parse_request(key.to_bytes(2) + version.to_bytes(2, signed=True) + frame)
 
 
 @settings(max_examples=100 * INSTANCES, deadline=None)
-@given(frame=st.binary(max_size=60), key=st.sampled_from(list(ApiKey)), data=st.data())
+@given(frame=st.binary(max_size=60), key=st.sampled_from(KEYS), data=st.data())
 def test_any_answer_gives_a_response_or_the_protocol_error(
-    frame: bytes, key: ApiKey, data: st.DataObject
+    frame: bytes, key: int, data: st.DataObject
 ) -> None:
     version = data.draw(st.integers(*request_class(key).versions))
     with suppress(ProtocolError):
@@ -173,11 +177,28 @@ def test_any_answer_gives_a_response_or_the_protocol_error(
 
 
 def test_the_registry_finds_both_messages_of_every_api() -> None:
-    for key in ApiKey:
-        assert request_class(key).__name__ == key.title + "Request"
-        assert response_class(key).__name__ == key.title + "Response"
-        assert request_class(key).api_key == response_class(key).api_key == key
+    assert len(set(KEYS)) == len(KEYS)
+    for request in request_classes():
+        response = response_class(request.api_key)
+        assert request_class(request.api_key) is request
+        assert (response.__module__, response.__name__) == (request.__module__, request.api_name + "Response")
     assert request_class(18) is ApiVersionsRequest
+    with pytest.raises(ProtocolError, match="unknown API key 999"):
+        request_class(999)
+
+
+_OF_A_CLIENT = """
+import sys
+from barnabas.kafka.protocol.framing import RequestHeader, encode_response, parse_response
+from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+header = RequestHeader(HeartbeatRequest.api_key, 4, 1, "me")
+parse_response(header, b"".join(encode_response(header, HeartbeatResponse()))[4:])
+assert "barnabas.kafka.protocol.messages.create_topics" not in sys.modules
+"""
+
+
+def test_a_client_imports_only_the_messages_that_it_sends() -> None:
+    subprocess.run([sys.executable, "-c", _OF_A_CLIENT], check=True)
 
 
 def test_librdkafkas_bytes_too_many_are_let_pass_where_it_sends_them() -> None:
@@ -189,14 +210,14 @@ def test_librdkafkas_bytes_too_many_are_let_pass_where_it_sends_them() -> None:
     )
     with pytest.raises(ProtocolError, match="ended at byte"):
         parse_request(sent + b"\0")
-    slack = {key: request_class(key).slack for key in ApiKey if request_class(key).slack}
-    assert slack == {ApiKey.METADATA: 3, ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 1, ApiKey.DESCRIBE_ACLS: 1}
+    slack = {request.api_name: request.slack for request in request_classes() if request.slack}
+    assert slack == {"Metadata": 3, "AlterUserScramCredentials": 1, "DescribeAcls": 1}
 
 
 def test_the_byte_that_kafka_go_leaves_behind_describe_acls_is_excused():
     """Its filter is a struct of its own, with tagged fields; a second byte is not excused."""
     request = DescribeAclsRequest(resource_type_filter=2, resource_name_filter=None, operation=1)
-    header = RequestHeader(ApiKey.DESCRIBE_ACLS, 3, 1, "kafka-go")
+    header = RequestHeader(DescribeAclsRequest.api_key, 3, 1, "kafka-go")
     sent = b"".join(map(bytes, encode_request(header, request)))[4:]
     assert parse_request(sent + b"\0") == parse_request(sent)
     with pytest.raises(ProtocolError, match="ended at byte"):

@@ -18,12 +18,12 @@ from barnabas.broker.server.auditing.trail import LOGIN, LOGIN_FAILED, AuditTrai
 from barnabas.broker.server.requests.context import Chunks, Client
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.framing import RequestHeader, encode_response, parse_request
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.kafka.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.kafka.protocol.registry import ApiKey
 from barnabas.kafka.protocol.wire import Readable
 from barnabas.kafka.security.errors import SaslError
 from barnabas.kafka.security.principal import Principal, check_name
@@ -113,10 +113,13 @@ class Login:
             self._respond_later(client, None, bytes(frame))
             return
         key = _api_key(frame)
-        if key == ApiKey.API_VERSIONS and self._exchange is None:
+        if key == ApiVersionsRequest.api_key and self._exchange is None:
             self._logins.serve(frame, client)
             return
-        if key not in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):  # nothing else is decoded
+        if key not in (
+            SaslHandshakeRequest.api_key,
+            SaslAuthenticateRequest.api_key,
+        ):  # nothing else is decoded
             raise ProtocolError(f"a request with API key {key} before the client has logged in by SASL")
         header, request = parse_request(frame)
         if isinstance(request, SaslHandshakeRequest) and self._exchange is None:
@@ -129,7 +132,7 @@ class Login:
     def serve_again(self, frame: Readable, client: LoginClient) -> None:
         """Start a request of a client whose login ends some time. Raises ProtocolError when it has ended."""
         key = _api_key(frame)
-        if key == ApiKey.SASL_HANDSHAKE or self._exchange is not None:
+        if key == SaslHandshakeRequest.api_key or self._exchange is not None:
             self.serve(frame, client)
         elif asyncio.get_running_loop().time() > self._ends:
             raise ProtocolError(f"the login of {client.principal} has ended, and it did not log in again")
