@@ -97,14 +97,6 @@ KAFKA_APIS: Mapping[int, KafkaApi] = {
     92: KafkaApi("DeleteShareGroupOffsets", 0, 0),
 }
 
-#: what brokers ask the controller, as in Kafka's clusters with ZooKeeper; Kafka 4.2 asks its quorum instead
-BETWEEN_BROKERS: Mapping[int, KafkaApi] = {
-    56: KafkaApi("AlterPartition", 2, 3),
-    58: KafkaApi("Envelope", 0, 0),
-    67: KafkaApi("AllocateProducerIds", 0, 0),
-    93: KafkaApi("GetReplicaLogInfo", 0, 0),
-}
-
 _REASONS: Mapping[str, tuple[int, ...]] = {
     "there is no KRaft quorum; the metadata store takes its place": (55, 80, 81),
     "share groups (KIP-932) are not there yet": (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),

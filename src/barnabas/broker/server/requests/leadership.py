@@ -1,4 +1,4 @@
-"""Which leadership an answer depends on, declared beside each handler (ADR 15).
+"""The leadership that an answer depends on, declared beside each handler (ADR 15).
 
     @handles(HeartbeatRequest, needs=[Group(READ)], confirmed_by=group_coordinator())
 
@@ -23,7 +23,7 @@ PartitionsOf: TypeAlias = Callable[[Any], Iterable[TopicPartition]]
 
 
 class Leadership(ABC):
-    """Which partitions' leader may answer the requests of an API."""
+    """Says which partitions' leader may answer the requests of an API."""
 
     #: the error of a broker that cannot tell whether it leads them
     refusal: ErrorCode

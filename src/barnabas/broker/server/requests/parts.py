@@ -17,7 +17,7 @@ class Parts:
     made, once, of the parts that its fields name. `X | None` is None where no part is an X.
 
     Args:
-        parts: None stands for a part that this broker does not have.
+        parts: the broker's own; None in place of a part that it does not have.
     """
 
     def __init__(self, parts: Iterable[object]) -> None:

@@ -270,7 +270,7 @@ class Cluster:
         header = RequestHeader(1, 17, 1, "test")
         frame = b"".join(map(bytes, encode_request(header, request)))[4:]
         _, request = parse_request(frame)
-        context = SimpleNamespace(api_version=17, has_long_answer=False, access=UNRESTRICTED)
+        context = SimpleNamespace(api_version=17, access=UNRESTRICTED)
         answer = None if self.instead is None else self.instead(request)
         if answer is None:
             answer = handler.fetch.handle(self.nodes[target].ports, context, request)

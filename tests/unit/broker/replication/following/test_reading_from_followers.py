@@ -41,7 +41,6 @@ def consume(node, offset=0, *, rack="", wait_ms=500, epoch=-1, version=17, sessi
     )
     context = SimpleNamespace(
         api_version=version,
-        has_long_answer=False,
         listener=LISTENER,
         access=UNRESTRICTED,
         usage=None,

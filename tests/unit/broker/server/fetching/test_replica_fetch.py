@@ -135,7 +135,7 @@ class Leader:
             topics=[FetchTopic(topic_id=TOPIC, partitions=partitions)] if partitions else [],
             forgotten_topics_data=[ForgottenTopic(topic_id=TOPIC, partitions=[p]) for p in forgotten],
         )
-        context = SimpleNamespace(api_version=17, has_long_answer=False, access=UNRESTRICTED)
+        context = SimpleNamespace(api_version=17, access=UNRESTRICTED)
         answer = handler.fetch.handle(self.ports, context, request)
         if is_pending(answer):
             return asyncio.ensure_future(answer)
