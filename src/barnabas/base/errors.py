@@ -164,7 +164,7 @@ _BY_NUMBER = {int(code): code for code in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """The code of a response from elsewhere; UNKNOWN_SERVER_ERROR for one that is not known here."""
+    """Return the code of a response from elsewhere; UNKNOWN_SERVER_ERROR for one that is not known here."""
     return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -182,7 +182,7 @@ class KafkaError(BarnabasError):
 
 
 class ProtocolError(BarnabasError):
-    """Bytes that are not what the protocol says: the connection they came by is closed."""
+    """Bytes that violate the protocol: the receiver closes the connection."""
 
 
 class TooManyElements(ProtocolError):
@@ -190,7 +190,7 @@ class TooManyElements(ProtocolError):
 
 
 class ConfigError(BarnabasError):
-    """A setting that is unknown or has a value not allowed; the text names setting, value and cure."""
+    """A setting is unknown or has an invalid value; the text names the setting, the value and the cure."""
 
 
 def fenced_since(first_version: int, version: int, error: KafkaError) -> KafkaError:

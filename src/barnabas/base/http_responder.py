@@ -150,7 +150,7 @@ class Responder:
 
 
 def parse_listener(text: str) -> tuple[str, int]:
-    """The host and the port of HOST:PORT; a host that is left out is this machine alone.
+    """Return the host and the port of HOST:PORT; a host that is left out is this machine alone.
 
     Raises:
         ConfigError: it is not an address.
@@ -186,7 +186,7 @@ class _Exchange(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._task is not None:
-            return  # a body, or another request: nobody reads it
+            return  # a body, or another request: ignored
         self._received += data
         head, end, _ = self._received.partition(b"\r\n\r\n")
         if len(head) > MOST_BYTES:

@@ -32,7 +32,7 @@ class StoredBytes(Protocol):
         ...
 
     def send_to(self, descriptor: int, start: int) -> int:
-        """Sends from `start` on as many as the socket takes; how many that were, 0 as in `read`.
+        """Send from `start` on as many as the socket takes; return their number, 0 as in `read`.
 
         Raises:
             BlockingIOError: the socket takes none now.

@@ -45,7 +45,7 @@ def acls() -> None:
 
 
 def _resource_options(command: F) -> F:
-    """The options that name the resource of a rule."""
+    """Return the options that name the resource of a rule."""
     command = click.option("--cluster", is_flag=True, help="The cluster itself.")(command)
     for field in reversed(_RESOURCES):
         option = f"--{field.replace('_', '-')}"

@@ -13,7 +13,7 @@ import click
 import barnabas
 from barnabas.base.errors import BarnabasError
 
-#: As shells report it: 128 plus the number of SIGINT.
+#: The exit code in shells: 128 plus the number of SIGINT.
 _INTERRUPTED = 130
 
 _EXAMPLES = """\b

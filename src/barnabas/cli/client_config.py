@@ -65,7 +65,7 @@ def read_servers(
 
 
 def profiles_file() -> Path:
-    """The file of profiles: a table for each, with a client's settings."""
+    """Return the file of profiles: a table for each, with a client's settings."""
     folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(folder).expanduser() / "barnabas" / "profiles.toml"
 

@@ -40,7 +40,7 @@ from barnabas.cli.options import bootstrap_option, example, log_format_option, l
     show_default=True,
     help="Where to listen; port 0 takes a free one.",
 )
-@click.option("--registry", metavar="URL", help="A schema registry, to show schemas and what they describe.")
+@click.option("--registry", metavar="URL", help="A schema registry, to show schemas and decoded records.")
 @click.option(
     "--registry-login",
     is_flag=True,

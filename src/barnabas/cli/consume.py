@@ -241,7 +241,7 @@ def _print(
             counter.add(len(batch), sum(len(record.value or b"") for record in batch))
             printer.flush()  # before the next is taken, which commits these
         elif not stdout_has_reader():
-            break  # `| head` must not wait for a record that nobody reads
+            break  # `| head` must not wait for a record that it does not read
         if counter.records == max_messages:
             break
         if timeout is not None and time.monotonic() - heard >= timeout:

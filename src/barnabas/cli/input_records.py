@@ -36,7 +36,7 @@ class InputForm(NamedTuple):
 def read_records(
     stream: IO[bytes], form: InputForm, longest: int, name: str
 ) -> Iterator[tuple[str, Outgoing]]:
-    """Each record, with its position in the input as messages name it: "line 7".
+    """Yield each record, with its position in the input as messages name it: "line 7".
 
     A line ends with LF or CRLF, which are not part of the record; the last one may end with the input.
 

@@ -32,13 +32,13 @@ def throttle_option(command: F) -> F:
         "--throttle",
         type=click.IntRange(1, 2**63 - 1),
         metavar="BYTES",
-        help="Copy at most so many bytes a second, on each broker; `topics reassign verify` or "
+        help="Copy at most this number of bytes a second, on each broker; `topics reassign verify` or "
         "`throttle --remove` lifts it.",
     )(command)
 
 
 def connect_moves(bootstrap_server: str) -> Moves:
-    """Connect to the cluster, and return what reads and moves its replicas. Raises ClientError."""
+    """Connect to the cluster, and return an object that reads and moves its replicas. Raises ClientError."""
     from barnabas.client.moves import Moves
     from barnabas.client.reach import require_broker
 
@@ -47,7 +47,7 @@ def connect_moves(bootstrap_server: str) -> Moves:
 
 
 def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The replicas of each partition; of a moving one those that it will have."""
+    """Return the replicas of each partition; of a moving one those that it will have."""
     under_way = moves.under_way()
     return {
         partition: under_way[partition].target if partition in under_way else holders.replicas
@@ -56,7 +56,7 @@ def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPart
 
 
 def plan_as_json(plan: Mapping[TopicPartition, Sequence[BrokerId]]) -> dict[str, Any]:
-    """The plan in the JSON of Kafka's kafka-reassign-partitions."""
+    """Return the plan in the JSON of Kafka's kafka-reassign-partitions."""
     return {
         "version": 1,
         "partitions": [
@@ -90,7 +90,7 @@ def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ..
 
 
 def read_log_dirs(text: str, source: str) -> dict[Replica, str]:
-    """The log directories that a plan names, by broker and partition; "any" is as good as none.
+    """Return the log directories that a plan names, by broker and partition; "any" is as good as none.
 
     Raises:
         click.ClickException: there are not as many as replicas, or one is no absolute path.
@@ -152,7 +152,7 @@ def throttle_plan(
 
 
 def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> None:
-    """Raises click.ClickException, in one line, when there are errors."""
+    """Raise click.ClickException, in one line, when there are errors."""
     if errors:
         named = "; ".join(f"{partition}: {error.message}" for partition, error in [*errors.items()][:_NAMED])
         more = "; ..." if len(errors) > _NAMED else ""

@@ -45,7 +45,7 @@ def parse_duration(text: str, option: str) -> int:
 
 
 def time_before_now(text: str, option: str) -> int:
-    """The time a duration ago, in ms since 1970; 0 for any before that. Raises as `parse_duration`."""
+    """Return the time a duration ago, in ms since 1970; 0 for any before that. Raises as `parse_duration`."""
     return max(round(time.time() * 1000) - parse_duration(text, option), 0)
 
 

@@ -98,7 +98,7 @@ def bootstrap_option(command: F) -> F:
 
 
 def bootstrap_option_beside_config(command: F) -> F:
-    """The `bootstrap_option` of a command that has a --config of its own."""
+    """Return the `bootstrap_option` of a command that has a --config of its own."""
     return _cluster_options(command, "--command-config")
 
 
@@ -165,7 +165,7 @@ def _to_servers(ctx: click.Context, param: click.Parameter, given: str | None) -
         return given or DEFAULT_BOOTSTRAP
     from barnabas.cli.client_config import read_servers
 
-    # What is given on the command line overrides the environment, also a file's addresses.
+    # The command line overrides the environment, also a file's addresses.
     is_of_environment = ctx.get_parameter_source("bootstrap_server") is ParameterSource.ENVIRONMENT
     default = given if given and is_of_environment else DEFAULT_BOOTSTRAP
     named = None if is_of_environment else given
@@ -179,7 +179,7 @@ def unique_names(ctx: click.Context, param: click.Parameter, names: tuple[str, .
 
 
 def console_option(command: F) -> F:
-    """--console: for what runs brokers."""
+    """Add --console, for commands that run brokers."""
     return click.option(
         "--console",
         metavar="HOST:PORT",
@@ -196,7 +196,7 @@ def json_option(command: F) -> F:
 
 
 def log_level_option(command: F) -> F:
-    """--log-level: for what runs until it is stopped."""
+    """Add --log-level, for commands that run until they are stopped."""
     return click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
@@ -207,7 +207,7 @@ def log_level_option(command: F) -> F:
 
 
 def log_format_option(command: F) -> F:
-    """--log-format: for what runs until it is stopped."""
+    """Add --log-format, for commands that run until they are stopped."""
     return click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
@@ -218,7 +218,7 @@ def log_format_option(command: F) -> F:
 
 
 def example(commands: str, words: str = "") -> str:
-    """The end of a help text: commands to copy, then anything else worth saying."""
+    """Return the end of a help text: commands to copy, then anything else worth saying."""
     lines = inspect.cleandoc(commands).splitlines()
     text = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
     return f"{text}\n\n{words}" if words else text
@@ -251,7 +251,7 @@ def parse_assignments(items: Iterable[str], option: str) -> dict[str, str]:
 
 
 def require_unique(names: Iterable[str], what: str) -> None:
-    """Raises click.UsageError when a name comes twice; `what` begins the sentence that says so."""
+    """Raise click.UsageError when a name comes twice; `what` begins the sentence that says so."""
     seen = set()
     for name in names:
         if name in seen:

@@ -39,7 +39,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
 
 
 def snake_case(value: Any) -> Any:
-    """The value with the keys of all objects in snake case, the style of all our JSON."""
+    """Return the value with the keys of all objects in snake case, the style of all our JSON."""
     if isinstance(value, dict):
         return {_snake(name): snake_case(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -45,12 +45,12 @@ class Health:
         }
 
     def holders(self, topic: str, partition: PartitionDescription) -> Holders:
-        """A partition with its eligible leader replicas, where they are known."""
+        """Return a partition with its eligible leader replicas, where they are known."""
         found = self._holders.get(TopicPartition(topic, partition.partition))
         return found or Holders(partition.leader, partition.replicas, partition.isr)
 
     def marks(self, topic: str, partition: PartitionDescription) -> tuple[str, ...]:
-        """The problems of a partition, the worst first; none of a healthy one.
+        """Return the problems of a partition, the worst first; none of a healthy one.
 
         A replica that a reassignment is adding is not missed, as by Kafka's kafka-topics.
         """

@@ -244,7 +244,7 @@ def _produce(
 
 
 def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
-    """The settings of --set.
+    """Return the settings of --set.
 
     Raises:
         click.UsageError: a setting has an option of its own, or comes twice.
@@ -281,7 +281,7 @@ def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Li
 
 
 def _topic_limit(bootstrap_server: str, topic: str) -> int | None:
-    """The topic's max.message.bytes; None if the broker does not say."""
+    """Return the topic's max.message.bytes; None if the broker does not say."""
     from barnabas.base.errors import BarnabasError
     from barnabas.client import Admin
 

@@ -324,7 +324,7 @@ def _astray(
 
 
 def _read(plan: str) -> tuple[dict[TopicPartition, tuple[BrokerId, ...]], dict[Replica, str]]:
-    """The plan in a file, or on stdin for ``-``, and the log directories that it names."""
+    """Return the plan in a file, or on stdin for ``-``, and the log directories that it names."""
     data = stdin_bytes().read() if plan == "-" else Path(plan).read_bytes()
     source = "stdin" if plan == "-" else plan
     try:

@@ -50,7 +50,7 @@ Encode = Callable[[Any], bytes]
 
 
 def from_json(line: bytes, encode_value: Encode | None = None, encode_key: Encode | None = None) -> Outgoing:
-    """Parse what `to_json` prints; only `value` is required, and a value that is not text is sent as JSON.
+    """Parse the output of `to_json`. Only `value` is required; a value that is not text is sent as JSON.
 
     Args:
         encode_value, encode_key: make the bytes of a value or a key that is not null, instead.

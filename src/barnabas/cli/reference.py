@@ -10,7 +10,7 @@ from barnabas.cli.app import app
 
 
 def cli_reference() -> str:
-    """The document, in Markdown."""
+    """Return the document, in Markdown."""
     parts = [
         "# The command line",
         "",

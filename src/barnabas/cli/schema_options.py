@@ -71,7 +71,7 @@ class Schemas(NamedTuple):
             raise click.UsageError("--key-schema needs keys: add --key, --key-separator or --json")
 
     def add_to(self, form: InputForm, servers: str) -> InputForm:
-        """The form of the input with the encoders of the schemas.
+        """Return the form of the input with the encoders of the schemas.
 
         Raises:
             SchemaNameError, RegistryError, SchemaError, ConfigError: the registry does not have a schema, or

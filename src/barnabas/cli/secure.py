@@ -35,7 +35,7 @@ _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Secured:
-    """The folder of what was made, and the admin's password."""
+    """The folder of the created files, and the admin's password."""
 
     def __init__(self, folder: CertificateFolder) -> None:
         self.folder = folder
@@ -54,16 +54,16 @@ class Secured:
         return f"  secured     {rule}\n  try         {command}"
 
     def login_options(self, servers: str) -> Sequence[str]:
-        """The options with which our commands log in as the admin at an address."""
+        """Return the options with which our commands log in as the admin at an address."""
         return ["--config", str(self.folder.write_login(ADMIN, self.password, servers))]
 
     def servers(self, address: str) -> Servers:
-        """The broker at `address`, with the admin's login."""
+        """Return the broker at `address`, with the admin's login."""
         return Servers(address, translate(read_unchecked(self.folder.properties(ADMIN))).settings)
 
 
 def secure(values: dict[str, str]) -> Secured:
-    """Set what a secured broker needs in `values`, and make the files that they name if they are missing.
+    """Set a secured broker's settings in `values`, and make the files that they name if they are missing.
 
     Raises:
         ConfigError: the settings contradict it, or the folder cannot be used.
@@ -120,7 +120,7 @@ class SecuredCluster(Secured):
         self.folder.write_properties(_SERVER, [f"{name}={value}" for name, value in settings.items()])
 
     def settings_with(self, values: Mapping[str, str]) -> dict[str, str]:
-        """The settings of a broker, with others, which override these.
+        """Return the settings of a broker, with others, which override these.
 
         Raises:
             ConfigError: the others contradict them.
@@ -196,7 +196,7 @@ class SecuredCluster(Secured):
 
 
 def secure_cluster(folder: Path, addresses: Iterable[str], data: Path) -> SecuredCluster:
-    """Make what the brokers at some addresses (``host:port``) need, if it is missing.
+    """Make the files that the brokers at some addresses (``host:port``) need, if they are missing.
 
     Args:
         folder: where it goes.
@@ -229,7 +229,7 @@ def make_certificate(folder: CertificateFolder, hosts: tuple[str, ...]) -> None:
 
 
 def _password_in(file: Path) -> str:
-    """The password that a file of client settings has; empty where there is none."""
+    """Return the password that a file of client settings has; empty where there is none."""
     if not file.exists():
         return ""
     return translate(read_unchecked(file)).settings.get("sasl.password", "")

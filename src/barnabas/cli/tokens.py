@@ -32,7 +32,9 @@ def tokens() -> None:
         "The password is shown once.",
     )
 )
-@click.option("--owner", type=NAME, metavar="USER", help="The user whom it stands for; by default you.")
+@click.option(
+    "--owner", type=NAME, metavar="USER", help="The user as whom the token logs in; by default you."
+)
 @click.option(
     "--renewer",
     type=NAME,
@@ -40,7 +42,7 @@ def tokens() -> None:
     metavar="USER",
     help="Who may renew it, too; repeatable.",
 )
-@click.option("--max-lifetime", metavar="TIME", help="It ends then at the latest: 90s, 10m, 2h, 1d ...")
+@click.option("--max-lifetime", metavar="TIME", help="Its longest life: 90s, 10m, 2h, 1d ...")
 @json_option
 @bootstrap_option
 def create(

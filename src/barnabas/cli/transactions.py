@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MINUTE_MS = 60_000
-#: what a producer may ask for at most where nobody has set transaction.max.timeout.ms
+#: a producer's longest timeout without transaction.max.timeout.ms
 _DEFAULT_MINUTES = 15
 
 
@@ -220,7 +220,7 @@ def find_hanging(
             longer_than_ms=int(minutes * _MINUTE_MS),
             now_ms=int(time.time() * 1000),
         )
-    with suppress(BrokenPipeError):  # the exit code tells, even if nobody reads the table
+    with suppress(BrokenPipeError):  # the exit code reports them, even without a reader of the table
         if as_json:
             print_json([_as_json(producer) for producer in hanging])
         elif not hanging:

@@ -23,7 +23,7 @@ from barnabas.kafka.security.acls import (
 
 
 def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBinding]:
-    """The rules that a filter selects, sorted.
+    """Return the rules that a filter selects, sorted.
 
     Raises:
         KafkaError: the broker refused. ClientError: none answers.
@@ -72,7 +72,7 @@ def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> No
 
 
 def delete_acls(servers: str, timeout: float, filters: Sequence[AclFilter]) -> list[AclBinding]:
-    """Take away the rules that filters select; those that are gone now, sorted.
+    """Remove the rules that filters select; return them, sorted.
 
     Raises:
         KafkaError: the broker refused. ClientError: none answers.

@@ -25,7 +25,7 @@ class Address(NamedTuple):
 
 
 def parse_servers(text: str) -> list[Address]:
-    """The addresses in `text`, at least one.
+    """Return the addresses in `text`, at least one.
 
     Raises:
         ClientError: one of them is not HOST:PORT.

@@ -61,7 +61,7 @@ class Admin:
     # -- the cluster
 
     def cluster(self) -> ClusterDescription:
-        """The brokers and the controller."""
+        """Return the brokers and the controller."""
         answer = self._brokers.ask_any(DescribeClusterRequest())
         check(answer.error_code, "the cluster", answer.error_message)
         nodes = sorted(Node(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers)
@@ -80,7 +80,7 @@ class Admin:
     # -- topics
 
     def topics(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics; internal ones (`__consumer_offsets`) only when asked for."""
+        """Return the names of all topics; internal ones (`__consumer_offsets`) only when asked for."""
         names = topic_calls.list_topics(self._brokers)
         return [name for name in names if internal or not name.startswith("__")]
 
@@ -98,7 +98,7 @@ class Admin:
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Create a topic; what is not given is the broker's default.
+        """Create a topic; arguments that are not given have the broker's defaults.
 
         Args:
             assignments: for each partition its replicas (broker ids), the preferred leader first; instead of
@@ -116,7 +116,7 @@ class Admin:
         topic_calls.add_partitions(self._brokers, name, total)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records below these offsets (-1: all); the new log start offsets."""
+        """Delete the records below these offsets (-1: all); return the new log start offsets."""
         offsets = {TopicPartition(*partition): offset for partition, offset in before.items()}
         return offset_calls.delete_records(self._brokers, offsets)
 
@@ -193,11 +193,11 @@ class Admin:
     # -- groups
 
     def groups(self) -> list[GroupListing]:
-        """Every consumer group with its state and type."""
+        """Return every consumer group with its state and type."""
         return consumer_groups.list_groups(self._brokers)
 
     def describe_group(self, group: str) -> GroupDescription:
-        """State, assignor and members with what they are assigned; a group that is not there is Dead."""
+        """Return state, assignor and members with their assignments; a missing group is Dead."""
         return self._brokers.ask_coordinator(
             group, lambda connection, broker: consumer_groups.describe_group(connection, broker, group)
         )

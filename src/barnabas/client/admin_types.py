@@ -44,7 +44,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A setting's value; `source` says what it comes from, `synonyms` what else could set it, best first."""
+    """A setting's value; `source` is its origin, `synonyms` are its other possible origins, best first."""
 
     name: str
     value: str | None

@@ -25,7 +25,7 @@ def replica_sizes(
     timeout: float,
     security: Security | None = None,
 ) -> dict[tuple[BrokerId, TopicPartition], int]:
-    """The bytes on disk of each replica, by broker and partition, of the brokers that tell."""
+    """Return the bytes on disk of each replica, by broker and partition, of the brokers that tell."""
     topics: dict[str, list[int]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)

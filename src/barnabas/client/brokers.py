@@ -91,7 +91,7 @@ class Brokers:
             self.close()
 
     def ask_any(self, request: Request) -> Any:
-        """The response of the first broker that answers."""
+        """Return the response of the first broker that answers."""
         return self.insist(lambda deadline: self._ask_first(request, deadline))
 
     def ask_controller(self, call: Callable[[Connection], T]) -> T:
@@ -176,7 +176,7 @@ class Brokers:
         use: Callable[[Connection], T],
         patience: float | None = PATIENCE,
     ) -> T:
-        """Within `insist`: what `use` returns, given a connection to a broker. Raises what `use` raises.
+        """Return the result of `use` with a connection to a broker, within `insist`. Raises its errors.
 
         Args:
             patience: seconds for each answer at most; None for all that is left.
@@ -275,7 +275,7 @@ def repeatable(call: Callable[P, T], done: ErrorCode) -> Callable[P, T | None]:
 
 
 def check(code: int, about: str, message: str | None = None) -> None:
-    """Raise KafkaError, with what it is about, unless `code` is 0."""
+    """Raise KafkaError, with its subject, unless `code` is 0."""
     if code:
         known = error_code(code)
         is_named = message is not None and about in message

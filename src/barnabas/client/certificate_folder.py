@@ -49,7 +49,7 @@ class CertificateFolder:
         return self.path / "truststore.p12"
 
     def pem(self, name: str) -> Path:
-        """A key with its certificate."""
+        """Return a key with its certificate."""
         return self.path / f"{name}.pem"
 
     def properties(self, name: str) -> Path:
@@ -166,7 +166,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def escaped(path: Path) -> str:
-    """A path as a properties file has it."""
+    """Return a path as a properties file has it."""
     return str(path).replace("\\", "\\\\")
 
 

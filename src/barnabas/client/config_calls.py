@@ -25,7 +25,7 @@ from barnabas.kafka.protocol.messages.incremental_alter_configs import (
 
 #: the types of resources, by their numbers in the protocol
 _TYPES = {"topic": 2, "broker": 4, "client metrics": 16, "group": 32}
-#: By what is to be done with a setting: its number in IncrementalAlterConfigs.
+#: The number of each change of a setting in IncrementalAlterConfigs.
 _OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 _DEFAULT = 5
 _SOURCES = {
@@ -41,7 +41,7 @@ _SOURCES = {
 
 
 def describe_settings(brokers: Brokers, kind: str, name: str) -> list[ConfigValue]:
-    """The settings of a resource, by name.
+    """Return the settings of a resource, by name.
 
     Args:
         kind: "topic", "group", "client metrics" or "broker".

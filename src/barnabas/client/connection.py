@@ -22,7 +22,7 @@ from barnabas.kafka.protocol.schema import Request
 
 #: the one version of ApiVersions that every broker answers
 _COMMON = 0
-#: what we call ourselves where nobody gives a client.id
+#: our name without a client.id
 CLIENT_ID = "barnabas"
 #: bytes; what begins with a larger size is no response
 LARGEST_RESPONSE = 2**28
@@ -57,7 +57,7 @@ class Security(Protocol):
     """The encryption and the login of a connection (`barnabas.client.security`)."""
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """The socket to talk over. Raises OSError as the system and TLS do."""
+        """Return the socket to talk over. Raises OSError as the system and TLS do."""
         ...
 
     def authenticate(self, connection: Connection) -> None:
@@ -66,7 +66,7 @@ class Security(Protocol):
 
 
 _CORRELATION_ID = struct.Struct(">i")
-#: where it lies in a request: behind the size, the API and its version
+#: its position in a request: behind the size, the API and its version
 _IN_REQUEST = 8
 
 
@@ -142,7 +142,7 @@ class Connection:
         self._socket.settimeout(timeout)
 
     def ask(self, request: Request, *, at_most: int | None = None) -> Any:
-        """The response to a request in version `at_most` or lower."""
+        """Return the response to a request in version `at_most` or lower."""
         self.send(request, at_most=at_most)
         return self.receive()
 
@@ -151,14 +151,14 @@ class Connection:
         self._send(request, self._version(request, at_most))
 
     def receive(self) -> Any:
-        """The response to what was sent last."""
+        """Return the response to the last request."""
         try:
             return parse_response(*self._receive())
         except (OSError, ProtocolError) as error:
             raise self._no_answer(error) from error
 
     def send_again(self, question: Repeated) -> None:
-        """Send without waiting what may have been sent before; `receive_again` gives the response."""
+        """Send a request again, without waiting; `receive_again` returns the response."""
         if question.connection is not self:
             question.connection, question.encoded = self, bytearray()
             question.version = self._version(question.request)
@@ -169,7 +169,7 @@ class Connection:
         self._send_frame(question.frame)
 
     def receive_again(self, question: Repeated) -> Any:
-        """The response to `question`, which was sent last."""
+        """Return the response to `question`, which was sent last."""
         try:
             asked, frame = self._receive()
             encoded = frame[_CORRELATION_ID.size :]

@@ -108,7 +108,7 @@ class Consumer:
         self._keeper.start(list(topics))
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
-        """The partitions of the topics.
+        """Return the partitions of the topics.
 
         Raises:
             KafkaError: there is no such topic.
@@ -165,7 +165,7 @@ class Consumer:
         return {TopicPartition(place.topic, place.partition): place.offset for place in answer}
 
     def poll(self, timeout: float = 1.0) -> Record | None:
-        """The next record, or None when none has come within `timeout` seconds.
+        """Return the next record, or None when none has come within `timeout` seconds.
 
         In a group this says that the record before is done: its offset will be committed.
         """
@@ -184,7 +184,7 @@ class Consumer:
         return self._taken
 
     def read_batch(self, timeout: float = 1.0, at_most: int = _BATCH) -> list[Record]:
-        """The records that have come, waiting at most `timeout` seconds for the first; offsets are not
+        """Return the records that have come, waiting at most `timeout` seconds for the first; offsets are not
         stored.
 
         Raises:
@@ -210,7 +210,7 @@ class Consumer:
             raise translate(error) from None
 
     def _fetch(self, messages: list[confluent_kafka.Message], timeout: float, at_most: int) -> None:
-        """Add to `messages` what has come, waiting for the first unless there are some."""
+        """Add received messages to `messages`, and wait for the first unless there are some."""
         if not messages:
             messages += self._consumer.consume(1, timeout)
         if messages and len(messages) < at_most:
@@ -277,7 +277,7 @@ class Consumer:
                 raise translate(error) from None
 
     def close(self) -> None:
-        """Leave the group, committing what is done when commits are automatic."""
+        """Leave the group, and commit processed records if commits are automatic."""
         self._keeper.stop()
         self._consumer.close()
 

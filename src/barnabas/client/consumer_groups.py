@@ -45,14 +45,14 @@ _VERSION = struct.Struct(">h")
 
 
 class Committed(NamedTuple):
-    """The next offset that a group will read, and what it has noted beside it."""
+    """The next offset that a group will read, and the metadata of the commit."""
 
     offset: int
     metadata: str
 
 
 def list_groups(brokers: Brokers) -> list[GroupListing]:
-    """Every consumer group of the cluster, from all brokers."""
+    """Return every consumer group of the cluster, from all brokers."""
 
     def attempt(deadline: float) -> list[GroupListing]:
         listed = []
@@ -72,7 +72,7 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
 
 
 def describe_group(connection: Connection, coordinator: BrokerId, group: str) -> GroupDescription:
-    """A group of either protocol; one that is not there is Dead.
+    """Return a group of either protocol; one that is not there is Dead.
 
     Raises:
         KafkaError: the coordinator refused.

@@ -77,7 +77,7 @@ def create_token(
 
 
 def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
-    """The tokens that one may see, without their passwords. Raises as `create_token`."""
+    """Return the tokens that one may see, without their passwords. Raises as `create_token`."""
     return [
         TokenListing(
             token.token_id,

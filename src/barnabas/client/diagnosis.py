@@ -22,7 +22,7 @@ from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataR
 _TIMEOUT_S = 5.0
 #: within which a server says that it does not take the client's certificate
 _ALERT_S = 1.0
-#: a certificate that ends sooner is told of
+#: a certificate that ends sooner is reported
 _SOON = timedelta(days=30)
 #: the bits of authorised operations (KIP-430), by what clients do
 _OPERATIONS = {"read": 3, "write": 4, "describe": 8}
@@ -91,7 +91,7 @@ class _Examined:
         return Finding(subject, True, "something listens there")
 
     def protocol(self) -> Finding | None:
-        """Whether it speaks what the client is told to speak."""
+        """Check that the server speaks the client's security protocol."""
         subject = f"protocol of {self._address}"
         shown = self._certificate()
         if shown is not None and not self._has_tls:

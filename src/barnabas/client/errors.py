@@ -9,7 +9,7 @@ from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 
 
 class ClientError(BarnabasError):
-    """A client could not do what was asked: no broker answers, a file is missing, a wait was too long."""
+    """A client's operation failed: no broker answers, a file is missing, a wait was too long."""
 
 
 class SettingError(ClientError):
@@ -41,7 +41,7 @@ _BY_CODE = {int(code): code for code in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """The code that a response has; one that is not known is UNKNOWN_SERVER_ERROR."""
+    """Return the code that a response has; one that is not known is UNKNOWN_SERVER_ERROR."""
     return _BY_CODE.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -68,7 +68,7 @@ def translate(error: Any, about: str = "") -> BarnabasError:
 
 
 def unreachable(bootstrap_servers: str, reasons: Sequence[str] = ()) -> UnreachableError:
-    """The one message for the commonest failure.
+    """Return the one message for the commonest failure.
 
     Args:
         reasons: for each address, the address and why it cannot be used: "127.0.0.1:1: connection refused".

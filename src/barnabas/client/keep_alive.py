@@ -65,7 +65,7 @@ class KeepAlive:
         self._done: dict[TopicPartition, int] = {}
         self._is_commit_wanted = False
         self._commit_failure: confluent_kafka.KafkaException | None = None
-        #: messages that came while nobody asked, and events among them
+        #: messages since the last poll, and events among them
         self._kept: list[confluent_kafka.Message] = []
         self._failure: confluent_kafka.KafkaException | None = None
         self._is_paused = False
@@ -133,7 +133,7 @@ class KeepAlive:
             self.changed.notify_all()
 
     def commit(self) -> None:
-        """Commit what is done, and wait for the answer; a rebalance that waits for the caller does it first.
+        """Commit processed records, and wait for the response; a rebalance that waits commits first.
 
         Raises:
             confluent_kafka.KafkaException: it was refused.
@@ -188,7 +188,7 @@ class KeepAlive:
         self._settle()
 
     def _settle(self) -> None:
-        """Tell librdkafka what the caller is done with, and commit it if the caller waits for that."""
+        """Store the offsets of processed records in librdkafka, and commit them if the caller waits."""
         with self.changed:
             done, self._done = self._done, {}
             is_commit_wanted, self._is_commit_wanted = self._is_commit_wanted, False

@@ -57,7 +57,7 @@ def places(
 def move(
     servers: str, nodes: Iterable[Node], targets: Mapping[Replica, str], timeout: float
 ) -> dict[Replica, KafkaError]:
-    """Begin to move replicas to log directories, by their paths; those refused, and why.
+    """Begin to move replicas to log directories, by their paths; return the refused ones with errors.
 
     A replica that is not there yet will be made in its directory: that is no error.
 

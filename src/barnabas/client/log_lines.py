@@ -227,7 +227,7 @@ def _logging_basic(line: str) -> Fields | None:
 
 
 def _header(line: str, *, inside: bool = False) -> Fields:
-    """Peel timestamp, level, process, thread and logger off the front; what is left is the message.
+    """Peel timestamp, level, process, thread and logger off the front; the rest is the message.
 
     A container's log line holds the line that was written in it; `inside` says that this is that one.
     """
@@ -258,7 +258,7 @@ def _header(line: str, *, inside: bool = False) -> Fields:
 
 
 def _peel(line: str, at: int, fields: Fields) -> int:
-    """Take what stands before the message, in any order but each at most once; where the message begins."""
+    """Take the parts before the message, in any order, each at most once; return the message's start."""
     while True:
         separator = _SEPARATOR.match(line, at)
         start = separator.end() if separator else at
@@ -269,7 +269,7 @@ def _peel(line: str, at: int, fields: Fields) -> int:
 
 
 def _peel_one(line: str, start: int, first: str, fields: Fields) -> int | None:
-    """Take the part that begins at `start`; where it ends, or None when it belongs to the message."""
+    """Take the part that begins at `start`; return its end, or None if it belongs to the message."""
     if first == "[":
         bracketed = _BRACKETED.match(line, start)
         return bracketed.end() if bracketed is not None and _take_bracket(bracketed[1], fields) else None

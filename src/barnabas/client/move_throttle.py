@@ -59,12 +59,12 @@ def lift(servers: str, timeout: float, topics: Iterable[str], brokers: Iterable[
     brokers = sorted(known | _throttled_brokers(servers, timeout, topics))
     resources = [_resource(_TOPIC, topic, dict.fromkeys((_LEADERS, _FOLLOWERS))) for topic in topics]
     resources += [_resource(_BROKER, str(broker), dict.fromkeys(_RATES)) for broker in brokers]
-    # Somebody may have named a broker that never was: it has no throttle.
+    # A user may have named a broker that never was: it has no throttle.
     _alter(servers, timeout, resources, may_be_unknown=set(brokers) - known)
 
 
 def _throttled_brokers(servers: str, timeout: float, topics: Sequence[str]) -> set[BrokerId]:
-    """The brokers that the topics' settings name: lists of ``partition:broker``, or ``*`` for all."""
+    """Return the brokers that the topics' settings name: lists of ``partition:broker``, or ``*`` for all."""
     if not topics:
         return set()
     response: Any = ask_any(
@@ -87,7 +87,7 @@ def _throttled_brokers(servers: str, timeout: float, topics: Sequence[str]) -> s
 
 
 def _resource(kind: int, name: str, settings: Mapping[str, str | None]) -> AlterConfigsResource:
-    """Sets what is given, and resets what is None to its default."""
+    """Set the given values, and reset those that are None to their defaults."""
     return AlterConfigsResource(
         resource_type=kind,
         resource_name=name,

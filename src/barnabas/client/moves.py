@@ -66,7 +66,7 @@ class Moves:
         self._timeout = timeout
 
     def cluster(self) -> ClusterDescription:
-        """The brokers with their racks, and the controller."""
+        """Return the brokers with their racks, and the controller."""
         response = self._ask(DescribeClusterRequest())
         _check(response)
         nodes = sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
@@ -92,7 +92,7 @@ class Moves:
             )
 
     def under_way(self) -> dict[TopicPartition, Move]:
-        """Every reassignment that is not complete."""
+        """Return every reassignment that is not complete."""
         response = self._ask(ListPartitionReassignmentsRequest(topics=None))
         _check(response)
         return {
@@ -106,7 +106,7 @@ class Moves:
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None]
     ) -> dict[TopicPartition, KafkaError]:
-        """Begin to move partitions, or cancel where the target is None; those refused, and why."""
+        """Begin to move partitions, or cancel where the target is None; return the refusals."""
         topics: dict[str, ReassignableTopic] = {}
         for partition, target in sorted(targets.items()):
             topic = topics.setdefault(partition.topic, ReassignableTopic(name=partition.topic))
@@ -131,7 +131,7 @@ class Moves:
     def elect(
         self, partitions: Iterable[TopicPartition] | None, *, is_unclean: bool = False
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders, in all partitions if None; what came of it where something was to be done.
+        """Elect leaders, in all partitions if None; return the results of partitions that needed one.
 
         Args:
             partitions: where to elect.

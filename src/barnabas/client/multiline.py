@@ -55,7 +55,7 @@ class LineGrouper(Generic[P]):
         return self._open is not None
 
     def add(self, line: str, end: P) -> Gathered[P] | None:
-        """Take a line; the record before it, when the line begins a new one."""
+        """Take a line; return the record before it, if the line begins a new one."""
         finished = None
         headed = has_header(line)
         full = self._open is not None and (
@@ -76,7 +76,7 @@ class LineGrouper(Generic[P]):
         return finished
 
     def flush(self) -> Gathered[P] | None:
-        """The record under way, as if nothing followed."""
+        """Return the record under way, as if nothing followed."""
         finished, self._open = self._open, None
         self._in_python_trace = False
         return finished

@@ -32,7 +32,7 @@ _CONSUMER = -1
 def list_offsets(
     brokers: Brokers, times: Mapping[TopicPartition, int], *, skip_failed: bool
 ) -> dict[TopicPartition, int]:
-    """The offset of the first record at a time or later, for each partition; -1 if there is none.
+    """Return the offset of the first record at a time or later, for each partition; -1 if there is none.
 
     Args:
         times: milliseconds since 1970, or the protocol's -2 (earliest) and -1 (latest).
@@ -53,7 +53,7 @@ def list_offsets(
 
 
 def delete_records(brokers: Brokers, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Delete the records below these offsets (-1: all); the new log start offsets."""
+    """Delete the records below these offsets (-1: all); return the new log start offsets."""
 
     def request(before: Mapping[TopicPartition, int]) -> DeleteRecordsRequest:
         topics: dict[str, DeleteRecordsTopic] = {}
@@ -74,7 +74,7 @@ def _ask_leaders(
     *,
     skip_failed: bool,
 ) -> dict[TopicPartition, Any]:
-    """The answer of each partition's leader. Leaders that have answered are not asked again.
+    """Return the answer of each partition's leader. Leaders that have answered are not asked again.
 
     Args:
         asked: a number for each partition.

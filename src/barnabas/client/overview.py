@@ -14,7 +14,7 @@ from barnabas.client.admin_types import ClusterDescription, TopicDescription
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group: its state, and by topic where it has come to, and what it has still to read."""
+    """A group: its state, and by topic its offsets and its lag."""
 
     state: str
     committed: Counter[str]
@@ -46,7 +46,7 @@ class Overview:
 
 
 def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
-    """The cluster as it is now.
+    """Return the cluster as it is now.
 
     Args:
         now: the time, in seconds.

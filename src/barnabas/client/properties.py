@@ -112,7 +112,7 @@ class Translated(NamedTuple):
 
 
 def translate(given: Mapping[str, str]) -> Translated:
-    """The settings of connections in `given`, by librdkafka's names.
+    """Return the settings of connections in `given`, by librdkafka's names.
 
     Stores of PKCS#12 that hold certificates are read here; those with a private key are left where they lie.
 
@@ -145,7 +145,7 @@ def translate(given: Mapping[str, str]) -> Translated:
 
 
 def _require_harmless(name: str) -> None:
-    """Raises SettingError for what must not be ignored: it may be a slip of the pen, or a safeguard."""
+    """Raise SettingError for settings that must not be ignored: a typing error, or a safeguard."""
     if _HARMLESS.fullmatch(name):
         return
     known = sorted(_SAME | _JAVA)

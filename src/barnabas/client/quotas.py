@@ -21,7 +21,7 @@ Entity: TypeAlias = Mapping[str, str | None]
 
 
 def describe_quotas(servers: str, timeout: float) -> list[tuple[Entity, dict[str, float]]]:
-    """All quotas: whose they are, and their values by name.
+    """Return all quotas: whose they are, and their values by name.
 
     Raises:
         KafkaError: the broker refused. ClientError: none answers.

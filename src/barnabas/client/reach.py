@@ -49,14 +49,14 @@ def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
 
 
 def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
-    """Why a request was not answered within `timeout` seconds: what can be found out about it now."""
+    """Return the reason for no response within `timeout` seconds, as far as a new attempt shows it."""
     try:
         require_broker(bootstrap_servers)
     except ClientError as error:
         return error
     return ClientError(
         f"a broker answers at {bootstrap_servers}, but this request was not answered within {timeout:g} s: "
-        "the broker that it is for may be down or overloaded; try again, and read its log"
+        "its broker may be down or overloaded; try again, and read its log"
     )
 
 
@@ -129,7 +129,7 @@ def _try_each(
 
 
 def _brokers(attempt: _Attempt) -> _Result:
-    """The addresses that the cluster's brokers advertise."""
+    """Return the addresses that the cluster's brokers advertise."""
     with Connection(*attempt.address, attempt.timeout, security=attempt) as connection:
         answer = connection.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     return attempt.address, [Address(broker.host, broker.port) for broker in answer.brokers]

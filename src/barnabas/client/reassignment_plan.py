@@ -46,7 +46,7 @@ def plan_drain(
     racks: Mapping[BrokerId, str | None],
     broker: BrokerId,
 ) -> Placement:
-    """The partitions that have to move so that `broker` holds none, with their new replicas.
+    """Return the partitions that have to move so that `broker` holds none, with their new replicas.
 
     Args:
         current: the replicas of each partition, the preferred leader first.
@@ -177,7 +177,7 @@ class _Plan:
         return led
 
     def even_out_leaders(self) -> None:
-        """Have each broker stand first as often as any, as far as who holds what allows."""
+        """Make each broker preferred leader equally often, as far as its replicas allow."""
         led: dict[BrokerId, list[list[BrokerId]]] = {broker: [] for broker in self._racks}
         for replicas in self.replicas.values():
             if replicas and replicas[0] in led:
@@ -214,7 +214,7 @@ def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:
 
 
 def _path(load: Mapping[BrokerId, int], step: Callable[..., bool]) -> list[BrokerId] | None:
-    """The shortest way from a full broker to one that has at least two less."""
+    """Return the shortest way from a full broker to one that has at least two less."""
     least = min(load.values())
     for donor in sorted(load, key=lambda broker: (-load[broker], broker)):
         if load[donor] - least < 2:

@@ -43,14 +43,14 @@ class Record:
 
     @property
     def text(self) -> str | None:
-        """The value as UTF-8; what is not UTF-8 shows as backslash escapes."""
+        """The value as UTF-8; invalid bytes become backslash escapes."""
         return None if self.value is None else self.value.decode("utf-8", "backslashreplace")
 
     @property
     def key_text(self) -> str | None:
-        """The key as UTF-8; what is not UTF-8 shows as backslash escapes."""
+        """The key as UTF-8; invalid bytes become backslash escapes."""
         return None if self.key is None else self.key.decode("utf-8", "backslashreplace")
 
     def json(self) -> Any:
-        """The value read as JSON. Raises ValueError when it is not JSON."""
+        """Return the value read as JSON. Raises ValueError when it is not JSON."""
         return None if self.value is None else json.loads(self.value)

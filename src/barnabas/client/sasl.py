@@ -30,7 +30,7 @@ def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> Clie
 def token_of_client(
     endpoint: str, client_id: str, client_secret: str, scope: str, tls: ssl.SSLContext
 ) -> str:
-    """A token for a client's own credentials (OAuth 2.0, RFC 6749 section 4.4; KIP-768).
+    """Return a token for a client's own credentials (OAuth 2.0, RFC 6749 section 4.4; KIP-768).
 
     `tls` is for an endpoint of https.
 

@@ -17,7 +17,7 @@ from barnabas.client.sasl import oauthbearer, token_of_client, unsecured_token
 from barnabas.client.security import ConnectionSecurity, Sasl
 from barnabas.kafka.security.sasl_client import ClientExchange, plain, scram
 
-#: What librdkafka can and Python's `ssl`, or the code below, cannot, with the cure.
+#: Settings of librdkafka that Python's `ssl`, or the code below, does not support, with the cure.
 ONLY_LIBRDKAFKA = {
     "ssl.engine.location": "there are no OpenSSL engines here; use ssl.key.location",
     "ssl.providers": "there are no OpenSSL providers here; use ssl.key.location",
@@ -38,7 +38,7 @@ Given = Mapping[str, str]
 
 
 def refuse(name: str, value: object, cure: str) -> ConfigError:
-    """The error for a setting that cannot be used, in one line; secrets are not repeated in it."""
+    """Return the error for a setting that cannot be used, in one line; secrets are not repeated in it."""
     shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
     return ConfigError(f"{name}={shown} is not allowed: {cure}")
 

@@ -50,7 +50,7 @@ class Servers(str):
 
 
 def servers_of(text: str, settings: Mapping[str, object]) -> Servers:
-    """The cluster at `text` with further settings, which override those that it has."""
+    """Return the cluster at `text` with further settings, which override those that it has."""
     own = text.settings if isinstance(text, Servers) else {}
     given = {name: str(value) for name, value in settings.items() if isinstance(value, str | int)}
     return Servers(text, {**own, **given})

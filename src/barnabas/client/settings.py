@@ -48,7 +48,7 @@ def create_client(
     settings: Mapping[str, Any],
     defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> C:
-    """A client of librdkafka.
+    """Return a client of librdkafka.
 
     Raises:
         ClientError: an address is not HOST:PORT.
@@ -64,7 +64,7 @@ def create_client(
 
 
 def check_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> None:
-    """Raises as `create_client`, for settings of a client that uses no librdkafka itself."""
+    """Raise as `create_client`, for settings of a client that uses no librdkafka itself."""
     from confluent_kafka.admin import AdminClient
 
     create_client(AdminClient, bootstrap_servers, settings)

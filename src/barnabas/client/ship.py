@@ -48,7 +48,7 @@ from barnabas.client.topic_check import ensure_topic
 
 __all__ = ["parse_line", "Shipper", "Progress"]
 
-#: How many lines of one source are read before the next has its turn.
+#: The number of lines read from one source before the next has its turn.
 _TURN = 2_000
 _SAVE_INTERVAL = 1.0
 #: Seconds of silence after which nothing of a killed shipper is thought to be on its way.
@@ -132,7 +132,7 @@ class Shipper:
         self.progress = Progress(files=len(self._files))
 
     def stop(self) -> None:
-        """End `run` once what has been sent is acknowledged; callable from a signal handler or thread."""
+        """End `run` once all sent records are acknowledged; callable from a signal handler or thread."""
         self._stopped.set()
 
     def run(self) -> Progress:
@@ -240,7 +240,7 @@ class Shipper:
     # -- the work
 
     def _ship_some(self, source: _Source, producer: Producer) -> bool:
-        """Read and send a turn's worth; whether there was anything."""
+        """Read and send a turn's worth; return whether there was anything."""
         for count in range(_TURN):
             line = source.tail.next_line(final=not self._follow)
             if line is None:

@@ -20,7 +20,7 @@ def find_shipped(
     scan_unknown: bool,
     settle: float = 0.0,
 ) -> dict[str, Shipped]:
-    """The last record of each source that the topic holds, or held.
+    """Return the last record of each source that the topic holds, or held.
 
     Args:
         consumer: one of no group.

@@ -19,13 +19,13 @@ from typing import IO, cast
 
 from barnabas.base.system.files import pread, shared_opener
 
-#: What log rotation adds to a name: .1, .2.gz, -20240131, .2024-01-31, .old ...
+#: The suffixes of log rotation: .1, .2.gz, -20240131, .2024-01-31, .old ...
 _ROTATED_SUFFIX = re.compile(r"[.\-_](?:(\d[\d\-_T.]*?)|old|bak|prev)(?:\.gz)?")
 
 #: A longer line is given out in pieces, so that memory stays bounded.
 MAX_LINE = 64 * 1024
 
-#: How much of what lies before a position is checked: a few lines, since one alone may not be like no other.
+#: The bytes checked before a position: a few lines, since one alone may not be unique.
 _CHECK_BYTES = 1024
 _CHUNK = 256 * 1024
 
@@ -47,13 +47,13 @@ class Position:
 
     @classmethod
     def decode(cls, text: str) -> Position:
-        """Raises ValueError when the text is not what `encode` writes."""
+        """Decode the text of `encode`. Raises ValueError for any other text."""
         inode, offset, check_size, check = text.split(":")
         return cls(int(inode), int(offset), int(check_size), int(check, 16))
 
 
 def is_rotated_name(path: Path, base: Path) -> bool:
-    """Whether `path` is named as what a rotation of `base` leaves behind."""
+    """Whether `path` has the name of a rotated file of `base`."""
     return (
         path.parent == base.parent
         and path.name.startswith(base.name)
@@ -116,7 +116,7 @@ class FileTail:
         return max(os.fstat(self._file.fileno()).st_size - self._offset, 0)
 
     def next_line(self, *, final: bool = False) -> bytes | None:
-        """The next line with its line end, or None when there is none now; `position` moves behind it.
+        """Return the next line with its line end, or None when there is none now; `position` moves behind it.
 
         A last line without its newline waits for it, unless `final` or the file has been rotated away. So do
         lines longer than `MAX_LINE`, which come in pieces.
@@ -152,7 +152,7 @@ class FileTail:
             self._file = None
 
     def _fill(self) -> bool:
-        """Read on; whether there is a line to give out."""
+        """Read on; return whether there is a line to give out."""
         assert self._file is not None
         try:
             chunk = self._file.read(_CHUNK)
@@ -169,7 +169,7 @@ class FileTail:
         return bool(self._ready) or self._fill()
 
     def _was_truncated(self) -> bool:
-        """Whether the open file no longer holds what was read from it."""
+        """Whether the open file has lost the bytes that were read from it."""
         assert self._file is not None
         if _is_gzip(self._file):
             return False
@@ -207,7 +207,7 @@ class FileTail:
         self._open(following if following is not None else self.path)
 
     def _successor(self) -> Path | None:
-        """The file written to next after the open one: rotations may have come in between."""
+        """Return the file written to next after the open one: rotations may have come in between."""
         family = self._family()
         for is_finished in (self._has_inode, self._is_copy):
             for index, path in enumerate(family):
@@ -228,7 +228,7 @@ class FileTail:
         return next((path for path in self._family() if _mtime(path) > time_ns), None)
 
     def _family(self) -> list[Path]:
-        """The file and its rotations, the oldest first."""
+        """Return the file and its rotations, the oldest first."""
         paths = {path for path in self.path.parent.iterdir() if is_rotated_name(path, self.path)}
         # While a rotation is being compressed, both forms are there.
         paths = {path for path in paths if path.suffix != ".gz" or path.with_suffix("") not in paths}
@@ -260,7 +260,7 @@ class FileTail:
             self._open(following)
 
     def _leave_truncated(self) -> None:
-        """Read on in the copy of what the file held, if there is one; then the file from its beginning."""
+        """Continue in the copy of the file's old content, if there is one; then read the file anew."""
         truncated_at = self._offset
         if truncated_at and self._open_holder(self.position):
             return

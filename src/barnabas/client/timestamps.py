@@ -55,7 +55,7 @@ def starts_with_timestamp(text: str, start: int = 0) -> bool:
 
 
 def iso_timestamp(value: object) -> str | None:
-    """A timestamp of a structured line: text, or seconds, milli-, micro- or nanoseconds since 1970."""
+    """Return a timestamp of a structured line: text, or seconds, milli-, micro- or nanoseconds since 1970."""
     if isinstance(value, dict):  # MongoDB's {"$date": ...}
         value = value.get("$date")
     if isinstance(value, str):
@@ -113,7 +113,7 @@ def _full_year(year: int) -> int:
 
 
 def _latest_past_year(moment: datetime) -> datetime:
-    """The year syslog leaves out: this one, or the last when that would lie ahead."""
+    """Return the year syslog leaves out: this one, or the last when that would lie ahead."""
     now = datetime.fromtimestamp(SystemClock().now_ms() / 1000)
     for year in (now.year, now.year - 1, now.year - 2, now.year - 3, now.year - 4):
         try:

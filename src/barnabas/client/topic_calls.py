@@ -21,7 +21,7 @@ from barnabas.kafka.protocol.messages.metadata import MetadataResponseTopic
 
 
 def list_topics(brokers: Brokers) -> list[str]:
-    """The names of all topics, internal ones included."""
+    """Return the names of all topics, internal ones included."""
     metadata = brokers.insist(lambda deadline: brokers.metadata(None, deadline))
     return sorted(topic.name for topic in metadata.topics if topic.name is not None)
 
@@ -36,7 +36,7 @@ def describe_topics(brokers: Brokers, names: Sequence[str]) -> list[TopicDescrip
 
 
 def create_topic(brokers: Brokers, topic: CreatableTopic, *, validate_only: bool) -> None:
-    """Create a topic, or with `validate_only` say what would be refused."""
+    """Create a topic, or with `validate_only` only check the request."""
 
     def create(connection: Connection) -> None:
         request = CreateTopicsRequest(
@@ -55,7 +55,7 @@ def new_topic(
     configs: Mapping[str, str] | None,
     assignments: Sequence[Sequence[int]] | None,
 ) -> CreatableTopic:
-    """A topic as CreateTopics has it; None leaves a value to the broker's default."""
+    """Return a topic as CreateTopics has it; None leaves a value to the broker's default."""
     if assignments is not None:  # they say both
         partitions = replication_factor = None
     return CreatableTopic(

@@ -12,14 +12,14 @@ from barnabas.client.asking import ask
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.reach import explain_silence
 
-#: How long a topic may take to come up, in seconds.
+#: The longest time until a topic is there, in seconds.
 _CREATION = 3.0
-#: How long a broker may take to answer, in seconds.
+#: The longest time until a broker answers, in seconds.
 _ANSWER_S = 5.0
 
 
 def not_a_name(topic: str) -> ClientError:
-    """The error for a name of which librdkafka makes no topic: it is empty or very long."""
+    """Return the error for a name of which librdkafka makes no topic: it is empty or very long."""
     return ClientError(
         f"'{shown(topic)}' is not a valid topic name: use 1 to 249 ASCII letters and digits, '.', '_' and '-'"
     )

@@ -177,7 +177,7 @@ class Transactions:
         return self._brokers.insist(attempt)
 
     def partitions(self, topics: Collection[str] = ()) -> list[TopicPartition]:
-        """All partitions of these topics, or of every topic."""
+        """Return all partitions of these topics, or of every topic."""
         names = sorted(topics) or None
         metadata = self._brokers.insist(lambda deadline: self._brokers.metadata(names, deadline))
         return [
@@ -239,7 +239,7 @@ class Transactions:
     def _leaders(
         self, wanted: Sequence[TopicPartition], deadline: float
     ) -> dict[Address, dict[str, list[int]]]:
-        """The partitions, by topic, that each leader has."""
+        """Return the partitions, by topic, that each leader has."""
         metadata = self._brokers.metadata(sorted({topic for topic, _ in wanted}), deadline)
         addresses = Brokers.addresses(metadata)
         leaders = {

@@ -60,7 +60,7 @@ _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def topic_of(subject: str) -> str:
-    """The topic whose ACLs apply to a subject."""
+    """Return the topic whose ACLs apply to a subject."""
     subject = unqualified(subject)
     for suffix in ("-value", "-key"):
         if subject.endswith(suffix) and subject != suffix:
@@ -106,7 +106,7 @@ class ClusterAccess:
         self._users_are_told = True
         self._threads = ThreadPoolExecutor(_AT_ONCE, "registry-logins")
         self._acls = Acls.of([])
-        #: None if everybody may do everything
+        #: None if every client may do everything
         self._authorizer: Authorizer | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -123,7 +123,7 @@ class ClusterAccess:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def access(self, authorization: str | None, host: str) -> Access:
-        """The permissions of a client, by its header ``Authorization`` and its address.
+        """Return the permissions of a client, by its header ``Authorization`` and its address.
 
         Raises:
             RegistryError: 401, credentials are missing or wrong; 503, no broker can be asked.

@@ -43,7 +43,7 @@ class Computed(Generic[T]):
         self._known: dict[Hashable, tuple[int, T | RegistryError]] = {}
 
     def __call__(self, question: Hashable, weight: int, compute: Callable[[float], T]) -> T:
-        """The answer to `question`, or what `compute` raised. Raises NotComputed."""
+        """Return the answer to `question`, or raise the error of `compute`. Raises NotComputed."""
         with self._lock:
             if question not in self._known:
                 raise NotComputed(lambda deadline: self._compute(question, weight, compute, deadline))

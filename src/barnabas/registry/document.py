@@ -29,7 +29,7 @@ class Elements:
         self._left = limit
 
     def load(self, text: str | bytes) -> Any:
-        """The JSON value in `text`.
+        """Return the JSON value in `text`.
 
         Raises:
             ValueError: it is not JSON.
@@ -64,7 +64,7 @@ class Elements:
 
 
 def body(data: bytes) -> dict[str, Any]:
-    """The JSON object in the body of a request.
+    """Return the JSON object in the body of a request.
 
     Raises:
         ValueError: it is none, or it has a character that UTF-8 cannot express.

@@ -29,7 +29,7 @@ _FORMATS: dict[str, Callable[..., Parsed]] = {JSON: JsonSchema, PROTOBUF: Protob
 
 
 def types() -> list[str]:
-    """The supported schema types: Protobuf only if its compiler is installed."""
+    """Return the supported schema types: Protobuf only if its compiler is installed."""
     return [name for name in _FORMATS if name != PROTOBUF or _protoc_installed()]
 
 

@@ -155,7 +155,7 @@ class SchemasLog:
 
     @staticmethod
     def _unchanged(decide: Callable[[], Decision[T]]) -> Decision[T] | None:
-        """The decision if it has no records: then the right to write is not needed."""
+        """Return the decision if it has no records: then the right to write is not needed."""
         try:
             decision = decide()
         except RegistryError:
@@ -232,7 +232,7 @@ class SchemasLog:
     # --- replaying ---
 
     def _read(self) -> None:
-        """Runs in a thread: pass the consumer's messages to the event loop."""
+        """Run in a thread: pass the consumer's messages to the event loop."""
         while not self._closing.is_set():
             first = self._consumer.poll(_POLL_S)
             if first is not None:
@@ -268,7 +268,7 @@ class SchemasLog:
 
 
 def _slices(messages: list[Any]) -> Iterator[list[Any]]:
-    """The messages in order, in slices that are replayed in a few milliseconds each."""
+    """Yield the messages in order, in slices that are replayed in a few milliseconds each."""
     taken: list[Any] = []
     size = 0
     for message in messages:

@@ -17,7 +17,7 @@ _CONFIG_FIELDS = {"compatibility", "compatibilityLevel", "normalize"}
 
 
 def config_of(state: State, subject: str | None) -> dict[str, Any]:
-    """The effective settings of a subject: each its own, else its context's, else the global one."""
+    """Return the effective settings of a subject: each its own, else its context's, else the global one."""
     merged: dict[str, Any] = {"compatibilityLevel": state.default_level}
     for scope in reversed(_scopes(subject)):
         merged |= state.configs.get(scope, {})
@@ -29,7 +29,7 @@ def level_of(state: State, subject: str) -> Level:
 
 
 def mode_of(state: State, subject: str | None) -> Mode:
-    """The effective mode of a subject; a global READONLY_OVERRIDE overrides the subject's own."""
+    """Return the effective mode of a subject; a global READONLY_OVERRIDE overrides the subject's own."""
     if state.modes.get(None) == Mode.READONLY_OVERRIDE:
         return Mode.READONLY_OVERRIDE
     found = (state.modes[scope] for scope in _scopes(subject) if scope in state.modes)
@@ -37,7 +37,7 @@ def mode_of(state: State, subject: str | None) -> Mode:
 
 
 def require_writable(state: State, subject: str | None) -> Mode:
-    """The effective mode. Raises RegistryError OPERATION_NOT_PERMITTED if it is a read-only one."""
+    """Return the effective mode. Raises RegistryError OPERATION_NOT_PERMITTED if it is a read-only one."""
     mode = mode_of(state, subject)
     if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
         raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in read-only mode")

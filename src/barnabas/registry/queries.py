@@ -37,7 +37,7 @@ def version_number(text: str) -> int | None:
 
 
 def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: bool = False) -> list[str]:
-    """The names of subjects that begin with `prefix`; those of one context, or with
+    """Return the names of subjects that begin with `prefix`; those of one context, or with
     `ALL_CONTEXTS` of all."""
     context, prefix = context_of(prefix), unqualified(prefix)
     found = []
@@ -66,7 +66,7 @@ def version(state: State, subject: str, number: int | None, *, deleted: bool = F
 def version_numbers(
     state: State, subject: str, *, deleted: bool = False, deleted_only: bool = False
 ) -> list[int]:
-    """The numbers of a subject's versions. Raises SUBJECT_NOT_FOUND when there are none to tell."""
+    """Return the numbers of a subject's versions. Raises SUBJECT_NOT_FOUND when there are none to tell."""
     versions = state.versions(subject, deleted=deleted or deleted_only)
     found = [version.number for version in versions if version.deleted or not deleted_only]
     if not found:
@@ -77,7 +77,7 @@ def version_numbers(
 def latest_with_metadata(
     state: State, subject: str, wanted: Mapping[str, str], *, deleted: bool = False
 ) -> Version:
-    """The newest version whose metadata has these properties. Raises *_NOT_FOUND."""
+    """Return the newest version whose metadata has these properties. Raises *_NOT_FOUND."""
     versions = state.versions(subject, deleted=deleted)
     if not versions:
         raise subject_not_found(subject)
@@ -114,7 +114,7 @@ def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
 
 
 def uses_of_guid(state: State, guid: str) -> list[Version]:
-    """The versions, of every context, whose schema has this GUID. Raises SCHEMA_NOT_FOUND."""
+    """Return the versions, of every context, whose schema has this GUID. Raises SCHEMA_NOT_FOUND."""
     try:
         fingerprint = uuid.UUID(guid).bytes
     except ValueError:
@@ -138,13 +138,13 @@ def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool =
 
 
 def referencing_ids(state: State, referred: Version) -> list[int]:
-    """The ids of the live schemas that refer to this version."""
+    """Return the ids of the live schemas that refer to this version."""
     referrers = state.referrers(referred.subject, referred.number)
     return sorted({referrer.id for referrer in referrers if not referrer.deleted})
 
 
 def schemas(state: State, *, prefix: str, deleted: bool, latest_only: bool) -> list[Version]:
-    """All versions of the subjects that begin with `prefix`."""
+    """Return all versions of the subjects that begin with `prefix`."""
     found = []
     for subject in subjects(state, prefix=prefix, deleted=deleted):
         versions = state.versions(subject, deleted=deleted)

@@ -57,7 +57,7 @@ def register(
 
 
 def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bool, deleted: bool) -> Version:
-    """The version of `subject` under which the schema of `body` is registered.
+    """Return the version of `subject` under which the schema of `body` is registered.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, INVALID_SCHEMA.
@@ -73,7 +73,7 @@ def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bo
 
 
 def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) -> Schema:
-    """The canonical form of the schema, by which it is looked up."""
+    """Return the canonical form of the schema, by which it is looked up."""
     schema = pinned(state, subject, schema)
     normalize = normalize or bool(config_of(state, subject).get("normalize"))
     source = source_of(state, subject, schema, normalize=normalize)
@@ -100,7 +100,7 @@ def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Ver
 
 
 def schema_record(version: Version, *, deleted: bool = False) -> Record:
-    """The record of a registered schema."""
+    """Return the record of a registered schema."""
     value = {
         "subject": version.subject,
         "version": version.number,
@@ -112,7 +112,7 @@ def schema_record(version: Version, *, deleted: bool = False) -> Record:
 
 
 def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version | None:
-    """The newest of `versions` that has the same schema."""
+    """Return the newest of `versions` that has the same schema."""
     for version in reversed(versions):
         if version.schema.fingerprint == schema.fingerprint:
             return version
@@ -165,7 +165,7 @@ def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: M
 
 
 def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
-    """A number of the body; None if it is missing or, as clients write it then, too small."""
+    """Return a number of the body; None if it is missing or, as clients write it then, too small."""
     value = body.get(name)
     if value is not None and type(value) is not int:
         raise RegistryError(422, f"{name} must be a whole number: {value!r}")

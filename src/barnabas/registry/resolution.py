@@ -15,7 +15,7 @@ from barnabas.registry.worker import Source
 
 
 def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = False) -> Source:
-    """The source of a schema of `subject`.
+    """Return the source of a schema of `subject`.
 
     Raises:
         InvalidSchemaError: a reference is not registered.
@@ -25,7 +25,7 @@ def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = F
 
 
 def source_of_version(state: State, version: Version) -> Source:
-    """The source of a schema that is registered. Raises as `source_of`."""
+    """Return the source of a schema that is registered. Raises as `source_of`."""
     key = (version.subject, version.number)
     if key not in state.sources:
         state.sources[key] = source_of(state, version.subject, version.schema)
@@ -34,7 +34,7 @@ def source_of_version(state: State, version: Version) -> Source:
 
 
 def pinned(state: State, subject: str, schema: Schema) -> Schema:
-    """The schema with references to the latest version (-1) replaced by its present number."""
+    """Return the schema with references to the latest version (-1) replaced by its present number."""
     if all(reference.version > 0 for reference in schema.references):
         return schema
     return replace(

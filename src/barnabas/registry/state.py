@@ -62,11 +62,11 @@ class State:
         return sorted({".", *self._contexts})
 
     def ids(self, context: str) -> Ids:
-        """A context's ids; empty if there is no such context."""
+        """Return a context's ids; empty if there is no such context."""
         return self._contexts.get(context) or Ids()
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
-        """A subject's versions in order; softly deleted ones only if requested."""
+        """Return a subject's versions in order; softly deleted ones only if requested."""
         found = self.subjects.get(subject, {})
         return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
 
@@ -75,7 +75,7 @@ class State:
         return self.subjects.get(subject, {}).get(number)
 
     def referrers(self, subject: str, number: int) -> Iterator[Version]:
-        """The versions, of any subject, whose schemas refer to this one."""
+        """Yield the versions, of any subject, whose schemas refer to this one."""
         for name, version in self._referrers.get((subject, number), {}):
             yield self.subjects[name][version]
 
@@ -186,7 +186,7 @@ def _number(value: object) -> int:
 
 
 def _referred(version: Version) -> set[tuple[str, int]]:
-    """The versions that a version's schema refers to itself, as (subject, version)."""
+    """Return the versions that a version's schema refers to itself, as (subject, version)."""
     context = context_of(version.subject)
     return {(in_context(r.subject, context), r.version) for r in version.schema.references}
 

@@ -15,19 +15,19 @@ _QUALIFIED = re.compile(r":(\.[^:]*):(.*)", re.DOTALL)
 
 
 def context_of(subject: str | None) -> str:
-    """The context that a subject's name begins with."""
+    """Return the context that a subject's name begins with."""
     match = _QUALIFIED.fullmatch(subject or "")
     return match[1] if match else DEFAULT_CONTEXT
 
 
 def unqualified(subject: str) -> str:
-    """The same name without the default context, the only one that may be left out."""
+    """Return the same name without the default context, the only one that may be left out."""
     match = _QUALIFIED.fullmatch(subject)
     return match[2] if match and match[1] == DEFAULT_CONTEXT else subject
 
 
 def canonical(subject: str) -> str:
-    """The canonical form of a subject's name: the only one that is checked, looked up or stored.
+    """Return the canonical form of a subject's name: the only one that is checked, looked up or stored.
 
     Raises:
         RegistryError: INVALID_SUBJECT for one that is empty or holds control characters.
@@ -42,7 +42,7 @@ def canonical(subject: str) -> str:
 
 
 def canonical_scope(name: str) -> str:
-    """The canonical form of a name in /config or /mode: a subject, or ``:.name:`` for a whole context.
+    """Return the canonical form of a name in /config or /mode: a subject, or ``:.name:`` for a whole context.
 
     Raises:
         RegistryError: INVALID_SUBJECT, as `canonical`.
@@ -53,7 +53,7 @@ def canonical_scope(name: str) -> str:
 
 
 def in_context(subject: str, context: str) -> str:
-    """The canonical name of what `subject` means within `context`, unless it names a context itself."""
+    """Return the canonical name of `subject` within `context`, unless it names a context itself."""
     if context == DEFAULT_CONTEXT or _QUALIFIED.fullmatch(subject):
         return unqualified(subject)
     return f":{context}:{subject}"

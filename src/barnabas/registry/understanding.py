@@ -23,13 +23,13 @@ _answers: Computed[Any] = Computed(_KEPT)
 
 
 def canonical(source: Source) -> str:
-    """The canonical form of a schema."""
+    """Return the canonical form of a schema."""
     text: str = _ask("canonical", source)
     return text
 
 
 def serialized(source: Source) -> str | None:
-    """A schema in the format ``serialized``; None when its type has none."""
+    """Return a schema in the format ``serialized``; None when its type has none."""
     text: str | None = _ask("serialized", source)
     return text
 
@@ -37,7 +37,7 @@ def serialized(source: Source) -> str | None:
 def first_conflict(
     new: Source, olds: Sequence[Source], *, backward: bool, forward: bool
 ) -> tuple[int, list[str]] | None:
-    """The index of the first of `olds` that `new` is not compatible with, and the reasons."""
+    """Return the index of the first of `olds` that `new` is not compatible with, and the reasons."""
     question = ("first_conflict", new, tuple(olds), backward, forward)
 
     def compute(deadline: float) -> tuple[int, list[str]] | None:

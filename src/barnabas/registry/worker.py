@@ -97,12 +97,12 @@ _kept = _Kept()
 
 
 def canonical(source: Source) -> str:
-    """The canonical form of the schema."""
+    """Return the canonical form of the schema."""
     return _kept.read(source).text
 
 
 def serialized(source: Source) -> str | None:
-    """The schema in the format ``serialized``; None when its type has none."""
+    """Return the schema in the format ``serialized``; None when its type has none."""
     return getattr(_kept.read(source), "serialized", None)
 
 

@@ -43,7 +43,7 @@ class _Worker:
             )
 
     def ask(self, job: tuple[Any, ...], deadline: float) -> Any:
-        """The reply. Raises EOFError or OSError when the worker dies, TimeoutError at the deadline."""
+        """Return the reply. Raises EOFError or OSError when the worker dies, TimeoutError at the deadline."""
         self._connection.send(job)
         if not self._connection.poll(max(deadline - time.monotonic(), 0)):
             raise TimeoutError

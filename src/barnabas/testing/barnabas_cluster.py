@@ -224,7 +224,7 @@ class BarnabasCluster(TemporaryCluster):
     # -- what the cluster says
 
     def leader_of(self, topic: str, partition: int = 0, *, timeout: float = 60.0) -> int:
-        """The broker that leads a partition: one that runs, and is not paused.
+        """Return the broker that leads a partition: one that runs, and is not paused.
 
         Raises:
             TimeoutError: none leads it within `timeout` seconds.
@@ -241,7 +241,7 @@ class BarnabasCluster(TemporaryCluster):
         return found[0]
 
     def controller(self, *, timeout: float = 60.0) -> int:
-        """The broker that is the controller: one that runs. Raises TimeoutError as `leader_of`."""
+        """Return the broker that is the controller: one that runs. Raises TimeoutError as `leader_of`."""
         found: list[int] = []
 
         def look() -> bool:
@@ -371,7 +371,7 @@ class BarnabasCluster(TemporaryCluster):
         return self._ask(request, broker)
 
     def _ask(self, request: Request, broker: int | None = None) -> Any:
-        """The answer of one broker, or of the first that answers."""
+        """Return the answer of one broker, or of the first that answers."""
         failure: ClientError | None = None
         for asked in self.running if broker is None else [broker]:
             try:

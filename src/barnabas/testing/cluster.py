@@ -22,19 +22,19 @@ class Cluster:
         return self._bootstrap_servers
 
     def admin(self, **settings: Any) -> Admin:
-        """An `Admin` of `barnabas.client` for this cluster."""
+        """Return an `Admin` of `barnabas.client` for this cluster."""
         from barnabas.client import Admin
 
         return Admin(self.bootstrap_servers, **settings)
 
     def producer(self, **settings: Any) -> Producer:
-        """A `Producer` of `barnabas.client` for this cluster: use it in a with block."""
+        """Return a `Producer` of `barnabas.client` for this cluster: use it in a with block."""
         from barnabas.client import Producer
 
         return Producer(self.bootstrap_servers, **settings)
 
     def consumer(self, *topics: str, group: str | None = None, **settings: Any) -> Consumer:
-        """A `Consumer` of `barnabas.client` for this cluster: use it in a with block."""
+        """Return a `Consumer` of `barnabas.client` for this cluster: use it in a with block."""
         from barnabas.client import Consumer
 
         return Consumer(self.bootstrap_servers, *topics, group=group, **settings)

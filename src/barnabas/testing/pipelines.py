@@ -175,7 +175,7 @@ class PipelineUnderTest:
                 yield f"{sink.name}.dead_letter", [record.value for record in letters]
 
     def _new_records(self, topic: str) -> list[Record]:
-        """The committed records of a topic that the previous run had not read."""
+        """Return the committed records of a topic that the previous run had not read."""
         found: list[Record] = []
         with self.cluster.consumer(isolation_level="read_committed") as consumer:
             starts, ends = {}, {}
@@ -191,7 +191,7 @@ class PipelineUnderTest:
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def _new_files(self, folder: Path, sink: Sink) -> list[Row]:
-        """The rows of the files that are new since the previous run."""
+        """Return the rows of the files that are new since the previous run."""
         files = {each for each in folder.rglob("*.parquet") if "_spark_metadata" not in each.parts}
         new = sorted(str(each) for each in files - self._files_seen)
         self._files_seen |= files
@@ -203,7 +203,7 @@ class PipelineUnderTest:
     # --- the file ---
 
     def _moved(self, read: Pipeline) -> Pipeline:
-        """The pipeline with its folders inside the test's, and with topics for some sinks."""
+        """Return the pipeline with its folders inside the test's, and with topics for some sinks."""
         kafka = {key: value for key, value in read.options.kafka.items() if not key.startswith(_SECRETS)}
         made = replace(read, options=replace(read.options, kafka=kafka, config="", checkpoints=""))
         made.sources = [

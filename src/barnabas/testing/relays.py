@@ -30,7 +30,7 @@ class Relays:
         self._relays: dict[Pair, _Relay] = {}
 
     def start(self, ports: dict[int, int]) -> dict[Pair, int]:
-        """Begin to relay between all brokers; the port of each pair's relay.
+        """Begin to relay between all brokers; return the port of each pair's relay.
 
         Args:
             ports: by broker, where it listens on 127.0.0.1.

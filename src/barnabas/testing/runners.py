@@ -17,7 +17,7 @@ from barnabas.base.system.processes import ask_to_stop, own_group
 
 
 class BrokerDied(BarnabasError):
-    """The broker's process ended or would not come up; the text holds what it said."""
+    """The broker's process ended or did not start; the text has its last output."""
 
 
 class Runner(Protocol):
@@ -40,7 +40,7 @@ class ThreadRunner:
 
 
 class ProcessRunner:
-    """`barnabas start` in a process of its own; what it says goes to a file beside its data."""
+    """`barnabas start` in a process of its own; its output goes to a file beside its data."""
 
     start_timeout = 60.0
     stop_timeout = 60.0
@@ -84,7 +84,7 @@ class ProcessRunner:
         self._cleanup()
 
     def _await_ready(self) -> str:
-        """The address from the line that says `ready`."""
+        """Return the address from the line that says `ready`."""
         assert self._process.stdout is not None
         lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         read = self._process.stdout.readline

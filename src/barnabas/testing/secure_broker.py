@@ -81,7 +81,7 @@ class SecureBroker(TemporaryCluster):
         return {"bootstrap.servers": str(self.bootstrap_servers), **self._login(user)}
 
     def properties(self, user: str) -> Path:
-        """The same as a file for Java's clients and tools, and for `--config`."""
+        """Return the same as a file for Java's clients and tools, and for `--config`."""
         self.client(user)
         return self.certificates.write_login(user, self._passwords[user], str(self.bootstrap_servers))
 

@@ -81,7 +81,7 @@ class SharedServer:
         return session in self._clients
 
     def read(self, session: int, function: Callable[[Tree], T]) -> T:
-        """Return what `function` reads. Raises StoreUnavailableError when the session has ended."""
+        """Return the result of `function`. Raises StoreUnavailableError when the session has ended."""
         with self._lock:
             self._check_lives(session)
             return function(self._tree)
@@ -123,7 +123,7 @@ class SharedServer:
             now = time.monotonic()
             late, woken = now - woken - period, now
             with self._lock:
-                if late > period:  # the whole process was stopped: nobody could send a heartbeat
+                if late > period:  # the whole process was stopped: no client could send a heartbeat
                     self._heard = {session: heard + late for session, heard in self._heard.items()}
                 for session, heard in list(self._heard.items()):
                     if now - heard > self.session_timeout:

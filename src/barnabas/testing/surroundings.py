@@ -181,7 +181,7 @@ class KillableThreads(Threads):
         return self._pools[-1]
 
     def bury(self) -> None:
-        """Start nothing more, and wait for what runs."""
+        """Start nothing more, and wait for running calls."""
         for pool in self._pools:
             pool.abandon()
             pool.join()

@@ -106,7 +106,7 @@ class ThreadNode:
         self._stopping.set()
 
     def _die(self) -> None:
-        """Runs on the event loop, so that no task there answers anything afterwards."""
+        """Run on the event loop, so that no task there answers anything afterwards."""
         self._disk.die()
         self._network.die()
         self._broker.connections.close_all()

@@ -65,11 +65,11 @@ class Blocking(Protocol):
     """Makes the pools in which a broker's blocking work runs."""
 
     def pool(self, name: str, threads: int) -> Pool:
-        """A new pool; close or abandon it."""
+        """Return a new pool; close or abandon it."""
         ...
 
     def signal(self) -> Signal:
-        """A signal to calls that run in a pool."""
+        """Return a signal to calls that run in a pool."""
         ...
 
     def side_by_side(self, threads: int) -> AbstractContextManager[ForEach]:

@@ -34,7 +34,7 @@ class SystemClock:
 
 
 def utc_text(now_ms: int) -> str:
-    """A time of `Clock.now_ms` in RFC 3339's format: ``2026-11-22T21:03:12.481Z``."""
+    """Return a time of `Clock.now_ms` in RFC 3339's format: ``2026-11-22T21:03:12.481Z``."""
     return (
         datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     )

@@ -27,7 +27,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def download(url: str, most_bytes: int) -> bytes:
-    """The first `most_bytes` bytes at an http:// or https:// address; redirections are not followed.
+    """Return the first `most_bytes` bytes at an http:// or https:// address; redirections are not followed.
 
     Raises:
         OSError: it cannot be read.

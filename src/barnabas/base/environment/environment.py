@@ -35,7 +35,7 @@ class Environment:
 
     @classmethod
     def of_system(cls) -> Self:
-        """The operating system's implementations."""
+        """Return the operating system's implementations."""
         return cls(
             clock=SystemClock(),
             filesystem=OsFileSystem(),

@@ -81,7 +81,7 @@ class FileSystem(Protocol):
         ...
 
     def entries(self, path: str) -> list[Entry]:
-        """The entries of a folder, in no order."""
+        """Return the entries of a folder, in no order."""
         ...
 
     def make_directory(self, path: str) -> bool:
@@ -103,11 +103,11 @@ class FileSystem(Protocol):
         ...
 
     def real_path(self, path: str) -> str:
-        """The absolute path with symbolic links resolved; ValueError if it cannot be a path."""
+        """Return the absolute path with symbolic links resolved; ValueError if it cannot be a path."""
         ...
 
     def absolute_path(self, path: str) -> str:
-        """The absolute path, with symbolic links kept."""
+        """Return the absolute path, with symbolic links kept."""
         ...
 
     def folder_problem(self, path: str) -> Problem | None:
@@ -115,11 +115,11 @@ class FileSystem(Protocol):
         ...
 
     def volume(self, path: str) -> Volume:
-        """The volume of a folder. Raises OSError if the system does not tell."""
+        """Return the volume of a folder. Raises OSError if the system does not tell."""
         ...
 
     def system_path(self, path: str) -> str | None:
-        """The path by which other programs can open a file; None if they cannot."""
+        """Return the path by which other programs can open a file; None if they cannot."""
         ...
 
     def most_open_files(self) -> int | None:
@@ -188,7 +188,7 @@ def make_durable_directory(fs: FileSystem, path: str) -> bool:
 def _is_there(fs: FileSystem, path: str) -> bool:
     try:
         return exists(fs, path)
-    except OSError:  # its parent cannot be listed: somebody else has created it
+    except OSError:  # its parent cannot be listed: another user has created it
         return True
 
 

@@ -40,7 +40,7 @@ def folder_problem(fs: FileSystem, folder: str) -> Problem | None:
 
 
 def explain(path: Path, error: OSError) -> str:
-    """One line for an error of opening a folder: what is wrong with it, and the cure."""
+    """Return one line for an error of opening a folder: the problem and the cure."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
             f"{_nearest(path)}: permission denied for user {_user()}: "
@@ -56,7 +56,7 @@ def explain(path: Path, error: OSError) -> str:
 
 
 def _denied_part(folder: Path) -> Path | None:
-    """The folder, or the file directly in it, that this process may not read and write."""
+    """Return the folder, or the file directly in it, that this process may not read and write."""
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         if is_read_only(folder):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))

@@ -11,7 +11,7 @@ _ELSEWHERE = ("192.0.2.1", 9)
 
 
 def machine_name() -> str:
-    """The name by which clients can find this machine, else its address, else ``127.0.0.1``.
+    """Return the name by which clients can find this machine, else its address, else ``127.0.0.1``.
 
     It is the canonical host name, as with Apache Kafka, if that resolves to an address of this machine.
     """
@@ -25,7 +25,7 @@ def machine_name() -> str:
 
 
 def port_owner(port: int) -> str | None:
-    """The process that listens on a TCP port, as ``process 42 (java)``; None if it cannot be found."""
+    """Return the process that listens on a TCP port, as ``process 42 (java)``; None if it cannot be found."""
     with contextlib.suppress(OSError, ValueError):
         sockets = {f"socket:[{inode}]" for inode in _listening(port)}
         for process in Path("/proc").iterdir():
@@ -51,7 +51,7 @@ def _address() -> str:
 
 
 def _listening(port: int) -> set[int]:
-    """The inodes of the sockets that listen on a port, on Linux."""
+    """Return the inodes of the sockets that listen on a port, on Linux."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):

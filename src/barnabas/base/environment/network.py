@@ -30,7 +30,7 @@ HANDSHAKE_SECONDS = 10.0
 
 
 class BindError(OSError):
-    """An address cannot be listened on; the message says why, and the cure."""
+    """The address cannot be bound; the message has the reason and the cure."""
 
 
 class Secured(Protocol):
@@ -105,12 +105,12 @@ class Network(Protocol):
         ...
 
     def machine_name(self) -> str:
-        """The name or address by which other machines can reach this one."""
+        """Return the name or address by which other machines can reach this one."""
         ...
 
 
 def canonical_address(host: str) -> str:
-    """An IP address in the form in which it is compared and shown; what is none stays as it is.
+    """Return an IP address in canonical form, and other text unchanged.
 
     A client of IPv4 that comes by a socket for both shows as ::ffff:192.0.2.7; it is 192.0.2.7.
     """
@@ -288,7 +288,7 @@ class _ServerSockets:
 def _bind(
     family: int, kind: int, proto: int, address: tuple[Any, ...], port: int, *, both: bool
 ) -> socket.socket:
-    """A listening socket; on IPv6 it also takes IPv4 connections if `both`, as Java's ``::`` does."""
+    """Return a listening socket; on IPv6 it also takes IPv4 connections if `both`, as Java's ``::`` does."""
     sock = socket.socket(family, kind, proto)
     try:
         claim_alone(sock)

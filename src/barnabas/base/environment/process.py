@@ -29,12 +29,12 @@ class ProcessUse(NamedTuple):
 
 
 def memory_held() -> int:
-    """The bytes of memory that this process holds; 0 where the system does not tell."""
+    """Return the bytes of memory that this process holds; 0 where the system does not tell."""
     return limits.memory_held()
 
 
 def thread_seconds() -> float:
-    """The processor time of the calling thread, in seconds: not what it has waited for."""
+    """Return the processor time of the calling thread, in seconds, without its waits."""
     return time.thread_time()
 
 
@@ -51,7 +51,7 @@ def process_use() -> ProcessUse:
 
 
 def _started() -> float:
-    """The process's start. Linux counts it in ticks since the machine's."""
+    """Return the process's start. Linux counts it in ticks since the machine's."""
     ticks = int(Path("/proc/self/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     booted = next(
         int(line.split()[1])

@@ -9,17 +9,17 @@ from barnabas.base.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID, TopicId, topic
 
 
 def system_random() -> Random:
-    """The operating system's random numbers: safe from any thread, different at every start."""
+    """Return the operating system's random numbers: safe from any thread, different at every start."""
     return SystemRandom()
 
 
 def new_uuid(random: Random) -> UUID:
-    """A random UUID (RFC 9562, version 4)."""
+    """Return a random UUID (RFC 9562, version 4)."""
     return UUID(bytes=random.randbytes(16), version=4)
 
 
 def new_topic_id(random: Random) -> TopicId:
-    """A random topic id: not a reserved one and, as in Kafka, none whose text starts with ``-``."""
+    """Return a random topic id: not a reserved one and, as in Kafka, none whose text starts with ``-``."""
     while True:
         candidate = new_uuid(random).bytes
         is_reserved = candidate in (ZERO_TOPIC_ID, METADATA_TOPIC_ID)

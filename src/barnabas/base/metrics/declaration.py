@@ -36,7 +36,7 @@ class Page(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: what it is called, what tells its series apart, and what it says."""
+    """One metric: its name, the labels of its series, and its meaning."""
 
     name: str
     kind: Kind
@@ -46,7 +46,7 @@ class Metric:
 
 
 def written(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
-    """The lines of a metric; none when it has no samples."""
+    """Yield the lines of a metric; none when it has no samples."""
     name, labels = metric.name, metric.labels
     is_first = True
     for values, value in samples:

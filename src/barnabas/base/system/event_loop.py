@@ -25,7 +25,7 @@ else:
         def close(self) -> None:
             try:
                 super().close()
-            except OSError as error:  # nobody can get hold of such a connection to close it
+            except OSError as error:  # no code has a reference to such a connection to close it
                 if error.errno != errno.EBUSY:
                     raise
 

@@ -178,7 +178,7 @@ def is_read_only(folder: str | os.PathLike[str]) -> bool:
 
 
 def user_id() -> str:
-    """The number of the user that this process runs as, for want of a name."""
+    """Return the number of the user that this process runs as, for want of a name."""
     return str(os.geteuid()) if hasattr(os, "geteuid") else "(unknown)"
 
 

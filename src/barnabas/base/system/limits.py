@@ -13,7 +13,7 @@ try:
 except ModuleNotFoundError:  # Windows
     resource = None  # type: ignore[assignment]
 
-#: What the C runtime of Windows allows; its sockets do not count.
+#: The limit of Windows' C runtime; sockets do not count.
 _WITHOUT_LIMITS = 8192
 #: bytes of a page of memory, and ticks of a second in which Linux counts processor time
 PAGE_SIZE: int = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -70,7 +70,7 @@ def limit_cpu(seconds: int) -> None:
 
 
 def memory_held() -> int:
-    """The memory that this process holds, in bytes; the most it has ever had where that is not told, else 0.
+    """Return the memory of this process in bytes; its peak where the system reports no more, else 0.
 
     On Linux the most that it has had would not do: it begins with what the process that started it had.
     """

@@ -54,7 +54,7 @@ def is_locked(fd: int) -> bool:
 
 
 def owner(path: Path) -> int | None:
-    """The process that holds a lock taken with `against_java`; None where that cannot be found out."""
+    """Return the process that holds a lock taken with `against_java`; None where that cannot be found out."""
     if fcntl is None or not sys.platform.startswith("linux") or sys.maxsize < 2**32:
         return None
     try:

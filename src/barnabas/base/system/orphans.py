@@ -40,5 +40,5 @@ def _marks(pid: int) -> str | None:
     # -I and -S: it needs nothing installed, and starts in some ten milliseconds
     command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("reaper.py")), str(pid), mark]
     reaper = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/", **own_group())
-    reaper.returncode = 0  # nobody waits for it, which Popen would warn of
+    reaper.returncode = 0  # not waited for, which Popen would warn of
     return f"{os.environ.get(MARKS, '')} {mark}".strip()

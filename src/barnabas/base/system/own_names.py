@@ -7,7 +7,7 @@ import socket
 
 
 def own_names(claimed: socket.socket, scheme: str) -> frozenset[str] | None:
-    """The ``Host`` headers, in lower case, of a server that this machine alone reaches.
+    """Return the ``Host`` headers, in lower case, of a server that this machine alone reaches.
 
     Args:
         claimed: the address that the server is bound to.

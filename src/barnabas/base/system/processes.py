@@ -38,7 +38,7 @@ def inherits(connection: Connection) -> dict[str, Any]:
 
 
 def inherited(number: int) -> Connection:
-    """The connection that `inherits` has passed on, in the new process."""
+    """Return the connection that `inherits` has passed on, in the new process."""
     from multiprocessing import connection
 
     kinds: Any = connection

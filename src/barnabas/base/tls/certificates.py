@@ -38,7 +38,7 @@ class Issued:
         return self.key + self.certificate + self.authority
 
     def pkcs12(self, name: str, password: str) -> bytes:
-        """The same as PKCS#12, which Java and Windows read."""
+        """Return the same as PKCS#12, which Java and Windows read."""
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
         from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
@@ -95,7 +95,7 @@ class Authority:
         return cls(_pem(made), _key_pem(key))
 
     def issue(self, name: str, hosts: Iterable[str], now: datetime, days: int = CERTIFICATE_DAYS) -> Issued:
-        """A new key with a certificate for `name`: a server's if it has `hosts`, else a client's.
+        """Return a new key with a certificate for `name`: a server's if it has `hosts`, else a client's.
 
         A server's certificate is good for a client, too, since brokers connect to each other.
 
@@ -207,7 +207,7 @@ def _new_key() -> EllipticCurvePrivateKey:
 
 
 def _read_key(pem: bytes) -> EllipticCurvePrivateKey:
-    """A key that `_new_key` has made. Raises ConfigError for another."""
+    """Return a key that `_new_key` has made. Raises ConfigError for another."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 

@@ -18,14 +18,14 @@ _WIDTH = 64
 
 
 def kind_of(data: bytes) -> str:
-    """The format of a store's content: PEM, JKS or PKCS12, whatever its name says."""
+    """Return the format of a store's content: PEM, JKS or PKCS12, whatever its name says."""
     if data.startswith(JKS_MAGIC):
         return "JKS"
     return "PEM" if _PEM_MARK in data else "PKCS12"
 
 
 def pem_of_pkcs12(data: bytes, password: str | None) -> tuple[str, str]:
-    """The private key, unencrypted, and the certificates, its own first, of a PKCS#12 store.
+    """Return the private key, unencrypted, and the certificates, its own first, of a PKCS#12 store.
 
     Raises:
         ValueError: it is none, the password is wrong, or it has no key.
@@ -46,7 +46,7 @@ def pem_of_pkcs12(data: bytes, password: str | None) -> tuple[str, str]:
 
 
 def trusted_of_pkcs12(data: bytes, password: str | None) -> str:
-    """The certificates of a PKCS#12 truststore, as PEM.
+    """Return the certificates of a PKCS#12 truststore, as PEM.
 
     Raises:
         ValueError: it is none, the password is wrong, or it has no certificate.
@@ -86,7 +86,7 @@ def certificates_of_text(text: str) -> str:
 
 
 def _pem_blocks(text: str) -> list[tuple[str, str]]:
-    """The type of each block, and the block with its line ends restored."""
+    """Return the type of each block, and the block with its line ends restored."""
     blocks = []
     for label, body in _PEM_BLOCK.findall(text):
         data = "".join(body.split())

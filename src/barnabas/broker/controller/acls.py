@@ -18,7 +18,7 @@ from barnabas.kafka.security.acls import (
     ResourcePattern,
 )
 
-#: how many rules one resource pattern may have: they lie in one node of the store
+#: the most rules of one resource pattern: one node of the store contains them
 MOST_RULES = 5000
 #: how many resource patterns are checked in one turn of the event loop
 _AT_ONCE = 500
@@ -32,7 +32,7 @@ class AclControl:
         self._loader = loader
 
     async def create(self, rules: Sequence[AclBinding]) -> dict[AclBinding, KafkaError]:
-        """Add rules, all of a resource pattern or none; those that were not added, and why.
+        """Add rules, all of a resource pattern or none; return the refused ones with their errors.
 
         A rule that is there already is no error.
         """

@@ -35,7 +35,7 @@ def check_assignment(
 def check_assignments(
     assignments: Sequence[tuple[int, Sequence[BrokerId]]], alive: Collection[BrokerId]
 ) -> list[tuple[BrokerId, ...]]:
-    """A new topic's replicas by partition, as asked for.
+    """Return a new topic's replicas by partition, as asked for.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.

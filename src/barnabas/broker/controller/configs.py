@@ -97,7 +97,7 @@ class _Resource(NamedTuple):
     layers: Sequence[Layer]
 
     def find(self, name: str) -> Setting:
-        """The setting called `name`.
+        """Return the setting called `name`.
 
         Raises:
             KafkaError: it is unknown, or read at start only.
@@ -119,7 +119,7 @@ class _Resource(NamedTuple):
         return setting
 
     def parse(self, setting: Setting, text: str | None) -> Any:
-        """The value that `text` spells.
+        """Return the value that `text` spells.
 
         Raises:
             KafkaError: there is none, or it is not allowed.
@@ -134,7 +134,7 @@ class _Resource(NamedTuple):
             raise KafkaError(self.refusal, str(error)) from error
 
     def check_together(self, texts: Mapping[str, str]) -> None:
-        """Raises KafkaError when the resource's settings, with `texts` as its own, cannot be used."""
+        """Raise KafkaError when the resource's settings, with `texts` as its own, cannot be used."""
         if self.settings is TopicConfig:
             own, *others = self.layers
             _check_lags(TopicConfig.from_layers([own._replace(texts=texts), *others], texts))
@@ -147,13 +147,13 @@ class _Resource(NamedTuple):
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def value(self, setting: Setting) -> Any:
-        """The value that holds now, wherever it comes from."""
+        """Return the value that holds now, wherever it comes from."""
         winner = next(entries(setting.names, self.layers), None)
         return setting.default if winner is None else read(setting, winner, self.settings.declared)
 
 
 class ConfigControl:
-    """The part of the controller that decides what is set for topics and brokers.
+    """The part of the controller that changes settings of topics and brokers.
 
     Args:
         try_keys: tries what is to be set for this broker's own listeners.
@@ -176,14 +176,14 @@ class ConfigControl:
     async def replace(
         self, resources: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> dict[ConfigResource, KafkaError]:
-        """Set what is given and unset all else (AlterConfigs); the errors of those that were left alone."""
+        """Set the given settings and unset all others (AlterConfigs); return the refused resources' errors."""
         changes = {resource: _replacing(texts) for resource, texts in resources.items()}
         return await self._change(changes, validate_only)
 
     async def alter(
         self, resources: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
     ) -> dict[ConfigResource, KafkaError]:
-        """Change what is named and leave all else (IncrementalAlterConfigs); errors as of `replace`."""
+        """Change the named settings only (IncrementalAlterConfigs); return errors like `replace`."""
         changes = {resource: _altering(steps) for resource, steps in resources.items()}
         return await self._change(changes, validate_only)
 
@@ -334,7 +334,7 @@ class ConfigControl:
         raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.type))
 
     async def _check_keys(self, resource: ConfigResource, found: _Resource, texts: Mapping[str, str]) -> None:
-        """Keys and certificates that this broker could not use are refused; those of others lie elsewhere."""
+        """Refuse keys and certificates that this broker could not use; other brokers' files are elsewhere."""
         if self._try_keys is None or resource != (ResourceType.BROKER, self._own_name):
             return
         if _keys_in(texts) == _keys_in(found.texts):
@@ -362,7 +362,7 @@ def lacks_min_isr(image: ClusterImage) -> bool:
 
 
 def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Refuse what would let the controller and a leader take two values of min.insync.replicas.
+    """Refuse settings by which the controller and a leader would use two values of min.insync.replicas.
 
     They must agree, since it decides which replicas may lead. Kafka 4.1 refuses the same where it tracks
     eligible leader replicas (KIP-966).
@@ -389,7 +389,7 @@ def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: M
 def _check_listeners(
     resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str], image: ClusterImage
 ) -> None:
-    """Refuse what a broker takes for its later listeners only, as Kafka does.
+    """Refuse settings that a broker applies to its later listeners only, as Kafka does.
 
     Raises:
         KafkaError: INVALID_REQUEST, the broker has the listener.
@@ -413,7 +413,7 @@ def _is_one_broker(resource: ConfigResource) -> bool:
 
 
 def _check_kerberos_rules(texts: Mapping[str, str]) -> None:
-    """Raises KafkaError INVALID_REQUEST for rules with which the broker could not start again."""
+    """Raise KafkaError INVALID_REQUEST for rules with which the broker could not start again."""
     for name, text in texts.items():
         if name.endswith(_KERBEROS_RULES):
             try:
@@ -423,7 +423,7 @@ def _check_kerberos_rules(texts: Mapping[str, str]) -> None:
 
 
 def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[str, str]) -> ClusterImage:
-    """The image as it will be."""
+    """Return the image as it will be."""
     if resource.type == ResourceType.TOPIC:
         return image._replace(topic_configs={**image.topic_configs, resource.name: texts})
     name = resource.name or ALL_BROKERS
@@ -431,7 +431,7 @@ def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[st
 
 
 def _keys_in(texts: Mapping[str, str]) -> dict[str, str]:
-    """The settings of single listeners, and the names of Kerberos."""
+    """Return the settings of single listeners, and the names of Kerberos."""
     return {
         name: text
         for name, text in texts.items()
@@ -445,13 +445,13 @@ def _may_change_by_listener(name: str) -> bool:
 
 
 def check_group_name(name: str) -> None:
-    """Raises KafkaError INVALID_REQUEST for what is no group's name."""
+    """Raise KafkaError INVALID_REQUEST for an invalid group name."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
 
 
 def check_client_metrics_name(name: str) -> None:
-    """Raises KafkaError INVALID_REQUEST for what is no client-metrics resource's name."""
+    """Raise KafkaError INVALID_REQUEST for an invalid name of a client-metrics resource."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a client-metrics resource needs a name")
 
@@ -466,7 +466,7 @@ def unserved(resource_type: int) -> str:
 
 
 def check_topic_config(texts: Mapping[str, str | None]) -> None:
-    """Raises KafkaError INVALID_CONFIG unless a topic may be given these settings."""
+    """Raise KafkaError INVALID_CONFIG unless a topic may be given these settings."""
     for name, text in texts.items():
         if text is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} has no value: give one, or leave it out")
@@ -512,7 +512,7 @@ def _altering(steps: Sequence[ConfigChange]) -> Change:
 
 
 def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
-    """The value of `setting` after a step."""
+    """Return the value of `setting` after a step."""
     if step.operation == AlterOperation.SET:
         return resource.parse(setting, step.value)
     if step.operation not in (AlterOperation.APPEND, AlterOperation.SUBTRACT):

@@ -52,7 +52,7 @@ log = logger_of(__name__)
 _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
 #: a broker that waits longer says so
 _ADMISSION_EXPECTED_SECONDS = 5.0
-#: after which nodes are made again that somebody has deleted, in seconds
+#: the delay before deleted nodes are restored, in seconds
 _RESTORE_AFTER = 0.5
 #: for which those of them are left to other brokers that this one knows nothing of, in seconds
 _OTHERS_PATIENCE = 3.0
@@ -124,15 +124,15 @@ class Controller:
         self.configs = ConfigControl(self._election, loader, configs, broker.id, try_keys)
         #: which level of each feature the cluster uses
         self.features = FeatureControl(store, self._election, loader)
-        #: which brokers are gone for good
+        #: unregisters brokers that are gone for good
         self.unregistration = UnregistrationControl(self._election, loader)
-        #: who may log in
+        #: users and their credentials
         self.users = UserControl(self._election, loader)
-        #: how much clients may use
+        #: quotas of clients
         self.quotas = QuotaControl(self._election, loader)
-        #: who may do what
+        #: access control lists
         self.acls = AclControl(self._election, loader)
-        #: what stands for users in the hands of others
+        #: delegation tokens
         self.tokens = TokenControl(
             self._election,
             loader,
@@ -203,7 +203,7 @@ class Controller:
             self._begin_join()
         self._cancels = [self._store.on_state(self._on_state), self._loader.subscribe(self._on_image)]
         self._cancels.append(await persistently(self._store, lambda: self._store.watch("/", self._on_node)))
-        # What has changed since then was heard of by nobody.
+        # No watcher has received the changes since then.
         image = self._loader.image
         everything = ImageDelta(ClusterImage(), image, brokers=True)
         self._on_image(everything)
@@ -229,7 +229,7 @@ class Controller:
         self.configs.warn_of_min_isr(self._loader.image)
 
     async def check_registered(self, broker: BrokerId, epoch: int) -> None:
-        """Raises KafkaError BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH, and if the store cannot be read.
+        """Raise KafkaError BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH, and if the store cannot be read.
 
         The epoch of a broker that asks for something has to be its latest.
         """
@@ -267,7 +267,7 @@ class Controller:
         self._begin_join()
 
     async def leave(self, patience: float) -> None:
-        """Announce that the broker shuts down, and wait until others lead what they can.
+        """Announce that the broker shuts down, and wait until others lead all partitions that they can.
 
         Args:
             patience: for at most so many seconds; the end of the session tells the cluster, too.

@@ -71,7 +71,7 @@ class ControllerElection:
         return self._epoch_version is not None
 
     def require_won(self) -> None:
-        """Raises KafkaError NOT_CONTROLLER unless this broker is the controller."""
+        """Raise KafkaError NOT_CONTROLLER unless this broker is the controller."""
         if not self.is_won:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
@@ -101,7 +101,7 @@ class ControllerElection:
             controller.
         """
         async with self.deciding():
-            self._is_confirmed = self._store.session_timeout == 0  # nobody could have replaced it
+            self._is_confirmed = self._store.session_timeout == 0  # no broker could have replaced it
             try:
                 yield
             except KafkaError:
@@ -114,7 +114,7 @@ class ControllerElection:
             await self.write(())
 
     def resign(self) -> None:
-        """Decide nothing more: the session is lost, or what became of a write is not known."""
+        """Decide nothing more: the session is lost, or the outcome of a write is not known."""
         self._epoch_version = None
 
     async def give_up(self) -> None:
@@ -168,7 +168,7 @@ class ControllerElection:
         return True
 
     async def write(self, operations: Sequence[Operation]) -> list[int]:
-        """All of the operations or none, as `MetadataStore.multi`.
+        """Apply all of the operations or none, like `MetadataStore.multi`.
 
         Raises:
             KafkaError: NOT_CONTROLLER, when this broker is not (any more) the controller;
@@ -198,7 +198,7 @@ class ControllerElection:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     async def write_batches(self, operations: Sequence[Operation]) -> list[int]:
-        """Write operations that need not happen together; the versions that each gave.
+        """Write operations that need not happen together; return the version of each.
 
         They are written in their order, several transactions on their way at once. The loop is held for one
         transaction at a time.
@@ -225,7 +225,7 @@ class ControllerElection:
         return await self._store.read(paths)
 
     async def write_each(self, transactions: Mapping[K, Sequence[Operation]]) -> dict[K, KafkaError]:
-        """Write each transaction by itself; the errors of those that changed nothing.
+        """Write each transaction by itself; return the errors of those that changed nothing.
 
         Raises:
             StoreError: an operation is not allowed.

@@ -57,7 +57,7 @@ class DeletionNotes:
         self._is_stopped = False
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Confirm what the image's notes ask for, after its logs have been deleted."""
+        """Confirm the image's deletion notes, after the logs have been deleted."""
         if self._is_stopped:  # images go on coming for a while
             return
         if delta.after.deleted_topics and (self._confirming is None or self._confirming.done()):

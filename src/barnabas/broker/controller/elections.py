@@ -55,7 +55,7 @@ class ElectionControl:
     async def elect(
         self, kind: ElectionType, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders; what came of it, by partition.
+        """Elect leaders; return the result of each partition.
 
         Args:
             kind: the preferred leader, or where there is none one that may lack records: of the replicas that
@@ -112,7 +112,7 @@ class ElectionControl:
 def _leaderless(
     image: ClusterImage, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The partitions that have no leader, and the replicas that could become one."""
+    """Return the partitions that have no leader, and the replicas that could become one."""
     electable = standing_of(image).in_sync
     states = ((each, image.partition(each)) for each in (_all(image) if partitions is None else partitions))
     return {
@@ -123,7 +123,7 @@ def _leaderless(
 
 
 def _is_the_same(image: ClusterImage, before: ClusterImage, broker: BrokerId) -> bool:
-    """Whether a broker has not registered again since `before`: what it told still holds."""
+    """Whether a broker has not registered again since `before`: its answer is still valid."""
     now, then = image.brokers.get(broker), before.brokers.get(broker)
     return now is not None and then is not None and now.epoch == then.epoch
 

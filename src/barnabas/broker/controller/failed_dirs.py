@@ -61,7 +61,7 @@ class FailedDirs:
             await asyncio.gather(self._asking, return_exceptions=True)
 
     def replicas(self) -> Mapping[TopicPartition, frozenset[BrokerId]]:
-        """The brokers whose replica has failed, by partition."""
+        """Return the brokers whose replica has failed, by partition."""
         failed: dict[TopicPartition, frozenset[BrokerId]] = {}
         for broker in self._loader.image.brokers.values():
             known = self._known.get(broker.id)
@@ -88,7 +88,7 @@ class FailedDirs:
                     self._known[broker.id] = (broker.epoch, broker.failed_log_dirs), failed
                     if failed:
                         log.warning(
-                            "%d replicas of broker %d lie in failed directories", len(failed), broker.id
+                            "%d replicas of broker %d are in failed directories", len(failed), broker.id
                         )
                         self._on_news()
             if self._unasked():

@@ -59,7 +59,7 @@ class InternalTopics:
             self.begin()
 
     def begin(self) -> None:
-        """Add what is missing soon."""
+        """Add missing replicas soon."""
         if not self._is_due() or not too_few(self._view.image, self._view.config):
             return
         self._must_grow = True
@@ -87,7 +87,7 @@ class InternalTopics:
 
 
 def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The partitions of internal topics that lack replicas now, and the replicas to have."""
+    """Return the partitions of internal topics that lack replicas now, and the replicas to have."""
     if config.zookeeper_connect is None:
         return {}
     settings = {

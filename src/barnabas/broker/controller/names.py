@@ -14,7 +14,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION unless `name` is legal."""
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION unless `name` is legal."""
     if not name:
         cure = "it is empty"
     elif name in (".", ".."):
@@ -46,7 +46,7 @@ class Collisions:
         self._by_key: dict[str, str] | None = None
 
     def check(self, name: str) -> None:
-        """Raises KafkaError INVALID_TOPIC_EXCEPTION when `name` collides with another."""
+        """Raise KafkaError INVALID_TOPIC_EXCEPTION when `name` collides with another."""
         if "." not in name and "_" not in name:
             return
         if self._by_key is None:

@@ -46,7 +46,7 @@ def least_in_sync(state: PartitionState, min_isr: int) -> int:
 def with_isr(
     state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, unclean: frozenset[BrokerId] = frozenset()
 ) -> PartitionState:
-    """The state with another ISR, and the ELR and last known ELR that follow from it (KIP-966)."""
+    """Return the state with another ISR, and the ELR and last known ELR that follow from it (KIP-966)."""
     if len(isr) >= least_in_sync(state, min_isr):
         return state._replace(isr=isr, elr=(), last_known_elr=())
     before = {*state.isr, *state.elr}
@@ -168,7 +168,7 @@ def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> Par
 
 
 def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> PartitionState | None:
-    """The state with the preferred leader, if it leads not yet and is in sync; else None."""
+    """Return the state with the preferred leader, if it leads not yet and is in sync; else None."""
     preferred = state.replicas[0]
     if preferred == state.leader or preferred not in state.isr or preferred not in electable:
         return None
@@ -196,6 +196,6 @@ def depart(
 def alter(
     state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, *, is_recovering: bool = False
 ) -> PartitionState:
-    """The state after what its leader has proposed (KIP-497), in the order of the replicas."""
+    """Return the state after its leader's proposal (KIP-497), in the order of the replicas."""
     ordered = tuple(replica for replica in state.replicas if replica in isr)
     return with_isr(state, ordered, min_isr)._replace(recovering=is_recovering)

@@ -100,7 +100,7 @@ class PartitionControl:
     # --- what the brokers do ---
 
     def on_image(self, delta: ImageDelta) -> None:
-        """See whether what has changed asks for new leaders or ISRs."""
+        """Check whether the changes require new leaders or ISRs."""
         self._failed_dirs.on_image(delta)
         if self._election.is_won and (delta.brokers or delta.broker_configs or delta.topic_configs):
             self.begin()
@@ -144,7 +144,7 @@ class PartitionControl:
                 self._begin_again()
 
     def _begin_again(self) -> None:
-        """Nothing is tried twice: whoever is the controller next begins with what the store holds."""
+        """Resign after a failed write: the next controller begins with the state of the store."""
         self._election.resign()
         self._on_stuck()
 
@@ -152,7 +152,7 @@ class PartitionControl:
         async with self._election.deciding():
             image = await self._loader.settled()
             changes = [change async for change in self._changes(image)]
-            # Those without a leader serve nobody until they have one.
+            # Those without a leader serve no client until they have one.
             elections = [each for each in changes if each.after.leader_epoch != each.before.leader_epoch]
             await self._write(elections)
             await self._write([e for e in changes if e.after.leader_epoch == e.before.leader_epoch])
@@ -186,7 +186,7 @@ class PartitionControl:
                 after = settle(state, min_isr, allowed)
                 if failed and (brokers := failed.get(TopicPartition(name, number))):
                     moved = settle(after, min_isr, allowed.without(brokers))
-                    # Who is left alone with a failed directory may still be read from.
+                    # The last replica, with a failed directory, may still serve reads.
                     after = moved if moved.leader != NO_BROKER else after
                 if after is not state:
                     looked_at += _WEIGHT_OF_CHANGE
@@ -196,7 +196,7 @@ class PartitionControl:
                         and state.leader in starting
                         and arriving.isdisjoint((*state.isr, *state.elr))
                     ):
-                        after = state  # it serves nobody yet: it is elected when it runs, by one change
+                        after = state  # it serves no client yet: it is elected when it runs, by one change
                 if after is not state:
                     yield Change(TopicPartition(name, number), state, after)
                 if looked_at >= _A_TURN:
@@ -204,7 +204,7 @@ class PartitionControl:
                     await asyncio.sleep(0)
 
     async def _write(self, changes: Sequence[Change]) -> list[int]:
-        """Store the states; the versions that they have then."""
+        """Store the states; return their new versions."""
         if not changes:
             return []
         epoch = self._election.epoch
@@ -333,10 +333,10 @@ def check_proposal(
     if leader not in isr:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the leader is not in the proposed ISR")
     if proposal.is_recovering and (len(isr) > 1 or not state.recovering):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "nobody is in sync with a leader that recovers")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "no replica is in sync with a leader that recovers")
     for broker, epoch in isr.items():
         if broker == leader:
-            continue  # it leads on while it shuts down if nobody else can
+            continue  # it stays leader while it shuts down if no other broker can lead
         registered = image.brokers.get(broker)
         if (
             registered is None

@@ -68,7 +68,7 @@ def place_replicas(
 def add_replicas(
     replicas: Sequence[BrokerId], count: int, brokers: Iterable[BrokerImage], held: Counter[BrokerId]
 ) -> tuple[BrokerId, ...]:
-    """The replicas of one partition and more of them, `count` in all if there are as many brokers.
+    """Return the replicas of one partition and more of them, `count` in all if there are as many brokers.
 
     First come racks that have none of the partition, then brokers that hold few. `held` says how many each
     broker holds, and is kept up to date.
@@ -91,7 +91,7 @@ def _rotated(group: Sequence[BrokerId], by: int) -> Sequence[BrokerId]:
 def _across_racks(
     order: Sequence[BrokerId], racks: Mapping[BrokerId, str | None], count: int
 ) -> list[BrokerId]:
-    """The first `count` brokers of `order`, of which a rack may have one more only when all have as many."""
+    """Return the first `count` brokers of `order`; a rack gets one more only when all have as many."""
     chosen: list[BrokerId] = []
     used: Counter[str | None] = Counter()
     most = 0

@@ -11,7 +11,7 @@ from barnabas.broker.metadata.store import Create, MetadataStore, Set
 
 #: ids in a block, as in Apache Kafka
 BLOCK_SIZE = 1000
-#: a controller grants at most so many ids, where nobody knows what those before it have granted
+#: the most ids that a controller grants when earlier controllers' grants are unknown
 _IDS_OF_AN_EPOCH = 1 << 32
 
 
@@ -59,5 +59,5 @@ class ProducerIdControl:
 
     def _first_of_all(self) -> int:
         """Return the first id when no earlier id is known: none was granted, or the node is gone."""
-        is_shared = self._store.session_timeout > 0  # else nobody could have deleted it
+        is_shared = self._store.session_timeout > 0  # else no client could have deleted it
         return self._election.epoch * _IDS_OF_AN_EPOCH if is_shared and self._election.epoch > 1 else 0

@@ -69,7 +69,7 @@ class QuotaControl:
             return errors
 
     async def _write(self, group: Mapping[QuotaEntity, Mapping[str, str]]) -> list[Operation]:
-        """The operations that store the quotas of some entities, all of the same user if of any."""
+        """Return the operations that store the quotas of some entities, all of the same user if of any."""
         paths = [znodes.quota_config(entity) for entity in group]
         parents = _parents(group)
         nodes = await self._election.read([*parents, *paths])

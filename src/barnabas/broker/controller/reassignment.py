@@ -19,12 +19,12 @@ def is_moving(state: PartitionState) -> bool:
 
 
 def target_of(state: PartitionState) -> tuple[BrokerId, ...]:
-    """The replicas that the partition will have when its reassignment is complete."""
+    """Return the replicas that the partition will have when its reassignment is complete."""
     return tuple(replica for replica in state.replicas if replica not in state.removing)
 
 
 def origin_of(state: PartitionState) -> tuple[BrokerId, ...]:
-    """The replicas that the partition has if its reassignment is cancelled."""
+    """Return the replicas that the partition has if its reassignment is cancelled."""
     return tuple(replica for replica in state.replicas if replica not in state.adding)
 
 

@@ -98,7 +98,7 @@ class ReassignmentControl:
             return errors
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Take note of what is being reassigned, and finish what can be."""
+        """Note the ongoing reassignments, and finish the complete ones."""
         changed = list(_changed(delta))
         for partition in changed:
             state = delta.after.partition(partition)
@@ -114,7 +114,7 @@ class ReassignmentControl:
                 self._begin_finishing()
 
     def resume(self) -> None:
-        """Go on with what the last controller has begun."""
+        """Continue the last controller's reassignments."""
         image = self._loader.image
         self._moving = {
             TopicPartition(topic.name, number)
@@ -167,7 +167,7 @@ class ReassignmentControl:
     def _finished(
         self, image: ClusterImage, standing: Standing, partition: TopicPartition, state: PartitionState
     ) -> PartitionState | None:
-        """The state after the reassignment, if that is complete among those that may be in sync."""
+        """Return the state after the reassignment, if that is complete among those that may be in sync."""
         if not is_moving(state):
             return None
         min_isr = self._configs.topic_config(image, partition.topic).min_insync_replicas
@@ -176,7 +176,7 @@ class ReassignmentControl:
     async def _write(
         self, image: ClusterImage, changes: Mapping[TopicPartition, PartitionState]
     ) -> dict[TopicPartition, KafkaError]:
-        """Store the changes; the errors of those that were not. Afterwards the image shows them."""
+        """Store the changes; return the errors of those that failed. Afterwards the image shows them."""
         by_topic: dict[str, dict[int, PartitionState]] = {}
         for (name, number), state in sorted(changes.items()):
             by_topic.setdefault(name, {})[number] = state
@@ -193,7 +193,7 @@ class ReassignmentControl:
         return errors
 
     def _begin_again(self, error: StoreError) -> KafkaError:
-        """Nothing is tried twice: whoever is the controller next begins with what the store holds."""
+        """Resign after a failed write: the next controller begins with the state of the store."""
         log.error("a reassignment could not be stored, beginning again: %s", error)
         self._election.resign()
         self._on_stuck()

@@ -40,7 +40,7 @@ def known_brokers(image: ClusterImage) -> frozenset[BrokerId]:
 def incomplete_replicas(
     image: ClusterImage, *, only_unadmitted: bool = False
 ) -> Mapping[TopicPartition, frozenset[BrokerId]]:
-    """The live brokers whose replica lacks records that it had acknowledged, by partition.
+    """Return the live brokers whose replica lacks records that it had acknowledged, by partition.
 
     Args:
         only_unadmitted: leave out brokers that the controller has admitted. It has taken their incomplete

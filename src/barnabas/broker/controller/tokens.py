@@ -104,7 +104,7 @@ class TokenControl:
             return token
 
     async def renew(self, principal: Principal, mac: bytes, period_ms: int) -> int:
-        """Let a token hold for a period from now, in milliseconds; a negative one is the settings'.
+        """Renew a token for a period from now, in milliseconds; a negative one means the setting's.
 
         Returns:
             When it expires, in milliseconds since the epoch: never later than it was made for.
@@ -120,7 +120,7 @@ class TokenControl:
             return await self._expire_in(await self._find(principal, mac), period_ms)
 
     async def expire(self, principal: Principal, mac: bytes, period_ms: int) -> int:
-        """Let a token end after a period from now, in milliseconds; a negative one deletes it.
+        """Expire a token after a period from now, in milliseconds; a negative one deletes it.
 
         Returns and raises as `renew`.
         """

@@ -86,7 +86,7 @@ class TopicControl:
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicImage | KafkaError]:
-        """Make topics of different names; for each what was (or would be) made, or why not.
+        """Make topics of different names; return for each the topic (or the planned one), or its error.
 
         Raises:
             KafkaError: the request as a whole is refused.
@@ -158,7 +158,7 @@ class TopicControl:
             return errors
 
     async def _missing(self, topic: TopicImage) -> Collection[str]:
-        """The nodes that a damaged topic lacks."""
+        """Return the nodes that a damaged topic lacks."""
         if not any(state.is_missing for state in topic.partitions):
             return ()
         paths = [znodes.partitions(topic.name)]
@@ -213,7 +213,7 @@ class TopicControl:
         return _place_replicas(image, count, factor, self._random)
 
     def _grow(self, request: NewPartitions, image: ClusterImage) -> tuple[TopicImage, int]:
-        """The topic with its new partitions, and how many it has now."""
+        """Return the topic with its new partitions, and how many it has now."""
         topic = image.topics.get(request.topic)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{request.topic}'")
@@ -272,7 +272,7 @@ class TopicControl:
 
 
 def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) -> PartitionState:
-    """The first state of a partition: those of its brokers that run are in sync.
+    """Return the first state of a partition: those of its brokers that run are in sync.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT, none of them runs.
@@ -310,7 +310,7 @@ async def _deletion(topic: TopicImage, has_config: bool, missing: Collection[str
 
 
 def check_partition_count(count: int) -> None:
-    """Raises KafkaError POLICY_VIOLATION for more new partitions than one request may ask for."""
+    """Raise KafkaError POLICY_VIOLATION for more new partitions than one request may ask for."""
     if count > MAX_PARTITIONS_PER_REQUEST:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

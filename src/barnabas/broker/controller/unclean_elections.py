@@ -136,7 +136,7 @@ class UncleanElections:
                 delay = min(2 * delay, _LAST_RETRY)
 
     def _wanted(self, image: ClusterImage) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-        """The partitions that can be given a leader, and who is to be asked."""
+        """Return the partitions that can be given a leader, and who is to be asked."""
         electable = standing_of(image).in_sync
         incomplete = incomplete_replicas(image)
         leaderless = sorted(

@@ -79,7 +79,7 @@ class UserControl:
                 path, data = znodes.user_config(user), znodes.encode_config(texts)
                 if user not in image.user_configs:
                     writes[user] = [Create(path, data)]
-                else:  # quotas of the user's client ids lie below
+                else:  # quotas of the user's client ids are below
                     writes[user] = [Set(path, data) if texts or folder is not None else Delete(path)]
             errors |= await self._election.write_each(writes)
             await self._loader.settled()

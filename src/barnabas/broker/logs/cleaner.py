@@ -107,7 +107,7 @@ class LogCleaner(Generic[P]):
         self._workers = [loop.create_task(self._work(), name="cleaner") for _ in range(self._threads)]
 
     async def stop(self) -> None:
-        """Give up what is under way; a half-done cleaning does no harm."""
+        """Stop the running cleaning; a half-done one does no harm."""
         self._stopping.set()
         for cleaning in self._at_work.values():
             cleaning.cancel()
@@ -127,7 +127,7 @@ class LogCleaner(Generic[P]):
                     await asyncio.wait_for(self._stopping.wait(), backoff_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
-        """Clean the log that has most need of it; whether there was one, and it is clean now."""
+        """Clean the log that has most need of it; return whether there was one, and it is clean now."""
         found = await self._dirtiest()
         if found is None:
             return False
@@ -168,7 +168,7 @@ class LogCleaner(Generic[P]):
         return True
 
     async def _dirtiest(self) -> tuple[PartitionLog, Dirtiness] | None:
-        """The log with the largest dirty part among those worth it."""
+        """Return the log with the largest dirty part among those worth it."""
         now_ms = self._clock.now_ms()
         found: list[tuple[PartitionLog, Dirtiness]] = []
         before = dict(self._setbacks)
@@ -202,7 +202,7 @@ class LogCleaner(Generic[P]):
         return max(free, key=lambda item: item[1].ratio, default=None)
 
     async def _settle_swap(self, log: PartitionLog) -> None:
-        """Completes or undoes a swap that an error has interrupted."""
+        """Complete or undo a swap that an error has interrupted."""
         files = log.files
         if files.swap is not None:
             removal = log.settle_swap()

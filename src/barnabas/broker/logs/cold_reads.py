@@ -19,14 +19,14 @@ _THREADS = 4
 
 
 class ColdReads:
-    """Brings what is to be read into the page cache. Owned by the event loop."""
+    """Loads bytes for reads into the page cache. Owned by the event loop."""
 
     def __init__(self, blocking: Blocking) -> None:
         self._pool = blocking.pool("cold reads", _THREADS)
         self._is_stopped = False
 
     async def warm(self, reads: Sequence[ColdRead]) -> None:
-        """Return when what is to be read is in memory, or cannot be read: reading it again will tell.
+        """Return when the bytes are in memory, or a read has failed: the next read reports it.
 
         It is cancelled once the broker has stopped.
         """
@@ -63,7 +63,7 @@ class ColdReads:
                 cold = another
 
     def stop(self) -> None:
-        """Let what runs come to its end, and begin nothing more."""
+        """Wait for running reads, and begin no more."""
         self._is_stopped = True
         self._pool.abandon()
 

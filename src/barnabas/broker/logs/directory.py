@@ -258,7 +258,7 @@ class LogDirectory:
         return found
 
     def leftovers(self) -> list[TreeRemoval]:
-        """The folders of partitions whose deletion a stop interrupted."""
+        """Return the folders of partitions whose deletion a stop interrupted."""
         return [
             TreeRemoval(self.env.fs, f"{self.path}/{entry.name}")
             for entry in self.env.fs.entries(self.path)
@@ -310,7 +310,7 @@ class LogDirectory:
             raise
         log.move_to(env)
         if self._begins_anew(topic_partition):
-            return log  # what it has may have holes: nobody is to read it
+            return log  # its records may have holes: they must not be read
         committed = self.high_watermarks.get(topic_partition, 0)
         if log.log_end_offset < committed:
             logger.error(
@@ -347,7 +347,7 @@ class LogDirectory:
     def create_future(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, start: Offset
     ) -> PartitionLog:
-        """A copy of a log that lies elsewhere, still empty, that is to begin at `start`.
+        """Return a copy of a log that lies elsewhere, still empty, that is to begin at `start`.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -371,7 +371,7 @@ class LogDirectory:
         return log
 
     def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
-        """Takes a copy out, as `delete` does a log."""
+        """Take a copy out, as `delete` does a log."""
         future = self.futures.pop(topic_partition)
         self.forget(topic_partition)
         future.abandon()
@@ -384,20 +384,20 @@ class LogDirectory:
         return TreeRemoval(self.env.fs, aside)
 
     def adopt(self, log: PartitionLog) -> PartitionLog:
-        """Takes charge of a loaded log."""
+        """Take charge of a loaded log."""
         self.logs[log.topic_partition] = log
         if self._log_starts.offsets.get(log.topic_partition, 0) > log.log_end_offset:
             self.has_stale_offsets = True
         return log
 
     def forget_start(self) -> None:
-        """Every log found has been opened: let go of what only that needed."""
+        """Release the data that only the opening of logs needed: every log found has been opened."""
         self._sizes = None
         for checkpoint in self._checkpoints:
             checkpoint.share(self._all_logs)
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """A new, empty log. Its folder is safe on disk from its first flush on.
+        """Return a new, empty log. Its folder is safe on disk from its first flush on.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -428,7 +428,7 @@ class LogDirectory:
         return self.adopt(log)
 
     def _require_other_folder(self, topic_partition: TopicPartition) -> None:
-        """Raises KafkaError when the folder of a new log is that of one whose name differs in case alone.
+        """Raise KafkaError when the folder of a new log is that of one whose name differs in case alone.
 
         Many file systems of macOS and Windows take both names for one.
         """
@@ -443,7 +443,7 @@ class LogDirectory:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
 
     def set_aside(self, topic_partition: TopicPartition, suffix: str) -> str:
-        """Renames the folder of a log that is not open, to one that no start takes for a log; its new path.
+        """Rename the folder of a closed log, so that no start takes it for a log; return its new path.
 
         Raises:
             OSError: it could not be renamed.
@@ -477,12 +477,12 @@ class LogDirectory:
         return TreeRemoval(self.env.fs, path)
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Leave a log out of the checkpoints when they are written again; whether it was in any."""
+        """Leave a log out of the checkpoints when they are written again; return whether it was in any."""
         was_in = [checkpoint.forget(topic_partition) for checkpoint in self._checkpoints]
         return any(was_in)
 
     def forget_all_but(self, known: Collection[TopicPartition]) -> bool:
-        """Leave the logs of all other partitions out of the checkpoints; whether there were any."""
+        """Leave the logs of all other partitions out of the checkpoints; return whether there were any."""
         named = (tp for checkpoint in self._checkpoints for tp in checkpoint.offsets)
         others = dict.fromkeys(tp for tp in named if tp not in known)
         for topic_partition in others:
@@ -490,7 +490,7 @@ class LogDirectory:
         return bool(others)
 
     def _forget_other_topics(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """Drop what the checkpoints still say of a deleted topic of the same name.
+        """Drop the checkpoints' entries of a deleted topic of the same name.
 
         Its records would seem to be lost, and the new topic's would be hidden or go unchecked.
         """
@@ -500,11 +500,11 @@ class LogDirectory:
                 checkpoint.forget(topic_partition)
 
     def recovery_point_checkpoint(self) -> CheckpointWrite:
-        """The recovery points, to be written down now and then: they bound what a crash costs."""
+        """Return the write of the recovery points, due now and then: they bound recovery after a crash."""
         return CheckpointWrite(self._recovery_points, self._all_logs, lambda log: log.recovery_point)
 
     def log_start_checkpoint(self) -> CheckpointWrite:
-        """The log start offsets that differ from the base offset of the log's first segment.
+        """Return the log start offsets that differ from the base offset of the log's first segment.
 
         Entries of logs that could not be opened are kept: their deleted records stay deleted.
         """
@@ -524,7 +524,7 @@ class LogDirectory:
         return CheckpointWrite(self._log_starts, self._all_logs, unknown_to_files)
 
     def high_watermark_checkpoint(self) -> CheckpointWrite:
-        """The high watermarks."""
+        """Return the high watermarks."""
         return CheckpointWrite(self._high_watermarks, self._all_logs, lambda log: log.high_watermark)
 
     def cleaned_checkpoint(self) -> CheckpointWrite:
@@ -546,7 +546,7 @@ class LogDirectory:
         return CheckpointWrite(self._cleaned_to, self._all_logs, None)
 
     def close(self) -> None:
-        """Closes every log, and marks the stop as clean if all went well; never raises."""
+        """Close every log, and mark the stop as clean if all went well; never raises."""
         try:
             unflushed = self._flush_all()
             for checkpoint in self._checkpoints:
@@ -614,7 +614,7 @@ class LogDirectory:
             cleaned_to=self.cleaned_to.get(topic_partition, 0),
         )
         if not log.files.is_blank:
-            # What is right stays: written again in place, it would be lost to a full disk or a kill.
+            # A correct file stays: a full disk or a kill during a rewrite in place would lose it.
             if found_id != topic_id:
                 log.files.write_topic_id()
             elif not was_clean:
@@ -623,7 +623,7 @@ class LogDirectory:
         return log
 
     def _flush_all(self) -> list[TopicPartition]:
-        """Flushes every log; those that could not be."""
+        """Flush every log; return those that failed."""
         # Side by side, because file systems make one commit of fsyncs that come together; some at a time,
         # because each holds its files open.
         logs = list(self._all_logs.values())
@@ -733,7 +733,7 @@ def _has_partitions(fs: FileSystem, path: str) -> bool:
 def _claim(
     fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random, *, is_clustered: bool
 ) -> str:
-    """Checks that the directory is this broker's, or makes it so; the directory's id."""
+    """Check that the directory is this broker's, or make it so; return its id."""
     file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
         found = checkpoints.decode_properties(read_small_file(fs, file))

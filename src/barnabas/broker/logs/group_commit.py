@@ -27,11 +27,11 @@ class Flushable(Protocol):
     def topic_partition(self) -> TopicPartition: ...
 
     async def flush(self, disk: Pool) -> None:
-        """Fsync what was appended, in a thread, and let the high watermark follow."""
+        """Fsync appended records, in a thread, and let the high watermark follow."""
 
 
 class GroupCommit:
-    """Makes what was appended durable, and lets the high watermarks follow."""
+    """Makes appended records durable, and lets the high watermarks follow."""
 
     def __init__(self, disk: Pool) -> None:
         self._disk = disk
@@ -45,7 +45,7 @@ class GroupCommit:
             self._round = asyncio.get_running_loop().create_task(self._run(), name="group commit")
 
     async def stop(self) -> None:
-        """Wait for what is under way."""
+        """Wait for running fsyncs."""
         if self._round is not None:
             await self._round
 

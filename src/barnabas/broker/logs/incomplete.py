@@ -90,7 +90,7 @@ class IncompleteReplicas:
             self._replicas[opened.topic_partition] = replica._replace(mark=mark)
 
     def complete(self, topic_partition: TopicPartition) -> None:
-        """The controller counts a replica as in sync: it has what its leader has, or leads."""
+        """Note that the controller counts a replica as in sync: it has all its leader's records, or leads."""
         replica = self._replicas.get(topic_partition)
         if replica is None or replica.opened is None:
             return

@@ -14,7 +14,7 @@ _LONGEST_PATH = 1024
 
 
 def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
-    """Refuse what cannot be a list of folders.
+    """Refuse a value that cannot be a list of folders.
 
     Raises:
         ConfigError: there is none, one is no path, or one is named twice or lies inside another.
@@ -51,7 +51,7 @@ def check_folders(config: BrokerConfig, fs: FileSystem) -> None:
 
 
 def _encoded_length(path: str) -> int:
-    """In bytes, as the file system counts; 0 for what cannot be a path."""
+    """Return the length in bytes, as the file system counts; 0 if the text cannot be a path."""
     try:
         return len(path.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:

@@ -154,7 +154,7 @@ class LogManager:
         return directory
 
     def directory_at(self, path: str) -> LogDirectory:
-        """The configured log directory of that path.
+        """Return the configured log directory of that path.
 
         Raises:
             KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, it is offline.
@@ -296,7 +296,7 @@ class LogManager:
                         outdated.add(directory)
                         if directory.was_clean:
                             nameless[topic_partition] = directory
-                        continue  # after a crash nobody counts on what had not been fsynced
+                        continue  # after a crash records that were not fsynced do not count
                     log.error(
                         "%s in %s cannot be opened: its folder does not say which topic it is of, and the "
                         "checkpoints name another one of that name, which was deleted; stop the broker and "
@@ -370,7 +370,7 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         nameless: Mapping[TopicPartition, LogDirectory],
     ) -> set[LogDirectory]:
-        """Find the replicas that lack records, and have those begin anew of which nothing is left.
+        """Find the replicas that lack records, and have those without any left start over.
 
         Args:
             hosted: as for `load`.
@@ -468,7 +468,7 @@ class LogManager:
         """Open one log that was postponed, which is not postponed any more unless it may open still later."""
         postponed = self._postponed.get(topic_partition)
         if postponed is None or self.get(topic_partition) is not None:
-            self._postponed.pop(topic_partition, None)  # it was deleted, or lies in another directory, too
+            self._postponed.pop(topic_partition, None)  # it was deleted, or is in another directory, too
             return
         self._opening, self._is_opening_doomed = topic_partition, False
         try:
@@ -535,7 +535,7 @@ class LogManager:
             epoch, end = found[kept].end_offset_for_epoch(opened.latest_epoch)
             is_contained = epoch == opened.latest_epoch and end >= opened.log_end_offset
             log.warning(
-                "%s lies in %s and in %s: the latter counts", topic_partition, directory.path, kept.path
+                "%s is in %s and in %s: the latter counts", topic_partition, directory.path, kept.path
             )
             del directory.logs[topic_partition]
             directory.forget(topic_partition)
@@ -640,7 +640,7 @@ class LogManager:
         return None if directory is None else directory.logs[topic_partition]
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """A new log, in the working directory that holds the fewest.
+        """Return a new log, in the working directory that holds the fewest.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -743,7 +743,7 @@ class LogManager:
     # --- upkeep ---
 
     async def drop_expired(self) -> None:
-        """Delete what retention and DeleteRecords have left behind.
+        """Delete segments that have expired by retention or DeleteRecords.
 
         The logs' new starts are on disk before any file is gone: a start after a crash can tell a deletion
         from a loss.
@@ -775,7 +775,7 @@ class LogManager:
             self.run_later(removal, delay_ms)
 
     async def _sync_names(self, opened: PartitionLog) -> bool:
-        """Fsync a log's folder in a thread; whether it could be: if not, whoever tries again is told why."""
+        """Fsync a log's folder in a thread; return whether it worked: a later attempt reports why not."""
         files = opened.files
         try:
             await self._disk.run(files.env.fs.sync_directory, files.path)
@@ -866,7 +866,7 @@ class LogManager:
         await self.incomplete.begun_anew(opened)
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Find what a truncation to `offset` leaves, and store the lower recovery point that it needs first.
+        """Compute a truncation to `offset`, and store the lower recovery point that it needs first.
 
         The result is for `PartitionLog.truncate_to`. Batches are read in a thread. The logs of a
         directory share the write.
@@ -902,7 +902,7 @@ class LogManager:
     def _written(self, writing: asyncio.Future[None]) -> None:
         del self._shared_writes[writing]
         if not writing.cancelled():
-            writing.exception()  # those that await it have it raised; nobody need be left to
+            writing.exception()  # raised in those that await it; perhaps none is left
 
     async def _store_recovery_points(self, directory: LogDirectory) -> None:
         if directory.failure is not None:
@@ -917,7 +917,7 @@ class LogManager:
                 raise directory.env.judge(RECOVERY_POINTS, error) from error
 
     def run_later(self, task: Task, delay_ms: int) -> None:
-        """Run in a thread what deletes files, when readers may be done with them."""
+        """Run a deletion of files in a thread, when readers may be done with them."""
 
         def run() -> None:
             del self._removals[handle]
@@ -953,7 +953,7 @@ class LogManager:
     async def _write_checkpoint(
         self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
     ) -> bool:
-        """Write one checkpoint of a directory; whether it was written."""
+        """Write one checkpoint of a directory; return whether it was written."""
         try:
             await self.checkpoint_one(directory, of)
         except OSError as error:
@@ -1015,7 +1015,7 @@ def files_for_connections(fs: FileSystem) -> int | None:
 def _load_logs(
     directory: LogDirectory, wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]], acks_fsync: bool
 ) -> tuple[list[PartitionLog], dict[TopicPartition, _Postponed | None]]:
-    """Loads logs until none is wanted: those that could be loaded, and the others, which may come later."""
+    """Load logs until none is wanted: those that could be loaded, and the others, which may come later."""
     loaded: list[PartitionLog] = []
     failed: dict[TopicPartition, _Postponed | None] = {}
     while True:
@@ -1031,7 +1031,7 @@ def _load_logs(
             if isinstance(error, KafkaError):
                 again = ": it is tried again" if is_passing else ""
                 log.error("%s cannot be opened: %s%s", topic_partition, error.message, again)
-            else:  # a bug, or damage that nobody has thought of: the others are opened nevertheless
+            else:  # a bug, or unforeseen damage: the others are opened all the same
                 log.exception("%s cannot be opened", topic_partition)
 
 
@@ -1042,7 +1042,7 @@ def _load_log(
     config: TopicConfig,
     acks_fsync: bool,
 ) -> PartitionLog:
-    """Loads one log, and flushes what recovery has read. Raises as `LogDirectory.load`."""
+    """Load one log, and flush the segments that recovery has read. Raises as `LogDirectory.load`."""
     opened = directory.load(topic_partition, topic_id, config)
     every = 1 if acks_fsync else config.flush_messages
     if opened.log_end_offset - opened.recovery_point >= every:

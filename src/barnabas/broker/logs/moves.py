@@ -67,7 +67,7 @@ class LogMoves:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Go on with what the last stop has interrupted."""
+        """Continue the moves that the last stop has interrupted."""
         for directory in self._logs.directories:
             if directory.futures:
                 self._work_on(directory)
@@ -189,7 +189,7 @@ class LogMoves:
             left -= pause * rate
 
     async def _truncate(self, future: PartitionLog, cut: _Cut) -> None:
-        """Cut off of the copy what the log does not have. Batches are read in a thread."""
+        """Cut off the copy's records that the log does not have. Batches are read in a thread."""
         if cut.starts_over:
             future.truncate_fully_and_start_at(cut.offset, sync=False)
         else:
@@ -213,7 +213,7 @@ class LogMoves:
         """Have the log go on with the copy's files; False if something has come between."""
         topic_partition = current.topic_partition
         if topic_partition in self._logs.incomplete:
-            return False  # its mark lies in its folder
+            return False  # its mark is in its folder
         source = self._logs.directory_of(topic_partition)
         current.is_held = True
         try:
@@ -265,7 +265,7 @@ class LogMoves:
 
 
 def _start_of_copy(current: PartitionLog) -> int:
-    """The first offset of the batch that holds the log's start: batches are copied whole."""
+    """Return the first offset of the batch that holds the log's start: batches are copied whole."""
     return current.files.start_of_batch(current.log_start_offset)
 
 
@@ -298,7 +298,7 @@ def _follow(current: PartitionLog, future: PartitionLog) -> None:
 
 
 def _agreed_end(current: PartitionLog, future: PartitionLog) -> int:
-    """The offset up to which copy and log agree, by their leader epochs."""
+    """Return the offset up to which copy and log agree, by their leader epochs."""
     if future.latest_epoch < 0 or current.latest_epoch < 0:  # one of them has no records to differ in
         return current.log_end_offset
     epoch, its_end = current.end_offset_for_epoch(future.latest_epoch)
@@ -311,7 +311,7 @@ def _agreed_end(current: PartitionLog, future: PartitionLog) -> int:
 
 
 async def _to_its_end(running: asyncio.Future[None]) -> None:
-    """Wait for a thread's work, also when this task is cancelled meanwhile: what follows depends on it."""
+    """Wait for a thread's work, even if this task is cancelled meanwhile: later steps depend on it."""
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:

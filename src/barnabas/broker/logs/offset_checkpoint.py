@@ -24,7 +24,7 @@ _MANY = 20_000
 
 
 def _names(of: Mapping[TopicPartition, object]) -> list[TopicPartition]:
-    """The names as they are now: they may come and go between two steps."""
+    """Return the names as they are now: they may come and go between two steps."""
     names = list(of)
     if len(names) >= _MANY:
         gc.freeze()
@@ -51,7 +51,7 @@ class OffsetCheckpoint:
         self.tags = {tp: tag for tp, tag in self.tags.items() if tp not in logs}
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Leave a log out when the file is written again; whether it was in."""
+        """Leave a log out when the file is written again; return whether it was in."""
         self.tags.pop(topic_partition, None)
         if self.offsets.pop(topic_partition, None) is None:
             return False

@@ -88,7 +88,7 @@ async def take(store: MetadataStore, now_ms: int) -> Backup:
 
 
 def backup_of(nodes: Mapping[str, bytes], now_ms: int) -> Backup:
-    """A backup of what was read. Raises StoreUnavailableError when there is no cluster in it."""
+    """Return a backup of the nodes read. Raises StoreUnavailableError if they have no cluster."""
     if znodes.CLUSTER_ID not in nodes:
         raise StoreUnavailableError("there is no cluster: name the right ZooKeeper, chroot or folder")
     return Backup(
@@ -118,7 +118,7 @@ async def _children(store: MetadataStore, path: str) -> Sequence[str]:
 
 
 def encode(backup: Backup) -> Iterator[bytes]:
-    """The file, in pieces."""
+    """Yield the file, in pieces."""
     checksum = 0
     head = {
         "barnabas-metadata-backup": 1,
@@ -153,7 +153,7 @@ def decode(data: bytes) -> Backup:
 
 
 def read_backup(fs: FileSystem, path: str) -> Backup:
-    """The backup in a file, or of a broker, in one of its log directories.
+    """Return the backup in a file, or of a broker, in one of its log directories.
 
     Raises:
         BackupError: it is none.
@@ -224,7 +224,7 @@ def _nodes_of(backup: Backup) -> Iterator[tuple[str, bytes]]:
         yield znodes.partitions(name), b""
         for number, replicas in enumerate(znodes.decode_topic(nodes[path]).replicas):
             yield znodes.partition(name, number), b""
-            # Nobody is known to be in sync: whose log reaches furthest will lead.
+            # The ISR is not known: the replica whose log reaches furthest will lead.
             epoch = controller_epoch * _LEADER_EPOCHS
             state = PartitionState(replicas, (), NO_BROKER, epoch, last_known_elr=replicas)
             yield znodes.partition_state(name, number), znodes.encode_partition_state(state, 0)

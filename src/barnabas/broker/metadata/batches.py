@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from barnabas.broker.metadata.store import Create, Operation, Set
 
-#: larger transactions are no faster, and hold up what comes behind them
+#: larger transactions are no faster, and delay later ones
 MOST_OPERATIONS = 200
 #: half of what ZooKeeper takes in one request if nothing is set (``jute.maxbuffer``)
 MOST_BYTES = 512 * 1024

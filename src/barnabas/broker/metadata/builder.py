@@ -84,7 +84,7 @@ async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
 
 
 async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]:
-    """The nodes of users' client ids."""
+    """Return the nodes of users' client ids."""
     folders = [f"{user}/clients" for user in users]
     found = await store.read(folders)
     return [
@@ -96,7 +96,7 @@ async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]
 
 
 class ImageBuilder:
-    """Shares with the last image all that has not changed: the cost follows what has."""
+    """Builds an image that shares unchanged parts with the last one: the cost follows the changes."""
 
     def __init__(self, store: MetadataStore, before: ClusterImage) -> None:
         self._store = store
@@ -180,7 +180,7 @@ class ImageBuilder:
             deleted=deleted,
         )
 
-    # What the cluster cannot do without is kept when its node is gone: `lost_nodes` puts the node back.
+    # Essential values are kept when their node is gone: `lost_nodes` restores the node.
 
     async def _cluster_id(self) -> str:
         node = await self._store.exists(znodes.CLUSTER_ID)

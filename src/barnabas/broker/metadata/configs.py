@@ -46,7 +46,7 @@ class ConfigResolver:
         return self._broker
 
     def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
-        """A topic's settings as they hold now; of one that does not exist, what it would start with."""
+        """Return a topic's effective settings; for a topic that does not exist, its initial ones."""
         self._refresh(image)
         texts = image.topic_configs.get(topic)
         if texts is None:
@@ -59,7 +59,7 @@ class ConfigResolver:
         return known[1]
 
     def group_config(self, image: ClusterImage, group_id: str) -> GroupConfig:
-        """The settings of a consumer group as they hold now."""
+        """Return the settings of a consumer group as they hold now."""
         self._refresh(image)
         if group_id not in image.group_configs:
             group_id = ""  # all such groups have the same
@@ -109,7 +109,7 @@ class ConfigResolver:
 
 
 def _sound(settings: type[Settings], texts: Mapping[str, str], whose: str) -> dict[str, str]:
-    """Without what this version does not know or allow: another version may have written it."""
+    """Return the settings that this version knows and allows: another version may have written others."""
     sound = {}
     for name, text in texts.items():
         try:

@@ -101,7 +101,7 @@ class Found:
 
 
 def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = ()) -> list[Found]:
-    """Every place where a copy may lie, those where they belong first.
+    """Return every place where a copy may lie, those where they belong first.
 
     Args:
         usable: those of `folders` in which a copy can be kept; all when left out.
@@ -118,7 +118,7 @@ def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = 
 
 
 def choose(copies: Sequence[Found]) -> Found | None:
-    """The copy that holds everything; None when there is no copy at all.
+    """Return the copy that holds everything; None when there is no copy at all.
 
     Raises:
         StoreUnavailableError: there is none that can be proved to hold everything.
@@ -345,7 +345,7 @@ def _is_same(journal: Journal, other: Journal) -> bool:
 
 
 def _lock(fs: FileSystem, folder: str) -> Lock | None:
-    """Makes and locks a folder; None, with a log line, when no copy can be kept in it."""
+    """Make and lock a folder; None, with a log line, when no copy can be kept in it."""
     try:
         make_durable_directory(fs, folder)
         fs.entries(folder)

@@ -25,7 +25,7 @@ from barnabas.broker.metadata.tree import Change, Tree
 from barnabas.broker.metadata.watches import Watches
 
 _SESSION = 1
-#: how many changes watchers are told of in one turn of the event loop
+#: the number of changes reported to watchers in one turn of the event loop
 _REPORTED_A_TURN = 500
 
 
@@ -157,7 +157,7 @@ class EmbeddedStore(SingleOperations):
             made: list[Change] = []
             try:
                 for _ in tree.apply_in_steps(operations, _SESSION, versions, made):
-                    await asyncio.sleep(0)  # nobody reads meanwhile: it is not settled
+                    await asyncio.sleep(0)  # no reader sees it meanwhile: it is not settled
             except (StoreError, ValueError) as error:
                 _fail(done, error)
             else:
@@ -166,7 +166,7 @@ class EmbeddedStore(SingleOperations):
         try:
             if not all(map(_is_of_session_only, changes)):
                 await self._thread.run(self._copies.commit, changes, tree.transaction)
-        except Exception as error:  # whatever it is: nobody may wait for ever
+        except Exception as error:  # whatever it is: no caller may wait without end
             tree.undo(changes)
             for _, done in applied:
                 _fail(done, error)

@@ -85,7 +85,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, p
 
 
 async def _made_or_found(store: MetadataStore, path: str, data: bytes) -> Node | None:
-    """The node that is there; None when it went meanwhile."""
+    """Return the node that is there; None when it went meanwhile."""
     try:
         await store.create(path, data, ephemeral=True)
     except NodeExistsError:

@@ -41,7 +41,7 @@ class FinalizedFeatures(NamedTuple):
     epoch: int = 0
 
     def level(self, name: str) -> int:
-        """The level at which a feature is used."""
+        """Return the level at which a feature is used."""
         return self.levels.get(name, SUPPORTED[name].default)
 
     def unsupported(self) -> str | None:
@@ -53,5 +53,5 @@ class FinalizedFeatures(NamedTuple):
         return None
 
     def all(self) -> dict[str, int]:
-        """Every supported feature with its level."""
+        """Return every supported feature with its level."""
         return {name: self.level(name) for name in SUPPORTED}

@@ -15,7 +15,7 @@ from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.broker.quotas import QuotaEntity
 from barnabas.kafka.security.acls import Acls
 
-#: stands for every broker in `ClusterImage.broker_configs`
+#: means every broker in `ClusterImage.broker_configs`
 ALL_BROKERS = "<default>"
 
 
@@ -104,7 +104,7 @@ class PartitionState(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic; the partitions stand in the order of their numbers."""
+    """A topic; the partitions are in the order of their numbers."""
 
     name: str
     id: TopicId
@@ -169,7 +169,7 @@ class ClusterImage(NamedTuple):
         return topic.partitions[partition.partition]
 
     def is_deleted_from(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether what a broker has of a partition is to be deleted: its topic is, or it has moved away.
+        """Whether a broker must delete its log of a partition: the topic is deleted, or has moved away.
 
         A topic that is merely not there is no reason.
         """
@@ -179,7 +179,7 @@ class ClusterImage(NamedTuple):
         return state is not None and self.topics[partition.topic].id == topic_id and state.has_left(broker)
 
     def hosted_by(self, broker: BrokerId) -> dict[TopicPartition, TopicId]:
-        """The partitions that have a replica on a broker, with their topics' ids."""
+        """Return the partitions that have a replica on a broker, with their topics' ids."""
         return {
             TopicPartition(topic.name, index): topic.id
             for topic in self.topics.values()
@@ -233,7 +233,7 @@ class ImageDelta(NamedTuple):
         )
 
     def narrowed(self) -> ImageDelta:
-        """The same change without what was read again and found as it was before."""
+        """Return the same change without items that were read again and have not changed."""
         before, after = self.before, self.after
         topics = frozenset(name for name in self.topics if before.topics.get(name) != after.topics.get(name))
         return self._replace(

@@ -59,7 +59,7 @@ async def import_embedded(environment: Environment, folders: Sequence[str], targ
 
 
 def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Raises StoreUnavailableError when there is no embedded store in any of `folders`."""
+    """Raise StoreUnavailableError when there is no embedded store in any of `folders`."""
     if not embedded_files(fs, folders):
         for folder in folders:
             if exists(fs, f"{folder}/{FILE_NAMES[0]}{IMPORTED}"):
@@ -130,7 +130,7 @@ async def _copy(source: MetadataStore, target: MetadataStore) -> None:
 
 
 async def _below(store: MetadataStore, path: str) -> list[str]:
-    """The paths of all nodes below one, parents first."""
+    """Return the paths of all nodes below one, parents first."""
     found = []
     for name in await store.children(path):
         child = f"{path.rstrip('/')}/{name}"

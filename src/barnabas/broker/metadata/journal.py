@@ -54,7 +54,7 @@ class Journal:
 def encode_snapshot(
     store_id: str, generation: int, transaction: int, nodes: Mapping[str, Node]
 ) -> tuple[bytes, int]:
-    """The first line of a file, and its checksum."""
+    """Return the first line of a file, and its checksum."""
     head = {"format": FORMAT, "store": store_id, "generation": generation, "transaction": transaction}
     # one by one, since the encoder lets no other thread run before it returns
     entries = ",".join([_encode(_entry(path, node)) for path, node in nodes.items()])
@@ -62,7 +62,7 @@ def encode_snapshot(
 
 
 def encode_commit(generation: int, transaction: int, changes: Iterable[Change]) -> bytes:
-    """A commit, for `encode_line`; ephemeral nodes are left out: they end with the process."""
+    """Return a commit, for `encode_line`; ephemeral nodes are left out: they end with the process."""
     entries: list[Any] = []
     for change in changes:
         if change.after is None:

@@ -87,7 +87,7 @@ class MetadataLoader:
             await self.settled()
 
     async def settled(self) -> ClusterImage:
-        """The image with every change in it that the store had reported by the time of the call.
+        """Return the image with every change in it that the store had reported by the time of the call.
 
         Raises:
             StoreError: the store cannot be read, or a listener has failed.
@@ -98,7 +98,7 @@ class MetadataLoader:
         return self._image
 
     async def synced(self) -> ClusterImage:
-        """The image with every change in it that any broker had made by the time of the call.
+        """Return the image with every change in it that any broker had made by the time of the call.
 
         Raises:
             StoreError: as `settled`.
@@ -137,7 +137,7 @@ class MetadataLoader:
             self._begin_refresh()
 
     def _begin_refresh(self) -> asyncio.Task[None]:
-        """The one task that makes images: two at once would lose what the other found."""
+        """Return the one task that makes images: two at once would lose each other's changes."""
         if self._refreshing is None:
             self._stop_retry()
             self._refreshing = asyncio.create_task(self._refresh(), name="metadata loader")

@@ -85,7 +85,7 @@ async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool)
 async def _creation(
     store: MetadataStore, path: str, image: ClusterImage, *, is_final: bool
 ) -> list[Operation] | None:
-    """The transaction that makes a node again, empty if it is not needed; None if others know more."""
+    """Return the transaction that makes a node again, empty if it is not needed; None if others know more."""
     if path == znodes.CLUSTER_ID:
         return [Create(path, znodes.encode_cluster_id(image.cluster_id))] if image.cluster_id else None
     if path == znodes.BROKER_EPOCHS:
@@ -98,7 +98,7 @@ async def _creation(
         if not image.controller_epoch and not is_final:
             return None
         epoch = image.controller_epoch or await _highest_epoch(store, image)
-        # A controller that has not heard of the deletion must not find the version that it was elected by.
+        # A controller that has not seen the deletion must not find the version of its election.
         return _versions(path, znodes.encode_controller_epoch(epoch), image.controller_epoch_version + 1)
     if path == znodes.FEATURES:  # a client takes a lower epoch for older
         features = image.features
@@ -114,12 +114,12 @@ async def _creation(
 
 
 def _versions(path: str, data: bytes, version: int) -> list[Operation]:
-    """The operations that make a node of that version."""
+    """Return the operations that make a node of that version."""
     return [Create(path, data), *[Set(path, data)] * min(version, _MOST_VERSIONS)]
 
 
 async def _highest_epoch(store: MetadataStore, image: ClusterImage) -> int:
-    """The highest epoch of a controller that has written the state of a partition."""
+    """Return the highest epoch of a controller that has written the state of a partition."""
     states = [
         znodes.partition_state(topic.name, number)
         for topic in image.topics.values()

@@ -30,7 +30,7 @@ _PARTITION_FOLDER = re.compile(r"[a-zA-Z0-9._-]{1,249}-[0-9]{1,10}")
 
 
 async def open_store(config: BrokerConfig, environment: Environment) -> MetadataStore:
-    """The store that the settings name, with the nodes that are always there.
+    """Return the store that the settings name, with the nodes that are always there.
 
     Raises:
         ConfigError: the settings contradict one another.
@@ -49,7 +49,7 @@ async def open_store(config: BrokerConfig, environment: Environment) -> Metadata
 
 
 def check_store(config: BrokerConfig) -> None:
-    """Raises ConfigError when the settings of the metadata store contradict one another."""
+    """Raise ConfigError when the settings of the metadata store contradict one another."""
     connect = config.zookeeper_connect
     if config.metadata_store == "zookeeper" and not connect:
         raise ConfigError(
@@ -101,7 +101,7 @@ async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore
 
 
 async def prepare(store: MetadataStore, random: Random) -> str:
-    """Make a new store's permanent nodes, the cluster's id among them; the id, old or new."""
+    """Make a new store's permanent nodes, the cluster's id among them; return the id, old or new."""
     node = await store.exists(znodes.CLUSTER_ID)
     if node is not None:
         await _make_missing(store)

@@ -19,7 +19,7 @@ _RETRY = 0.05
 
 
 async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return what `attempt` returns, which is called again when the connection has broken and is back.
+    """Return the result of `attempt`; repeat it when a broken connection is back.
 
     Args:
         store: what `attempt` uses.

@@ -7,8 +7,8 @@ from barnabas.broker.metadata.store import Cancel, SessionListener, SessionState
 
 log = logger_of(__name__)
 
-#: for this part of its timeout after the store was last heard of, a session surely lives: a client that
-#: gets no answer gives its connection up at two thirds, and the rest is for the way of what was heard
+#: a session surely lives for this part of its timeout after the store's last response: a client without
+#: a response gives its connection up at two thirds, and the rest covers the way of that response
 CERTAIN_PART = 0.75
 
 #: states that nothing follows

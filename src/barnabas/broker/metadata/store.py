@@ -19,7 +19,7 @@ ANY_VERSION = -1
 
 
 class StoreError(BarnabasError):
-    """The root of what a metadata store raises."""
+    """The base class of a metadata store's errors."""
 
 
 class NoNodeError(StoreError):
@@ -78,7 +78,7 @@ class Node(NamedTuple):
 
 
 def shared_node(data: bytes, version: int, created: int, owner: int = 0) -> Node:
-    """A node that others who hold the same share: the partitions of a topic do."""
+    """Return a node that others who hold the same share: the partitions of a topic do."""
     if len(data) > _MOST_SHARED_BYTES:
         return Node(data, version, created, owner)
     return _shared_node(data, version, created, owner)
@@ -193,25 +193,25 @@ class MetadataStore(Protocol):
         """Raises NoNodeError."""
 
     async def exists(self, path: str) -> Node | None:
-        """The node, or None when there is none."""
+        """Return the node, or None when there is none."""
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]:
         """Read many nodes in one round trip, None for each that does not exist."""
 
     async def children(self, path: str) -> list[str]:
-        """The names of a node's children, without their path, sorted. Raises NoNodeError."""
+        """Return the names of a node's children, without their path, sorted. Raises NoNodeError."""
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         """Raises NodeExistsError, NoNodeError for a missing parent, EphemeralParentError."""
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        """The node's new version. Raises NoNodeError, BadVersionError."""
+        """Return the node's new version. Raises NoNodeError, BadVersionError."""
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Raises NoNodeError, BadVersionError, NotEmptyError."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[int]:
-        """All of the operations in order, or none; the version that each Create and Set gave, -1 for others.
+        """Apply all operations in order, or none; return the version of each Create and Set, -1 for others.
 
         Raises:
             StoreError: what the first operation that failed would raise alone; nothing has changed then.

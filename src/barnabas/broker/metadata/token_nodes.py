@@ -61,7 +61,7 @@ def decode(token_id: str, data: bytes) -> DelegationToken | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         log.error(
-            "the delegation token at %s cannot be read (%s): nobody can log in by it",
+            "the delegation token at %s cannot be read (%s): it allows no login",
             path(token_id),
             type(error).__name__,
         )

@@ -69,7 +69,7 @@ class Tree:
         return list(self._children.get(path, ()))
 
     def owned_by(self, session: int) -> list[str]:
-        """The paths of a session's ephemeral nodes."""
+        """Return the paths of a session's ephemeral nodes."""
         return [path for path, node in self._nodes.items() if node.owner == session]
 
     def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[int], list[Change]]:
@@ -109,14 +109,14 @@ class Tree:
             raise
 
     def copy(self) -> Tree:
-        """A tree of its own with the same nodes."""
+        """Return a tree of its own with the same nodes."""
         copy = Tree(transaction=self.transaction)
         copy._nodes = dict(self._nodes)
         copy._children = {path: list(names) for path, names in self._children.items()}
         return copy
 
     def replay(self, changes: Sequence[Change], transaction: int) -> None:
-        """Carry out what another tree, of which this one is a copy, has done next."""
+        """Apply the later changes of another tree, of which this one is a copy."""
         self.transaction = transaction
         for change in changes:
             self._put(change.path, change.after)
@@ -168,12 +168,12 @@ class Tree:
 
 
 def parent_of(path: str) -> str:
-    """The path one step nearer to the root."""
+    """Return the path one step nearer to the root."""
     return path.rpartition("/")[0] or ROOT
 
 
 def check_path(path: str) -> None:
-    """Raises ValueError for what cannot be the path of a node."""
+    """Raise ValueError if the text cannot be the path of a node."""
     parts = path.split("/")
     if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]) or "\0" in path:
         raise ValueError(f"{path!r} is not a path: write /a/b, without empty parts, '.' or '..'")

@@ -126,7 +126,7 @@ def client_metrics_config(name: str) -> str:
 
 
 def is_secret(path: str) -> bool:
-    """Whether a node may hold what only brokers may read: passwords, salted and hashed or as they are."""
+    """Whether a node may have data that only brokers may read: passwords, salted and hashed or plain."""
     return path.startswith(_SECRET)
 
 
@@ -135,7 +135,7 @@ def user_config(user: str) -> str:
 
 
 def user_clients(user: Name) -> str:
-    """The parent of the quotas of a user's client ids."""
+    """Return the parent of the quotas of a user's client ids."""
     return f"{USER_CONFIGS}/{_encoded(user)}/clients"
 
 
@@ -353,7 +353,7 @@ def _encoded_state(state: PartitionState, controller_epoch: int) -> bytes:
 
 
 def decode_state_controller_epoch(data: bytes) -> int:
-    """The epoch of the controller that wrote a partition's state."""
+    """Return the epoch of the controller that wrote a partition's state."""
     return int(json.loads(data)["controller_epoch"])
 
 
@@ -388,7 +388,7 @@ def encode_deleted_topic(brokers: Iterable[BrokerId]) -> bytes:
 
 
 def decode_deleted_topic(data: bytes) -> frozenset[BrokerId]:
-    """The brokers that may still have folders of the topic."""
+    """Return the brokers that may still have folders of the topic."""
     return frozenset(json.loads(data)["brokers"])
 
 
@@ -418,7 +418,7 @@ def encode_producer_id_block(broker_id: BrokerId, first: int, last: int) -> byte
 
 
 def decode_producer_id_block(data: bytes) -> tuple[int, int]:
-    """The first and the last id of the block handed out last."""
+    """Return the first and the last id of the block handed out last."""
     value = json.loads(data)
     return int(value["block_start"]), int(value["block_end"])
 

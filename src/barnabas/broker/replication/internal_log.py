@@ -53,7 +53,7 @@ class ReplicatedLog:
 
 
 def _committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
-    """None when all below `end` is committed, else what finishes when it is."""
+    """Return None if all records below `end` are committed, else an answer that waits for that."""
     if replica.log.high_watermark >= end and replica.unwritable is None:
         replica.check_leader(epoch)
         return None

@@ -104,7 +104,7 @@ class ReplicaManager:
         self._early = EarlyBatches(now)
 
     def __iter__(self) -> Iterator[Partition]:
-        """All partitions. Those that are added or removed during the iteration may be among them."""
+        """Yield all partitions. Those that are added or removed during the iteration may be among them."""
         # Of 100,000 partitions no list is made at once: it takes milliseconds, and so does each garbage
         # collection that finds it.
         for topic in list(self._topics):
@@ -112,7 +112,7 @@ class ReplicaManager:
                 yield from list(self._topics.get(topic, _NONE).values())
 
     def find(self, topic: TopicKey, index: int) -> Partition:
-        """The local partition, which this broker need not lead.
+        """Return the local partition, which this broker need not lead.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; NOT_LEADER_OR_FOLLOWER when other
@@ -251,7 +251,7 @@ class ReplicaManager:
         return self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
 
     def _open_late(self, topic: TopicKey, index: int) -> Partition:
-        """A partition that is new, or could not be opened when it was, for want of space for one."""
+        """Return a partition that is new, or could not be opened when it was, for want of space for one."""
         image = self._topic(topic)
         if image is None or not 0 <= index < len(image.partitions):
             raise self._why_missing(topic, index)

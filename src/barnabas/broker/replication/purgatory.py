@@ -60,7 +60,7 @@ class DelayedOperation(Generic[T]):
         if timeout_ms is not None:
             self._timer = self._loop.call_later(timeout_ms / 1000, self._try, True)
         self.future: asyncio.Future[T] = self._loop.create_future() if future is None else future
-        # Whoever ends the wait (the result, the timer, a client that has gone): nothing is left behind.
+        # The result, the timer or the end of the connection ends the wait: nothing is left behind.
         self.future.add_done_callback(self._leave)
         for item in self._watched:
             item.watchers[self] = None

@@ -23,7 +23,7 @@ _SECONDS = 30.0
 
 
 def header_of(records: Buffer) -> BatchHeader | None:
-    """The header of an idempotent producer's batch; None for others, and for what no log would take."""
+    """Return the header of an idempotent producer's batch; None for others, and for invalid ones."""
     try:
         header = parse_header(records)
         if header.producer_id == NO_PRODUCER_ID or header.is_control:
@@ -74,13 +74,13 @@ class EarlyBatches:
             self.forget(*next(iter(self._places)))
 
     def forget(self, topic: TopicKey, index: int) -> dict[ProducerId, _Refused]:
-        """Forget those of a partition; what they were."""
+        """Forget the refused batches of a partition; return them."""
         gone = self._places.pop((topic, index), {})
         self._count -= len(gone)
         return gone
 
     def hand_over(self, topic: TopicKey, index: int, to: Producers) -> None:
-        """The partition is here: its log refuses what would take the place of a batch that comes again."""
+        """Hand the refused batches to the new partition: its log refuses later batches in their place."""
         if not self._places:
             return
         now = self._now()

@@ -28,7 +28,7 @@ class _EveryPartition(Container[int]):
 
 
 class Throttle:
-    """One side of replication on one broker: what it sends as a leader, or what it fetches as a follower."""
+    """One side of replication on one broker: its bytes sent as a leader, or fetched as a follower."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -114,7 +114,7 @@ class ReplicationThrottles:
 
 
 def throttled_partitions(replicas: Sequence[str], broker: BrokerId) -> Container[int] | None:
-    """The partitions whose replica on a broker is throttled; None when there are none.
+    """Return the partitions whose replica on a broker is throttled; None when there are none.
 
     Args:
         replicas: PARTITION:BROKER each, or ``*`` for all replicas.

@@ -18,7 +18,7 @@ _DIGITS = str.maketrans(" \t", "01")
 
 
 def encode(lines: Iterable[str]) -> bytes:
-    """A file of Kafka's form: version 0, the number of lines, and the lines with their checksums."""
+    """Return a file of Kafka's form: version 0, the number of lines, and the lines with their checksums."""
     checked = [encode_line(line) for line in lines]
     return b"".join([encode_head(len(checked)), *checked])
 
@@ -34,18 +34,18 @@ def encode_line(line: str) -> bytes:
 
 
 def tagged(line: str, tag: int) -> str:
-    """A line for `encode` with a tag, a number of 32 bits."""
+    """Return a line for `encode` with a tag, a number of 32 bits."""
     return line + _blanks(tag)
 
 
 def tag_of(line: str) -> int | None:
-    """The tag of a line of `decode`; None when it has none."""
+    """Return the tag of a line of `decode`; None when it has none."""
     blanks = line[len(line.rstrip(" \t")) :]
     return int(blanks.translate(_DIGITS), 2) if len(blanks) == _BITS else None
 
 
 def decode(content: bytes) -> tuple[list[str], str | None]:
-    """The lines that are whole, each with its tag if it has one; what is wrong with the rest, or None.
+    """Return the whole lines, each with its tag if it has one, and the damage of the rest, or None.
 
     No line counts when the first two, the version and the number of lines, are damaged.
     """

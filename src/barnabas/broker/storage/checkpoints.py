@@ -77,7 +77,7 @@ class CheckpointedOffsets(NamedTuple):
 
 
 def tag_of_topic(topic_id: TopicId) -> int:
-    """A number by which checkpoints tell apart two topics that have had the same name."""
+    """Return a number by which checkpoints tell apart two topics that have had the same name."""
     return crc32c(topic_id)
 
 
@@ -94,7 +94,7 @@ def join_offsets(lines: Sequence[bytes], count: int) -> bytes:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset], tags: Mapping[TopicPartition, int]) -> bytes:
-    """The content of an offset checkpoint; `tags` are those of topics, as far as they are known."""
+    """Return the content of an offset checkpoint; `tags` are those of topics, as far as they are known."""
     lines = [encode_offset(tp, offset, tags.get(tp)) for tp, offset in offsets.items()]
     return join_offsets(lines, len(lines))
 
@@ -133,7 +133,7 @@ class SegmentSizes(NamedTuple):
 
 
 def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, SegmentSizes]]) -> bytes:
-    """The content of `barnabas-segment-sizes`: partition, base offset and sizes of segments."""
+    """Return the content of `barnabas-segment-sizes`: partition, base offset and sizes of segments."""
     return checked_lines.encode(
         f"{topic} {partition} {base_offset} {' '.join(map(str, segment))}"
         for (topic, partition), base_offset, segment in sizes
@@ -141,7 +141,7 @@ def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, SegmentSizes]]) -
 
 
 def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, SegmentSizes]] | None:
-    """The sizes of each segment by its base offset; None when the file is not whole."""
+    """Return the sizes of each segment by its base offset; None when the file is not whole."""
     lines, damage = checked_lines.decode(content)
     if damage is not None:
         return None
@@ -154,12 +154,12 @@ def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, SegmentSiz
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """A Java properties file, for values that need no escapes."""
+    """Return a Java properties file, for values that need no escapes."""
     return "".join(f"{name}={value}\n" for name, value in properties.items()).encode()
 
 
 def decode_properties(content: bytes) -> dict[str, str]:
-    """The properties of a file as Kafka writes `meta.properties`; comments are left out.
+    """Return the properties of a file as Kafka writes `meta.properties`; comments are left out.
 
     Raises:
         ValueError: the content is no text.
@@ -179,7 +179,7 @@ def decode_properties(content: bytes) -> dict[str, str]:
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
-    """The content of `partition.metadata`."""
+    """Return the content of `partition.metadata`."""
     content = f"version: 0\ntopic_id: {topic_id_to_str(topic_id)}"
     return f"{content}\ncrc: {crc32c(content.encode()):08x}".encode()
 

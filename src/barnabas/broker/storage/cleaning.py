@@ -136,7 +136,7 @@ class Cleaning:
         return groups
 
     def clean(self, group: Sequence[LogSegment]) -> LogSegment:
-        """Writes what stays of a group into one segment of `.cleaned` files, safe on disk when this returns.
+        """Write the kept records of a group into one segment of `.cleaned` files, durable on return.
 
         Groups are to be cleaned in their order, each once.
         """
@@ -167,7 +167,7 @@ class Cleaning:
         return cleaned
 
     def discard(self, cleaned: LogSegment) -> None:
-        """Removes the files of a cleaned segment that is not wanted; if it cannot, the next start does."""
+        """Remove the files of a cleaned segment that is not wanted; if it cannot, the next start does."""
         with suppress(OSError):
             for file in cleaned.all_files():
                 file.remove()
@@ -207,7 +207,7 @@ class Cleaning:
         return self._transactions.is_aborted(header), None
 
     def _kept(self, header: BatchHeader, batch: Buffer, is_useless: bool) -> Buffer | None:
-        """The batch as it stays, None when it goes."""
+        """Return the batch as it stays, None when it goes."""
         if header.last_offset >= self.end:
             return batch  # of this part the map knows nothing
         horizon = header.delete_horizon_ms
@@ -260,7 +260,7 @@ class Cleaning:
     def _note(
         self, header: BatchHeader, batch: Buffer, transactions: CleanedTransactions, *, force: bool
     ) -> bool:
-        """Takes the keys of a batch into the map; False when they do not fit."""
+        """Take the keys of a batch into the map; False when they do not fit."""
         if header.is_control:
             transactions.end(header, batch)
             return True
@@ -274,7 +274,7 @@ class Cleaning:
         )
 
     def _batches(self, segment: LogSegment, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The batches of a segment, no faster than is allowed."""
+        """Yield the batches of a segment, no faster than is allowed."""
         size = 0
         for header, batch in segment.batches(position, self._block_bytes):
             yield header, batch
@@ -307,7 +307,7 @@ class Cleaning:
             segment.close()
 
     def _aborted(self) -> list[AbortedTransaction]:
-        """Every aborted transaction that has begun in what is cleaned."""
+        """Return every aborted transaction that began in the cleaned segments."""
         found = []
         for base_offset, size in self._aborted_bytes.items():
             file = LogFile(self._files, f"{self._path}/{file_name(base_offset, '.txnindex')}")
@@ -320,7 +320,7 @@ class Cleaning:
         return found + [aborted for aborted in self._unstored if aborted.first_offset < self._dirtiness.end]
 
     def _source_end(self, number: int) -> Offset:
-        """The offset after the range of the source at a place."""
+        """Return the offset after the range of the source at a place."""
         following = number + 1
         return self._sources[following].base_offset if following < len(self._sources) else self._dirtiness.end
 

@@ -47,7 +47,7 @@ def read_small_file(fs: FileSystem, path: str) -> bytes:
 
 
 def keep_damaged(fs: FileSystem, path: str) -> None:
-    """Moves a damaged file out of the way of the one that replaces it."""
+    """Move a damaged file out of the way of the one that replaces it."""
     try:
         fs.rename(path, path + DAMAGED)
     except OSError as error:
@@ -55,7 +55,7 @@ def keep_damaged(fs: FileSystem, path: str) -> None:
 
 
 def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -> str:
-    """Keeps what is about to be cut off if whole batches are in it; where, for the log line."""
+    """Keep a suffix before its cut if it has whole batches; return the path for the log line."""
     data = segment.log.read_at(min(size - segment.size, _SEARCHED_BYTES), segment.size)
     found = [header for _, header in whole_batches(data, segment.base_offset, end)]
     if not found:
@@ -67,7 +67,7 @@ def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -
 
 
 def keep_segment(files: LogFiles, segment: LogSegment) -> None:
-    """Keeps the bytes of a segment that is about to be dropped, and says so."""
+    """Keep the bytes of a segment that is about to be dropped, and say so."""
     if segment.size:
         path = segment.log.path + DAMAGED
         _copy(files, segment, 0, segment.size, path)
@@ -92,7 +92,7 @@ def check_sealed(
     *,
     has_holes: bool,
 ) -> None:
-    """Checks that the first `count` segments, which are not read through, are there and end right.
+    """Check that the first `count` segments, which are not read through, are there and end right.
 
     Args:
         sizes: what the segments' sizes were at a clean stop; None when that is not known.

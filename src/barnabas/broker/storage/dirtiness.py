@@ -31,7 +31,7 @@ class Dirtiness:
 
     @property
     def ratio(self) -> float:
-        """The dirty part of what would be read."""
+        """The dirty part of the bytes that a cleaning would read."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 

@@ -46,7 +46,7 @@ class LeaderEpochs:
         self.changed = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch not above `epoch` and the offset where it ends, (-1, -1) when unknown.
+        """Return the largest epoch not above `epoch` and the offset where it ends, (-1, -1) when unknown.
 
         As OffsetForLeaderEpoch answers (KIP-101, KIP-279).
         """
@@ -60,7 +60,7 @@ class LeaderEpochs:
         return self.entries[place - 1].epoch, self.entries[place].start_offset
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote `offset`, -1 when unknown."""
+        """Return the epoch that wrote `offset`, -1 when unknown."""
         place = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[place - 1].epoch if place else NO_LEADER_EPOCH
 
@@ -78,7 +78,7 @@ class LeaderEpochs:
             self.changed = True
 
     def encode(self) -> bytes:
-        """The file's content."""
+        """Return the file's content."""
         return checked_lines.encode(f"{epoch} {offset}" for epoch, offset in self.entries)
 
     @classmethod

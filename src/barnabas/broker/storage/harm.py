@@ -65,7 +65,7 @@ _CURES = {
 
 
 class TornError(OSError):
-    """A change stopped half-way and could not be undone: what is on disk only the next start can tell."""
+    """A change stopped half-way and could not be undone: only the next start can read the disk's state."""
 
     def __init__(self, what: str, cause: OSError) -> None:
         super().__init__(cause.errno, f"{what}: {cause}")

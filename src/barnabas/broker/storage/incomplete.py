@@ -28,7 +28,7 @@ class Mark(NamedTuple):
 
 
 def encode_mark(mark: Mark) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     return json.dumps({"version": 0, "reason": mark.reason, "emptied": mark.is_emptied}).encode()
 
 
@@ -42,7 +42,7 @@ def decode_mark(content: bytes) -> Mark:
 
 
 def read_mark(fs: FileSystem, folder: str) -> Mark | None:
-    """The mark of the replica in a partition's folder; None where there is none.
+    """Return the mark of the replica in a partition's folder; None where there is none.
 
     Raises:
         OSError: the disk failed.

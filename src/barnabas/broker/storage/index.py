@@ -24,7 +24,7 @@ _NO_ENTRIES = b""
 
 
 class Index:
-    """Entries of two numbers, ascending by the first: what both indexes have in common."""
+    """Entries of two numbers, ascending by the first: the common base of both indexes."""
 
     ENTRY: struct.Struct
 
@@ -45,7 +45,7 @@ class Index:
         return self.size // self.ENTRY.size
 
     def entry(self, number: int) -> tuple[int, int]:
-        """The entry at place `number`."""
+        """Return the entry at place `number`."""
         size = self.ENTRY.size
         if number >= self._stored:
             return self._unpack(self._tail, (number - self._stored) * size)
@@ -55,7 +55,7 @@ class Index:
         return self.entry(len(self) - 1) if len(self) else None
 
     def floor(self, target: int) -> tuple[int, int] | None:
-        """The last entry whose first number is at most `target`."""
+        """Return the last entry whose first number is at most `target`."""
         size = self.ENTRY.size
         tail = self._tail
         if tail and self._unpack(tail, 0)[0] <= target:
@@ -79,30 +79,30 @@ class Index:
         return self._unpack(self.file.read_now(size, block * BLOCK * size), 0)[0]
 
     def store(self) -> None:
-        """Writes what waits in memory to the file (which is made if need be)."""
+        """Write the pending entries to the file, and create the file if it is missing."""
         self.file.write_at([self._tail], self._stored * self.ENTRY.size)
         self._stored = len(self)
         self._tail = _NO_ENTRIES
         self.changed = True
 
     def copy(self, file: LogFile) -> Self:
-        """The same entries, to be read through another open file."""
+        """Return the same entries, to be read through another open file."""
         copy = type(self)(file)
         copy.size, copy._stored, copy._tail = self.size, self._stored, bytes(self._tail)
         return copy
 
     def restrict(self, count: int) -> None:
-        """Keeps the first `count` entries in memory; the file is left alone."""
+        """Keep the first `count` entries in memory; the file is left alone."""
         self._tail = self._tail[: max(count - self._stored, 0) * self.ENTRY.size]
         self._stored = min(self._stored, count)
         self.size = count * self.ENTRY.size
 
     def keep(self, count: int) -> None:
-        """Keeps the first `count` entries."""
+        """Keep the first `count` entries."""
         self._keep(count)
 
     def reset(self) -> None:
-        """Forgets every entry, in the file too."""
+        """Forget every entry, in the file too."""
         self._keep(0)
 
     def replace(self, count: int, content: bytes) -> None:
@@ -165,7 +165,7 @@ class OffsetIndex(Index):
         self._append(relative_offset, position)
 
     def first_from_position(self, position: int) -> tuple[int, int] | None:
-        """The first entry of a batch that begins at `position` or later."""
+        """Return the first entry of a batch that begins at `position` or later."""
         place = bisect_left(range(len(self)), position, key=lambda place: self.entry(place)[1])
         return self.entry(place) if place < len(self) else None
 

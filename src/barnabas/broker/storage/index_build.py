@@ -35,7 +35,7 @@ class IndexBuild:
         self.built: tuple[bytes, bytes] | None = None
 
     def run(self) -> None:
-        """Reads all headers of the segment. In any thread, while its file is pinned. Raises OSError."""
+        """Read all headers of the segment. In any thread, while its file is pinned. Raises OSError."""
         if self.built is None:
             with suppress(KafkaError):
                 self.built = self._build()

@@ -204,7 +204,7 @@ class PartitionLog(LogUpkeep):
                 self.files.segments.active.aborted.append(aborted)
 
     def _segment_for(self, size: int, last_offset: Offset, max_timestamp: int) -> LogSegment:
-        """The active segment, a new one if the batch does not fit into the old one."""
+        """Return the active segment, a new one if the batch does not fit into the old one."""
         segment = self.files.segments.active
         if not segment.size:
             self.files.begin()
@@ -239,7 +239,7 @@ class PartitionLog(LogUpkeep):
         min_one: bool = True,
         may_wait: bool = True,
     ) -> FetchedRecords:
-        """The batches from the one that holds `offset`, all below `max_offset`, from one segment.
+        """Return the batches from the one that holds `offset`, all below `max_offset`, from one segment.
 
         At most `max_bytes`, but with `min_one` at least the first batch, however large. `max_offset` is the
         high watermark, the last stable offset or the log's end.
@@ -305,7 +305,7 @@ class PartitionLog(LogUpkeep):
     def aborted_transactions(
         self, offset: Offset, size: int, may_wait: bool = True
     ) -> list[AbortedTransaction]:
-        """The aborted transactions that the `size` bytes read from `offset` may hold records of.
+        """Return the aborted transactions that the `size` bytes read from `offset` may hold records of.
 
         Ascending by first offset, as clients need them to skip those records.
 
@@ -381,9 +381,9 @@ class PartitionLog(LogUpkeep):
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
     def active_producers(self) -> list[Producer]:
-        """Every producer the log remembers, as DescribeProducers shows them (KIP-664)."""
+        """Return every producer the log remembers, as DescribeProducers shows them (KIP-664)."""
         return list(self.producers)
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets producers silent for longer than `producer.id.expiration.ms`."""
+        """Forget producers silent for longer than `producer.id.expiration.ms`."""
         self.producers.expire(now_ms, expiration_ms)

@@ -113,7 +113,7 @@ class LogFiles:
         return self._tail
 
     def note_new(self, *files: LogFile) -> None:
-        """Files were made in the folder; the next flush covers them."""
+        """Note new files in the folder; the next flush covers them."""
         self._unsynced = (*self._unsynced, *files)
         self._names_changed = True
 
@@ -125,7 +125,7 @@ class LogFiles:
                 index.changed = False
 
     def begin(self) -> None:
-        """Makes ready for the log's first write: the folder says from then on whose it is.
+        """Make ready for the log's first write: the folder says from then on whose it is.
 
         Until then a partition costs an empty folder, which need not even survive: a start makes it again.
         """
@@ -143,7 +143,7 @@ class LogFiles:
         self.note_new(LogFile(self.env.files, self.path, PARTITION_METADATA))
 
     def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
-        """Seals the active segment and begins a new one at `offset`, the log's end.
+        """Seal the active segment and begin a new one at `offset`, the log's end.
 
         On OSError the active segment stays the active one.
         """
@@ -159,7 +159,7 @@ class LogFiles:
         return segment
 
     def seal_again(self, place: int) -> None:
-        """Completes the rebuilt indexes of the sealed segments from `place` on."""
+        """Complete the rebuilt indexes of the sealed segments from `place` on."""
         for segment in self.segments.from_place(place):
             if segment is not self.segments.active:
                 segment.seal()
@@ -176,7 +176,7 @@ class LogFiles:
             self._unflushed.pop(base_offset, None)
 
     def take_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
-        """Writes down the producers as of `offset`, unless that was done."""
+        """Write down the producers as of `offset`, unless that was done."""
         if offset not in self.snapshots:
             path = self.snapshot_path(offset)
             write_file(self.env.fs, path, encode_snapshot(producers))
@@ -192,12 +192,12 @@ class LogFiles:
         return f"{folder}/{file_name(offset, SNAPSHOT)}"
 
     def drop_snapshot(self, offset: Offset) -> None:
-        """Removes a snapshot that is no use."""
+        """Remove a snapshot that is no use."""
         for file in self._forget_snapshots(lambda taken: taken == offset):
             file.remove()
 
     def drop_segments_from(self, place: int) -> None:
-        """Removes the segments from `place` on, at least one stays; from the last, so that no hole opens."""
+        """Remove the segments from `place` on, at least one stays; from the last, so that no hole opens."""
         while len(self.segments) > place:
             self._remove_active()
 
@@ -211,7 +211,7 @@ class LogFiles:
         return self._names_changed
 
     def take_out_first(self, count: int, synced: LogSegment | None = None) -> Removal:
-        """Takes out the oldest segments and the snapshots before what is left.
+        """Take out the oldest segments, and the snapshots before the remaining ones.
 
         Their files get the suffix ``.deleted``, so that a restart knows them for what they are. On OSError
         some of the segments may be gone, the oldest first.
@@ -246,7 +246,7 @@ class LogFiles:
         self.swap.begin()
 
     def finish_swap(self) -> Removal | None:
-        """Puts the cleaned segment in place; the old files are to be removed. None: it was cancelled.
+        """Put the cleaned segment in place; return the removal of the old files. None: it was cancelled.
 
         On OSError it is to be called again; until then the old segments are read, whatever their names are.
         """
@@ -268,7 +268,7 @@ class LogFiles:
         return self._removal()
 
     def cancel_swap(self) -> None:
-        """Drops a cleaned segment that is not in place yet: the log's tail is about to change.
+        """Drop a cleaned segment that is not in place yet: the log's tail is about to change.
 
         One that is half in place is put there whole. On OSError it is to be called again.
         """
@@ -280,7 +280,7 @@ class LogFiles:
             self.forget_cancelled_swap()
 
     def settle_swap(self) -> Removal | None:
-        """Completes a swap that is half done and cancels any other; what was replaced is to be removed.
+        """Complete a half-done swap and cancel any other; return the removal of the replaced files.
 
         Then the folder is to be fsynced, and `forget_cancelled_swap` to be called.
         """
@@ -297,7 +297,7 @@ class LogFiles:
             self.swap = None
 
     def start_of_batch(self, offset: Offset) -> Offset:
-        """The base offset of the batch that holds `offset`; `offset` itself when none does."""
+        """Return the base offset of the batch that holds `offset`; `offset` itself when none does."""
         segment = self.segments[self.segments.place_of(offset)]
         position = segment.position_of(offset)
         return (
@@ -305,7 +305,7 @@ class LogFiles:
         )
 
     def lower_recovery_point(self, offset: Offset) -> bool:
-        """Lower the recovery point to `offset`, before a truncation to there; whether it was higher."""
+        """Lower the recovery point to `offset`, before a truncation to it; return whether it was higher."""
         if offset >= self.recovery_point:
             return False
         self.recovery_point = offset
@@ -313,7 +313,7 @@ class LogFiles:
         return True
 
     def truncate(self, cut: Cut, *, sync: bool = True) -> None:
-        """Cuts off the batches from where a `Truncation` says.
+        """Cut off the batches from where a `Truncation` says.
 
         From the last segment to the first, so that a crash on the way leaves no hole. Without `sync`, the
         next flush tells the disk, and removes the files of whole segments, which may be large.
@@ -344,7 +344,7 @@ class LogFiles:
             self.is_cut = self._names_changed = True
 
     def start_over(self, offset: Offset, config: TopicConfig, *, sync: bool = True) -> None:
-        """Removes everything; the log goes on, empty, at `offset`. `sync` as for `truncate`."""
+        """Remove everything; the log goes on, empty, at `offset`. `sync` as for `truncate`."""
         self.begin()
         self.cancel_swap()
         self._tail += 1
@@ -357,7 +357,7 @@ class LogFiles:
         self._unflushed = _NOTHING
         self.segments = Segments([new_segment(self.env, self.path, offset, config)])
         # Not before the folder is fsynced: a crash may bring back the old files. Below the recovery point
-        # nobody would check them, nor the hole between them and `offset`.
+        # no check would cover them, nor the hole between them and `offset`.
         self.recovery_point = offset if sync else min(self.recovery_point, offset)
         self._note_cut(sync)
         if sync:
@@ -404,7 +404,7 @@ class LogFiles:
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
-        """Takes note of a flush that has run, well or not; raises its error, and all of it is due again."""
+        """Note a flush that has run. Raises its error; then the whole flush is due again."""
         self._is_flushing = False
         for file in flush.files:
             file.unpin()
@@ -425,7 +425,7 @@ class LogFiles:
                 self._forget_unflushed(base_offset)
 
     def seal_active(self) -> None:
-        """Completes the active segment's indexes, so that a start after a clean stop finds all it needs."""
+        """Complete the active segment's indexes, so that a start after a clean stop finds all it needs."""
         active = self.segments.active
         if active.size:
             active.seal()
@@ -433,7 +433,7 @@ class LogFiles:
         self.note_indexes(active)
 
     def checksums(self) -> Replacement:
-        """The checksums of the transaction indexes, to be written down.
+        """Return the checksums of the transaction indexes, to be written down.
 
         Raises:
             OSError: an index could not be read.
@@ -451,7 +451,7 @@ class LogFiles:
         return self._is_flushing
 
     def renamed(self, path: str) -> None:
-        """The folder has another path; the next flush tells the disk."""
+        """Note the folder's new path; the next flush makes it durable."""
         for file in (*self._all(), *self._aside):
             file.folder_renamed(self.path, path)
         self.path = path
@@ -462,14 +462,14 @@ class LogFiles:
         self._tail = max(self._tail, earlier.tail) + 1
 
     def move_to(self, env: LogEnvironment) -> None:
-        """Closes every file, to be opened again, when needed, among the files of `env`."""
+        """Close every file, to be opened again, when needed, among the files of `env`."""
         self.close()
         self.env = env
         for file in self._all():
             file.move_to(env.files)
 
     def close(self) -> None:
-        """Closes every file."""
+        """Close every file."""
         for file in self._all():
             file.close()
 
@@ -487,7 +487,7 @@ class LogFiles:
         segment.remove()
 
     def _set_aside(self, *files: LogFile) -> None:
-        """Gives files the suffix ``.deleted``, those apart that have it from an earlier attempt."""
+        """Give files the suffix ``.deleted``, those apart that have it from an earlier attempt."""
         for file in files:
             if not file.path.endswith(DELETED):
                 file.close()
@@ -530,7 +530,7 @@ def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: T
 
 
 def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
-    """An empty segment whose file exists: its name tells where the log goes on."""
+    """Return an empty segment whose file exists: its name tells where the log goes on."""
     segment = empty_segment(env, directory, offset, config)
     try:
         segment.log.truncate(0)

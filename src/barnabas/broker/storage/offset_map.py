@@ -30,7 +30,7 @@ class OffsetMap:
         self.offsets: dict[bytes, Offset] = {}
 
     def put(self, key: bytes, offset: Offset, *, force: bool = False) -> bool:
-        """Takes note of a key at an offset beyond all before; False when there is no room for the key.
+        """Take note of a key at an offset beyond all before; False when there is no room for the key.
 
         `force` makes room, so that a cleaning can take one batch at least.
         """

@@ -44,7 +44,7 @@ class OpenFiles:
         return len(self._idle)
 
     def add(self, file: LogFile) -> None:
-        """Takes note of an open file, and closes others while too many are open."""
+        """Take note of an open file, and close others while too many are open."""
         idle = self._idle
         idle[file] = None
         chances = 2 * len(idle)
@@ -59,7 +59,7 @@ class OpenFiles:
                 oldest.let_go()
 
     def let_go_idle(self) -> bool:
-        """Closes every file that may be closed; whether there was one. For when the process has too many."""
+        """Close every file that may be closed; return whether there was one. For a process with too many."""
         idle, self._idle = self._idle, {}
         for file in idle:
             file.let_go()
@@ -107,12 +107,12 @@ class LogFile:
         return self._files.may_wait
 
     def read_now(self, size: int, position: int) -> bytes:
-        """Reads whether it waits for the disk or not. From any thread, when the file is pinned."""
+        """Read whether it waits for the disk or not. From any thread, when the file is pinned."""
         self.used_lately = True
         return (self._handle or self._open()).read_at(size, position)
 
     def check_cached(self, size: int, position: int) -> None:
-        """Raises ColdRead as `read_at` would."""
+        """Raise ColdRead as `read_at` would."""
         if not self._files.may_wait and not (self._handle or self._open()).is_cached(size, position):
             raise ColdRead(self, size, position)
 
@@ -121,12 +121,12 @@ class LogFile:
         return (self._handle or self._open()).send_to(descriptor, size, position)
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
-        """Makes the file when its first bytes are written; one that has gone since is FileNotFoundError."""
+        """Make the file when its first bytes are written; one that has gone since is FileNotFoundError."""
         self.used_lately = True
         (self._handle or self._open(create=not position)).write_at(chunks, position)
 
     def truncate(self, size: int) -> None:
-        """Creates the file when there is none."""
+        """Create the file when there is none."""
         (self._handle or self._open(create=True)).truncate(size)
 
     @property
@@ -134,7 +134,7 @@ class LogFile:
         return self._handle is not None
 
     def pin(self) -> None:
-        """Opens the file and keeps it open until `unpin`, so that `sync` may run in another thread."""
+        """Open the file and keep it open until `unpin`, so that `sync` may run in another thread."""
         if self._handle is None:
             self._open()
         self._files.discard(self)
@@ -154,7 +154,7 @@ class LogFile:
         (self._handle or self._open()).sync()
 
     def rename(self, path: str, *, must_exist: bool = False) -> None:
-        """Renames the file, open or not; one that was never written has no name to change."""
+        """Rename the file, open or not; one that was never written has no name to change."""
         try:
             self._files.fs.rename(self.path, path)
         except FileNotFoundError:
@@ -163,20 +163,20 @@ class LogFile:
         self._folder, self._name = path, ""
 
     def folder_renamed(self, before: str, after: str) -> None:
-        """The folder in which the file lies has another path; the file may be open."""
+        """Note the new path of the file's folder; the file may be open."""
         if self._folder == before:
             self._folder = after
         elif self._folder.startswith(f"{before}/"):
             self._folder = after + self._folder[len(before) :]
 
     def remove(self) -> None:
-        """Closes and deletes the file; one that is missing is fine."""
+        """Close and delete the file; one that is missing is fine."""
         self.close()
         with suppress(FileNotFoundError):
             self._files.fs.remove(self.path)
 
     def close(self) -> None:
-        """Closes the file, or has it closed when it is unpinned."""
+        """Close the file, or have it closed when it is unpinned."""
         self._files.discard(self)
         if self.pins:
             self._closing = True
@@ -188,7 +188,7 @@ class LogFile:
         self._files = files
 
     def let_go(self) -> None:
-        """Closes the handle; the next use opens it again."""
+        """Close the handle; the next use opens it again."""
         handle, self._handle = self._handle, None
         self._closing = False
         if handle is not None:
@@ -222,7 +222,7 @@ class ColdRead(Exception):
         return self.file, self.size, self.position
 
     def warm(self) -> None:
-        """Reads it into memory. From any thread, when the file is pinned. Raises OSError."""
+        """Read it into memory. From any thread, when the file is pinned. Raises OSError."""
         position, end = self.position, self.position + max(self.size, _READ_AHEAD)
         while position < end:
             data = self.file.read_now(min(_WARMED_AT_ONCE, end - position), position)

@@ -54,7 +54,7 @@ def note_producer(
 
 
 def load_producers(files: LogFiles, end_offset: Offset) -> Producers:
-    """The producers as of `end_offset`: the latest whole snapshot up to there, and what was appended since.
+    """Return the producers as of `end_offset`: from the latest whole snapshot, and the batches after it.
 
     A damaged snapshot is removed and the one before it taken.
 
@@ -85,7 +85,7 @@ def from_snapshot(files: LogFiles, end_offset: Offset) -> Producers:
 
 
 def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
-    """Brings `producers` from the offset they stand at to `end_offset` by the batches in between."""
+    """Bring `producers` from the offset they stand at to `end_offset` by the batches in between."""
     start = producers.end_offset
     if start < end_offset:
         for segment in files.segments.from_offset(start):
@@ -96,7 +96,7 @@ def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
 
 
 def find_aborted(files: LogFiles, segment: LogSegment) -> list[AbortedTransaction]:
-    """The aborted transactions of a segment as its batches tell, and what was open where it begins.
+    """Return a segment's aborted transactions from its batches and the transactions open at its start.
 
     Raises:
         OSError: the disk failed.
@@ -114,7 +114,7 @@ def _replay_segment(segment: LogSegment, producers: Producers, start: Offset, en
 def _noted(
     segment: LogSegment, producers: Producers, start: Offset, end_offset: Offset
 ) -> Iterator[AbortedTransaction]:
-    """Has the producers take note of a segment's batches; the transactions that were aborted there."""
+    """Note a segment's batches in the producers; yield the transactions that it aborts."""
     for position, header in segment.headers(segment.position_of(start)):
         if header.base_offset >= end_offset:
             return

@@ -35,7 +35,7 @@ _BATCH = struct.Struct(">iqiq")
 
 
 def encode_snapshot(producers: Iterable[Producer]) -> bytes:
-    """The file's content."""
+    """Return the file's content."""
     entries = []
     earlier = []
     for producer in producers:

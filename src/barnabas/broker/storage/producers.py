@@ -80,7 +80,7 @@ class Producer:
         return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
 
     def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
-        """The remembered batch that `header` sends again."""
+        """Return the remembered batch that `header` sends again."""
         if header.producer_epoch == self.epoch:
             last_sequence = header.last_sequence
             for batch in self.batches:
@@ -236,7 +236,7 @@ class Producers:
             and known.epoch == header.producer_epoch
             and header.base_sequence != (known.last_sequence + 1) % SEQUENCE_LIMIT
         ):
-            return  # mostly it has been written, and this request comes late: nobody need send it again
+            return  # mostly it has been written, and this request is late: no client needs to send it again
         earlier = self._refused.get(header.producer_id)
         if (
             earlier is not None
@@ -295,9 +295,10 @@ class Producers:
     def end_transaction(
         self, header: BatchHeader, marker: EndTransaction, offset: Offset
     ) -> AbortedTransaction | None:
-        """A marker that ends the producer's transaction was appended at `offset`.
+        """Note a marker at `offset` that ends the producer's transaction.
 
-        Returns what readers of committed records have to be told, if the marker has aborted anything.
+        Returns:
+            The aborted transaction for readers of committed records, if the marker aborts one with records.
         """
         producer = self._of_epoch(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -317,7 +318,7 @@ class Producers:
         return AbortedTransaction(producer.producer_id, start, offset, stable)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets producers that have been silent for `expiration_ms` and have no open transaction."""
+        """Forget producers that have been silent for `expiration_ms` and have no open transaction."""
         silent = [
             producer.producer_id
             for producer in self
@@ -328,7 +329,7 @@ class Producers:
             del self._producers[producer_id]
 
     def restore(self, producers: list[Producer], end_offset: int) -> None:
-        """Replaces everything by what a snapshot of `end_offset` held."""
+        """Replace everything by the content of a snapshot of `end_offset`."""
         self.end_offset = end_offset
         self._producers = {producer.producer_id: producer for producer in producers} or _NOTHING
         self._ended_transactions = _NONE_ENDED

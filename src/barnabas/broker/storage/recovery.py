@@ -63,7 +63,7 @@ _OF_SEGMENTS = frozenset((LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT))
 def new_log(
     env: LogEnvironment, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
 ) -> PartitionLog:
-    """An empty log in the empty folder `path`; its files are made when there is something to write."""
+    """Return an empty log in the empty folder `path`; its files are made when there is something to write."""
     segment = empty_segment(env, path, 0, config)
     return PartitionLog(
         topic_partition,
@@ -90,7 +90,7 @@ def load_log(
     sizes: Mapping[Offset, SegmentSizes] | None = None,
     cleaned_to: Offset = 0,
 ) -> PartitionLog:
-    """The log in the folder `path`, which exists; its recovery point and start as they were written down.
+    """Open the log in the existing folder `path`, with the checkpoints' recovery point and start.
 
     May take long after a crash. Safe in a thread of its own when `env` is.
 
@@ -196,7 +196,7 @@ def load_log(
 
 
 def _deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[Offset, Offset]:
-    """The segments that a crash kept from being removed: where each begins and ends."""
+    """Return the segments that a crash kept from being removed: where each begins and ends."""
     sizes = {entry.name: entry.size for entry in listed}
     ends: dict[Offset, Offset] = {}
     for stem in sorted(name.partition(".")[0] for name in sizes if name.endswith(LOG + DELETED)):
@@ -290,7 +290,7 @@ def _open_segments(
 
 
 def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_through: bool) -> LeaderEpochs:
-    """The epochs as they were written down; `read_through`: the recovery is about to find them all."""
+    """Return the epochs as they were written down; `read_through`: the recovery is about to find them all."""
     file = f"{path}/{EPOCH_FILE}"
     try:
         return LeaderEpochs.decode(read_small_file(env.fs, file))
@@ -386,7 +386,7 @@ def _recover(
     config: TopicConfig,
     topic_partition: TopicPartition,
 ) -> Producers:
-    """Reads through the segments from place `first` on; the producers as of the log's true end."""
+    """Read the segments from place `first` on; return the producers as of the log's true end."""
     segments = files.segments
     start = segments[first].base_offset
     producers = producer_recovery.load_producers(files, start)
@@ -396,7 +396,7 @@ def _recover(
     place = first
     while place < len(segments):
         segment = segments[place]
-        # What compaction has left out lies before the recovery point: only flushed segments are cleaned.
+        # Compaction drops records before the recovery point only: it cleans flushed segments only.
         has_hole = place > first and max(end, holes_to) < segment.base_offset
         if has_hole or end > segment.base_offset:
             logger.warning(
@@ -443,7 +443,7 @@ def _recover_segment(
     producers: Producers,
     config: TopicConfig,
 ) -> Offset:
-    """Checks and indexes every batch of a segment, and cuts it off at the first damage; where it ends.
+    """Check and index every batch of a segment, and cut it off at the first damage; return its end.
 
     A batch of an earlier epoch than the one before it was truncated before that one was written: the disk
     had yet to be told.
@@ -471,7 +471,7 @@ def _recover_segment(
 def _sound_batches(
     segment: LogSegment, size: int, start: Offset
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """The batches of a segment's file up to the first that is damaged or out of place."""
+    """Yield the batches of a segment's file up to the first that is damaged or out of place."""
     log: LogFile = segment.log
     block = b""
     block_at = 0

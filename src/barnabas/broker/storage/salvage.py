@@ -19,7 +19,7 @@ _MAGIC = bytes([MAGIC])
 def whole_batches(
     data: bytes | mmap.mmap, base_offset: Offset, expected: Offset | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch of a segment's bytes with its position, whatever lies between them.
+    """Yield each whole batch of a segment's bytes with its position, whatever lies between them.
 
     Args:
         data: from where a batch should begin.

@@ -165,7 +165,7 @@ class LogSegment:
         return timestamp if timestamp >= 0 else self.modified_ms
 
     def restore_latest(self, latest: TimestampedOffset) -> None:
-        """Takes `latest` as it was written down, instead of from the time index's last entry."""
+        """Take `latest` as it was written down, instead of from the time index's last entry."""
         self._latest = latest
 
     def append(
@@ -177,7 +177,7 @@ class LogSegment:
         max_timestamp: int,
         index_interval: int,
     ) -> None:
-        """Writes one batch, whose bytes are `chunks`, at the end.
+        """Write one batch, whose bytes are `chunks`, at the end.
 
         Raises:
             OSError: nothing was appended.
@@ -192,7 +192,7 @@ class LogSegment:
         self.size = position + size
 
     def write(self, chunks: Sequence[Buffer]) -> None:
-        """Writes bytes at the end that are not part of the segment yet: `indexed` and `size` follow."""
+        """Write bytes at the end that are not part of the segment yet: `indexed` and `size` follow."""
         if self.surplus_end:
             self.cut_surplus()
         try:
@@ -211,7 +211,7 @@ class LogSegment:
         max_timestamp: int,
         index_interval: int,
     ) -> None:
-        """Takes note of the batch at `position`, in the indexes when it is time for an entry.
+        """Take note of the batch at `position`, in the indexes when it is time for an entry.
 
         Raises:
             OSError: an index could not be read; nothing has changed.
@@ -347,7 +347,7 @@ class LogSegment:
         return is_there and header.latest_record_timestamp == timestamp
 
     def _report_damaged(self, index: OffsetIndex | TimeIndex) -> bool:
-        """Says once that an index does not fit; whether both were built again and look-ups begin anew.
+        """Report once that an index does not fit; return whether both were rebuilt and look-ups start over.
 
         Raises:
             DamagedIndex: they are to be built, where a read may not wait.
@@ -457,7 +457,7 @@ class LogSegment:
         return max_bytes
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Each batch from `position` on as (position, header), without its records.
+        """Yield each batch from `position` on as (position, header), without its records.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a header cannot be one, or none of this segment in this place.
@@ -481,7 +481,7 @@ class LogSegment:
             position += header.size
 
     def batches(self, position: int, block_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Each whole batch from `position` on; the file is read in blocks of `block_bytes`, if they suffice.
+        """Yield each whole batch from `position` on, read in blocks of `block_bytes`, if they suffice.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a batch is damaged or out of place.
@@ -507,7 +507,7 @@ class LogSegment:
             position += header.size
 
     def next_offset(self) -> int:
-        """The offset after the segment's last batch."""
+        """Return the offset after the segment's last batch."""
         last = self.offsets.last()
         offset = self.base_offset
         for _, header in self.headers(last[1] if last else 0):
@@ -515,7 +515,7 @@ class LogSegment:
         return offset
 
     def checked_end(self) -> int:
-        """The offset after the last batch; the batches behind the last index entry are checked.
+        """Return the offset after the last batch; the batches behind the last index entry are checked.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, one of them is damaged, or bytes are left behind them.
@@ -537,11 +537,11 @@ class LogSegment:
         return end
 
     def find_first_timestamp(self) -> None:
-        """Reads from a segment that was there before what its first batch tells of its age."""
+        """Read the first batch's timestamp of a segment from an earlier run, for its age."""
         self.first_timestamp = next(self.headers(0))[1].latest_record_timestamp if self.size else NO_TIMESTAMP
 
     def seal(self) -> None:
-        """Completes the indexes: the segment's largest timestamp is then the time index's last."""
+        """Complete the indexes: the segment's largest timestamp is then the time index's last."""
         self.cut_surplus()
         if self.latest.timestamp >= 0:
             self.times.append(self.latest.timestamp, self.latest.offset - self.base_offset)
@@ -550,7 +550,7 @@ class LogSegment:
         self.aborted.store()
 
     def copy(self, files: OpenFiles) -> LogSegment:
-        """The same segment as it is now, to be read, and no more, through other open files."""
+        """Return the same segment as it is now, to be read, and no more, through other open files."""
         copy = LogSegment(
             files,
             self.log.path.rpartition("/")[0],
@@ -607,7 +607,7 @@ class LogSegment:
         return end, offset
 
     def truncate(self, cut: Cut) -> None:
-        """Drops what lies behind the cut; the file keeps what is much until `cut_some` or a write."""
+        """Drop the bytes behind the cut. A large surplus stays in the file until `cut_some` or a write."""
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
         if cut.aborted is None:
@@ -625,7 +625,7 @@ class LogSegment:
         self.first_timestamp = cut.first_timestamp
 
     def cut_some(self) -> bool:
-        """Shortens the file by a part of what a truncation has left in it; whether there is more.
+        """Shorten the file by a part of the surplus of a truncation; return whether there is more.
 
         Raises:
             OSError: the disk failed; the part is still due.
@@ -645,7 +645,7 @@ class LogSegment:
             self.surplus_end = 0
 
     def remove(self) -> None:
-        """Deletes the segment's files."""
+        """Delete the segment's files."""
         for file in self.all_files():
             file.remove()
 
@@ -671,7 +671,7 @@ class LogSegment:
         return bound
 
     def clear_indexes(self) -> None:
-        """Forgets the indexes of offsets and times, before they are built again by `indexed`."""
+        """Forget the indexes of offsets and times, before they are built again by `indexed`."""
         self.offsets.reset()
         self.times.reset()
         self._build = None
@@ -681,7 +681,7 @@ class LogSegment:
         self._recent = _NONE_KNOWN
 
     def _find_latest(self) -> None:
-        """The largest timestamp after the index's last entry may have gone: look at what is left."""
+        """Find the remaining batches' largest timestamp: that after the index's last entry may be gone."""
         position = 0
         best = TimestampedOffset(NO_TIMESTAMP, self.base_offset)
         entry, last = self.offsets.last(), self.times.last()
@@ -696,7 +696,7 @@ class LogSegment:
         self._latest = best
 
     def _cut_to_size(self) -> None:
-        """Undoes a write that failed: what it has left must not be taken for records."""
+        """Undo a failed write: its bytes must not be taken for records."""
         try:
             self.log.truncate(self.size)
         except OSError as error:

@@ -35,11 +35,11 @@ class Segments:
         self.active = segment
 
     def place_of(self, offset: int) -> int:
-        """The place of the segment whose range holds `offset`; the first one's when it lies before all."""
+        """Return the place of the segment whose range has `offset`; the first place if it is before all."""
         return max(bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1, 0)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """The segment whose range holds `offset`, and all after it."""
+        """Return the segment whose range holds `offset`, and all after it."""
         return self._segments[self.place_of(offset) :]
 
     def from_place(self, place: int) -> list[LogSegment]:
@@ -55,17 +55,17 @@ class Segments:
         return place if is_run else None
 
     def replace(self, place: int, count: int, segment: LogSegment) -> None:
-        """Puts a sealed segment in the place of `count` others that follow each other."""
+        """Put a sealed segment in the place of `count` others that follow each other."""
         self._segments[place : place + count] = [segment]
 
     def take_first(self, count: int) -> list[LogSegment]:
-        """Takes out the oldest `count` segments."""
+        """Take out the oldest `count` segments."""
         taken = self._segments[:count]
         del self._segments[:count]
         return taken
 
     def take_last(self) -> LogSegment:
-        """Takes out the active segment; the one before it becomes the active one."""
+        """Take out the active segment; the one before it becomes the active one."""
         taken = self._segments.pop()
         self.active = self._segments[-1]
         return taken

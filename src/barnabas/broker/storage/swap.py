@@ -45,7 +45,7 @@ class Swap:
             _change_suffix(file, CLEANED, SWAP, must_exist=file is self.cleaned.log)
 
     def finish(self) -> None:
-        """Gives the files their place; those of the old segments are out of the way.
+        """Give the files their place; those of the old segments are out of the way.
 
         May be called again when it has failed.
         """
@@ -53,7 +53,7 @@ class Swap:
             _change_suffix(file, SWAP, "", must_exist=file is self.cleaned.log)
 
     def cancel(self) -> None:
-        """Removes the new files; the old ones stay what they are. May be called again when it has failed."""
+        """Remove the new files; the old ones stay what they are. May be called again when it has failed."""
         assert not self.is_decided
         for file in reversed(self.cleaned.all_files()):  # the .log last: by it, a restart knows what to undo
             file.remove()
@@ -65,7 +65,7 @@ def _change_suffix(file: LogFile, old: str, new: str, *, must_exist: bool) -> No
 
 
 def complete_swaps(env: LogEnvironment, path: str, entries: Sequence[Entry]) -> bool:
-    """Completes or undoes what a crash interrupted in the folder `path`; whether its names have changed.
+    """Complete or undo interrupted swaps in the folder `path`; return whether its names have changed.
 
     Also what Apache Kafka has left. Safe to be interrupted itself.
 

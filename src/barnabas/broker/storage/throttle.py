@@ -24,7 +24,7 @@ class Throttle:
         self._paid = clock.monotonic()
 
     def delay(self, size: int) -> float:
-        """Books `size` bytes; how many seconds to wait before more is done."""
+        """Count `size` bytes; return the seconds to wait before the next ones."""
         rate = self._rate()
         with self._lock:
             now = self._clock.monotonic()

@@ -33,7 +33,7 @@ class OffsetAtTimestamp(NamedTuple):
 
 
 def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int) -> OffsetAtTimestamp | None:
-    """The first record at or after `log_start_offset` whose timestamp is at least `timestamp`.
+    """Return the first record at or after `log_start_offset` whose timestamp is at least `timestamp`.
 
     Raises:
         LongSearch: it takes too long for one turn of the event loop.
@@ -48,7 +48,7 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
 
 
 def with_max_timestamp(segments: Segments, log_start_offset: int) -> OffsetAtTimestamp | None:
-    """The first record that has the largest timestamp of the log. Raises as `first_at_or_after`."""
+    """Return the first record that has the largest timestamp of the log. Raises as `first_at_or_after`."""
     latest = max((segment.latest for segment in segments), key=lambda latest: latest.timestamp)
     if latest.timestamp < 0:
         return None
@@ -87,7 +87,7 @@ class LongSearch(Exception):
     def __init__(self, next_offset: int, max_timestamp: int) -> None:
         super().__init__(f"nothing found before offset {next_offset}")
         self.next_offset = next_offset
-        #: what MAX_TIMESTAMP stands for
+        #: the value of MAX_TIMESTAMP
         self.max_timestamp = max_timestamp
 
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
@@ -117,7 +117,7 @@ class LongBatch(LongSearch):
         return self._find(payload, timestamp, start)
 
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """The first record from offset `start` on whose timestamp is at least `timestamp`.
+        """Return the first record from offset `start` on whose timestamp is at least `timestamp`.
 
         In a batch of more records than are ever decoded it is the first one, which may be too early.
 

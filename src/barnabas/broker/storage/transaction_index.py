@@ -55,7 +55,7 @@ NO_ENTRIES = Checksum(0, crc32c(b""))
 
 
 def encode_checksums(checksums: Mapping[Offset, Checksum]) -> bytes:
-    """The content of `barnabas-txnindex-checksums`, by the segments' base offsets."""
+    """Return the content of `barnabas-txnindex-checksums`, by the segments' base offsets."""
     return checked_lines.encode(
         f"{base_offset} {size} {crc:08x}" for base_offset, (size, crc) in checksums.items()
     )
@@ -78,7 +78,7 @@ def decode_checksums(content: bytes) -> dict[Offset, Checksum]:
 
 
 def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
-    """The content of a `.txnindex` file."""
+    """Return the content of a `.txnindex` file."""
     return b"".join(ENTRY.pack(_VERSION, *aborted) for aborted in entries)
 
 
@@ -117,7 +117,7 @@ class TransactionIndex:
         return Checksum(self.stored_bytes, self._crc)
 
     def content(self) -> bytes:
-        """The entries as they are stored.
+        """Return the entries as they are stored.
 
         Raises:
             OSError: the disk failed.
@@ -125,7 +125,7 @@ class TransactionIndex:
         return self.file.read_at(self.stored_bytes, 0) if self._stored else b""
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Adds the transaction that the segment's latest marker has aborted.
+        """Add the transaction that the segment's latest marker has aborted.
 
         The marker is in the log already: what cannot be stored now waits for the next entry, or the sealing.
         """
@@ -134,7 +134,7 @@ class TransactionIndex:
             self.store()
 
     def store(self) -> None:
-        """Writes what waits in memory to the file.
+        """Write the pending entries to the file.
 
         Raises:
             OSError: it waits on.
@@ -163,14 +163,14 @@ class TransactionIndex:
         yield from (aborted for aborted in self.waiting if aborted.last_offset >= offset)
 
     def copy(self, file: LogFile) -> TransactionIndex:
-        """The same index as it is now, to be read through another open file."""
+        """Return the same index as it is now, to be read through another open file."""
         copy = TransactionIndex(file)
         copy.waiting = self.waiting
         copy._stored, copy._crc = self._stored, self._crc
         return copy
 
     def checksum_before(self, offset: Offset) -> Checksum | None:
-        """Of the stored entries that end before `offset`; None when what is stored is damaged.
+        """Return the checksum of the stored entries that end before `offset`; None if they are damaged.
 
         Raises:
             OSError: the disk failed.
@@ -182,7 +182,7 @@ class TransactionIndex:
         return Checksum(size, crc32c(content[:size]))
 
     def truncate(self, offset: Offset, left: Checksum) -> None:
-        """Forgets those that end at or after `offset`: their markers are cut off.
+        """Forget those that end at or after `offset`: their markers are cut off.
 
         Args:
             left: the `checksum_before` that offset.
@@ -191,13 +191,13 @@ class TransactionIndex:
         self._keep(left)
 
     def replace(self, aborted: Sequence[AbortedTransaction]) -> None:
-        """Holds these instead. Raises OSError: they wait in memory."""
+        """Hold these instead. Raises OSError: they wait in memory."""
         self.reset()
         self.waiting = aborted
         self.store()
 
     def reset(self) -> None:
-        """Forgets everything."""
+        """Forget everything."""
         self.waiting = ()
         self._keep(NO_ENTRIES)
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 def check_transaction_indexes(
     files: LogFiles, entries: Mapping[str, Entry], segments: Sequence[LogSegment]
 ) -> None:
-    """Has the transaction indexes of `segments` hold what they should; `entries` are the folder's files.
+    """Check and correct the transaction indexes of `segments`; `entries` are the folder's files.
 
     Raises:
         OSError: the disk failed.
@@ -48,7 +48,7 @@ def _name(segment: LogSegment) -> str:
 def _read_checksums(
     files: LogFiles, entries: Mapping[str, Entry], *, is_needed: bool
 ) -> dict[Offset, Checksum] | None:
-    """The checksums by the segments' base offsets; None when they are not known."""
+    """Return the checksums by the segments' base offsets; None when they are not known."""
     path = f"{files.path}/{CHECKSUMS}"
     if CHECKSUMS not in entries:
         if not is_needed:
@@ -76,7 +76,7 @@ def _is_proven(segment: LogSegment, entry: Entry | None, checksums: Mapping[Offs
 
 
 def _compare(files: LogFiles, segment: LogSegment, entry: Entry | None) -> None:
-    """Compares a transaction index with its segment, and rewrites it if it is not what it must be."""
+    """Compare a transaction index with its segment, and rewrite it if it differs."""
     index = segment.aborted
     aborted = find_aborted(files, segment)
     files.are_checksums_due = True

@@ -104,7 +104,7 @@ class Truncation:
         return self._remainder
 
     def drop_damaged_snapshots(self) -> None:
-        """Removes the producer snapshots that were found damaged. Raises OSError."""
+        """Remove the producer snapshots that were found damaged. Raises OSError."""
         for offset in self._view.damaged:
             self._files.drop_snapshot(offset)
 

@@ -114,7 +114,7 @@ class LogUpkeep:
         return self.files.has_rolled
 
     def advance_high_watermark(self, offset: Offset) -> bool:
-        """Moves the high watermark forward to `offset`, at most to the log's end; whether it moved."""
+        """Move the high watermark forward to `offset`, at most to the log's end; return whether it moved."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset <= self.high_watermark:
@@ -124,7 +124,7 @@ class LogUpkeep:
         return True
 
     def roll(self) -> LogSegment:
-        """Seals the active segment and begins a new one at the log's end.
+        """Seal the active segment and begin a new one at the log's end.
 
         Raises:
             OSError: the caller's business, as it may be in the middle of something.
@@ -147,7 +147,7 @@ class LogUpkeep:
             )
 
     def advance_log_start(self, offset: Offset) -> bool:
-        """Records before `offset` are gone for readers (DeleteRecords); whether anything changed.
+        """Hide records before `offset` from readers (DeleteRecords); return whether anything changed.
 
         Raises:
             KafkaError: as `check_log_start`.
@@ -173,7 +173,7 @@ class LogUpkeep:
         return self.files.segments.active
 
     def delete_old_segments(self, now_ms: int, synced: LogSegment | None = None) -> Removal | None:
-        """Takes out the segments that retention or the log's start has left behind.
+        """Take out the segments that retention or the log's start has left behind.
 
         Their files are renamed to ``.deleted``; run the result when `file.delete.delay.ms` has passed.
 
@@ -229,7 +229,7 @@ class LogUpkeep:
         return count
 
     def roll_overdue(self, now_ms: int) -> bool:
-        """Seals an active segment with records that `max.compaction.lag.ms` wants compacted; whether it did.
+        """Seal an active segment that is due by `max.compaction.lag.ms`; return whether it did.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -258,7 +258,7 @@ class LogUpkeep:
             raise self._failed(error) from error
 
     def finish_swap(self) -> Removal | None:
-        """Puts the cleaned segment in place; None when a truncation has overtaken it.
+        """Put the cleaned segment in place; None when a truncation has overtaken it.
 
         Fsync the folder before the next swap; run the result when `file.delete.delay.ms` has passed.
 
@@ -272,7 +272,7 @@ class LogUpkeep:
             raise self._failed(error) from error
 
     def settle_swap(self) -> Removal | None:
-        """Completes or cancels a swap that an error has interrupted; what to run as after `finish_swap`.
+        """Complete or cancel a swap that an error has interrupted; return a task like `finish_swap`.
 
         Fsync the folder, then call `LogFiles.forget_cancelled_swap`.
 
@@ -299,7 +299,7 @@ class LogUpkeep:
         return Truncation(self.files, offset)
 
     def prepare_truncation(self, offset: Offset, truncation: Truncation | None = None) -> bool:
-        """The log is to be truncated to `offset`; whether the recovery point has to be on disk before.
+        """Prepare a truncation to `offset`; return whether the recovery point has to be on disk before it.
 
         It is lower now. With the old one on disk, a start after a crash would take what is written after
         `offset` for flushed.
@@ -320,7 +320,7 @@ class LogUpkeep:
         return is_lower
 
     def _found(self, truncation: Truncation | None, offset: Offset) -> Truncation | None:
-        """A truncation that has run, and fits the log as it is now: `truncation` if it does."""
+        """Return a truncation that has run, and fits the log as it is now: `truncation` if it does."""
         if truncation is not None and truncation.offset == offset and truncation.fits(self.files):
             self._check_usable()
             return truncation
@@ -336,7 +336,7 @@ class LogUpkeep:
             raise self._failed(error) from error
 
     def truncate_to(self, offset: Offset, *, sync: bool = True, truncation: Truncation | None = None) -> bool:
-        """Cuts the log off before `offset`, as a follower does to agree with its leader; whether it did.
+        """Cut the log off before `offset`, as a follower does to match its leader; return whether it did.
 
         A batch that holds `offset` goes as a whole. Without `sync`, the next flush tells the disk; until
         then nothing may be appended.
@@ -375,7 +375,7 @@ class LogUpkeep:
         return True
 
     def truncate_fully_and_start_at(self, offset: Offset, *, sync: bool = True) -> None:
-        """Drops everything; the log is empty and goes on at `offset`. `sync` as for `truncate_to`.
+        """Drop everything; the log is empty and goes on at `offset`. `sync` as for `truncate_to`.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -460,7 +460,7 @@ class LogUpkeep:
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
-        """Moves the recovery point on after a flush that has run.
+        """Move the recovery point on after a flush that has run.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, it failed. If an fsync did, the log is offline at least, for what
@@ -475,7 +475,7 @@ class LogUpkeep:
             raise self._failed(error, syncing=flush.is_lost) from error
 
     def flush(self) -> None:
-        """Makes the log durable up to its end, here and now.
+        """Make the log durable up to its end, here and now.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, it failed; the log directory is offline.
@@ -486,7 +486,7 @@ class LogUpkeep:
             self.complete_flush(flush)
 
     def prepare_close(self) -> Flush | None:
-        """Writes down all that a quick start needs, and what then makes it durable, as `prepare_flush`.
+        """Write all files that a quick start needs; return the task that makes them durable.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -501,7 +501,7 @@ class LogUpkeep:
         return self.prepare_flush()
 
     def close(self) -> None:
-        """Flushes everything that a quick start needs, and closes the files.
+        """Flush everything that a quick start needs, and close the files.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; the files are closed.
@@ -515,7 +515,7 @@ class LogUpkeep:
             self.abandon()
 
     def abandon(self) -> None:
-        """Closes the files as they are: the log was deleted, or a crash is played."""
+        """Close the files as they are: the log was deleted, or a crash is played."""
         self.closed = True
         self.files.close()
 
@@ -536,7 +536,7 @@ class LogUpkeep:
         return before
 
     def move_to(self, env: LogEnvironment) -> None:
-        """Gives a log that was loaded in a thread over to the owner of `env`; its files are closed."""
+        """Give a log that was loaded in a thread over to the owner of `env`; its files are closed."""
         self._env = env
         self.files.move_to(env)
 
@@ -549,7 +549,7 @@ class LogUpkeep:
             raise self._offline()
 
     def _failed(self, error: Exception, *, syncing: bool = False) -> KafkaError:
-        """Handle `error`, met with one of the log's files; the KafkaError for the caller to raise."""
+        """Handle `error`, met with one of the log's files; return the KafkaError for the caller to raise."""
         if self.closed:
             return self._gone()
         if isinstance(error, OSError) and harm_of(error, syncing=syncing) is not Harm.LOG:
@@ -557,7 +557,7 @@ class LogUpkeep:
         return self._fail(error)
 
     def _fail(self, error: Exception) -> KafkaError:
-        """Takes the log offline until the next start."""
+        """Take the log offline until the next start."""
         if self.failure is None:
             self.failure = error
             logger.error(

@@ -79,7 +79,7 @@ ValidBatch = tuple[BatchHeader, Buffer, int]
 def validate_batch(
     records: Buffer, config: TopicConfig, origin: Origin, now_ms: int, *, at_once: bool = True
 ) -> ValidBatch:
-    """The one batch in `records`, checked and changed as the topic asks.
+    """Return the one batch in `records`, checked and changed as the topic asks.
 
     With `at_once` a client's batch never takes more than some milliseconds. Without, it may run in a thread,
     since it uses nothing but its arguments.
@@ -192,7 +192,7 @@ def _check_timestamps(
 
 
 def _payload(header: BatchHeader, records: Buffer, config: TopicConfig, at_once: bool) -> bytes:
-    """The records of a batch, decompressed; raises as `validate_batch`."""
+    """Return the records of a batch, decompressed; raises as `validate_batch`."""
     if not at_once:
         if header.record_count > MOST_RECORDS:
             raise _invalid(

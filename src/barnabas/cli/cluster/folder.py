@@ -72,11 +72,11 @@ class ClusterFolder:
         """Open a broker's log to append to; for the user alone: it names clients, users and topics."""
         path = self.log_of(broker)
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
-        path.chmod(0o600)  # an earlier version has made it for everybody
+        path.chmod(0o600)  # an earlier version has made it for all users
         return file
 
     def store_settings_of(self, broker: int, settings: Mapping[str, str]) -> Path:
-        """Write what a broker reads at its start: options would show its secrets to others."""
+        """Write a broker's settings file: options would show its secrets to others."""
         path = self.path / f"broker-{broker}.toml"
         write_private(path, dump_toml(settings).encode())
         return path
@@ -166,7 +166,7 @@ class ClusterFolder:
         (self.path / "control.json").unlink(missing_ok=True)
 
     def last_words_of(self, broker: int) -> str:
-        """The last line that a broker has logged."""
+        """Return the last line that a broker has logged."""
         path = self.log_of(broker)
         lines = path.read_text(errors="replace").split("\n") if path.exists() else []
         said = [line.strip() for line in lines if line.strip()]

@@ -147,7 +147,7 @@ class ClusterRunner:
             self._stop_all()
 
     def _beside(self, servers: str) -> AbstractContextManager[None]:
-        """Run what must run as long as the brokers serve."""
+        """Run a service beside the brokers, as long as they serve."""
         if self._console is None:
             return nullcontext()
         from barnabas.cli.start.console import running_console
@@ -422,7 +422,7 @@ def plan(
     zookeeper: str | None,
     racks: Sequence[str],
 ) -> Layout:
-    """The brokers to run: those of the folder's last start, and new ones up to `brokers`.
+    """Return the brokers to run: those of the folder's last start, and new ones up to `brokers`.
 
     Raises:
         ClusterFolderError: the options do not fit the cluster of the folder, or it runs.

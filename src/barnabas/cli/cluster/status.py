@@ -22,7 +22,7 @@ _ANSWER = 3.0
 
 
 def partitions_of(addresses: Sequence[str], secure: Path | None) -> dict[str, Any]:
-    """The controller and the problems of partitions, from the first of `addresses` that answers.
+    """Return the controller and the problems of partitions, from the first of `addresses` that answers.
 
     Args:
         secure: the folder with the admin's login, where there must be one.
@@ -74,7 +74,7 @@ def _admin(secure: Path) -> Security | None:
 
 
 def _answers(addresses: Sequence[str], security: Security | None) -> tuple[int, MetadataResponse] | None:
-    """The controller and all topics, from the first broker that answers."""
+    """Return the controller and all topics, from the first broker that answers."""
     for address in addresses:
         host, _, port = address.rpartition(":")
         try:

@@ -112,7 +112,7 @@ def check_directories(paths: Sequence[Path]) -> Directories:
 
 
 def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
-    """The topics that the metadata knows."""
+    """Return the topics that the metadata knows."""
     prefix = znodes.TOPICS + "/"
     return {
         path.removeprefix(prefix): znodes.decode_topic(node.data)
@@ -144,7 +144,7 @@ def scan_segment(path: Path, floor: int) -> Segment:
 
 
 def check_not_in_use(path: Path) -> None:
-    """Raises DirectoryInUse when a broker runs on a log directory."""
+    """Raise DirectoryInUse when a broker runs on a log directory."""
     try:
         with (path / ".lock").open("rb") as file:
             locks.lock(file.fileno())
@@ -157,7 +157,7 @@ def check_not_in_use(path: Path) -> None:
 def _check_cluster_metadata(
     paths: Sequence[Path], findings: list[Finding]
 ) -> Mapping[str, znodes.Assignment]:
-    """The topics of the latest backup that the broker has kept: what it goes by is in ZooKeeper."""
+    """Return the topics of the broker's latest backup: its metadata is in ZooKeeper."""
     folders = [str(path) for path in paths]
     for file in embedded_files(_FS, folders):
         detail = "a broker of a cluster has no such file; an earlier version's `log repair` may have made it"
@@ -211,7 +211,7 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
 def _check_small_files(
     path: Path, findings: list[Finding], topics: Mapping[str, znodes.Assignment]
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-    """The recovery points, and the partitions that were compacted once.
+    """Return the recovery points, and the partitions that were compacted once.
 
     Entries of a deleted topic are ignored if another topic has its name now.
     """
@@ -375,7 +375,7 @@ def _report_segment(segment: Segment, findings: list[Finding]) -> None:
 
 
 def _index_problems(segment: Segment) -> Iterator[tuple[Path, str]]:
-    """The sparse indexes that do not agree with the batches of an undamaged segment."""
+    """Yield the sparse indexes that do not agree with the batches of an undamaged segment."""
     by_position = dict(segment.batches)
     file = segment.path.with_suffix(".index")
     last = -1, -1
@@ -409,7 +409,7 @@ def _index_problems(segment: Segment) -> Iterator[tuple[Path, str]]:
 
 
 def _entries(file: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
-    """The entries of an index; none if it cannot be read or ends within an entry."""
+    """Yield the entries of an index; none if it cannot be read or ends within an entry."""
     try:
         content = file.read_bytes()
     except OSError:

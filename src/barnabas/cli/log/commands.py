@@ -102,7 +102,7 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
     found = check_directories([path.absolute() for path in directories])
     for finding in found.all_findings():
         damaged += finding.is_damage
-        with suppress(BrokenPipeError):  # the exit code tells, even if nobody reads the findings
+        with suppress(BrokenPipeError):  # the exit code reports them, even without a reader of the findings
             if as_json:
                 print_json_line(finding.fields())
             else:

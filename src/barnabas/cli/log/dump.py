@@ -28,14 +28,14 @@ class Entry(NamedTuple):
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file itself, or every file of a partition's directory that can be dumped."""
+    """Return the file itself, or every file of a partition's directory that can be dumped."""
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.iterdir() if _dumper(file) is not None)
 
 
 def dump_file(path: Path, *, records: bool, from_offset: int) -> Iterator[Entry]:
-    """The entries of one file.
+    """Yield the entries of one file.
 
     Args:
         records: also the records of each batch of a .log file.
@@ -196,7 +196,7 @@ def _dump_epochs(path: Path) -> Iterator[Entry]:
 
 
 def _pairs(path: Path, layout: Any) -> Iterator[tuple[int, int]]:
-    """The entries of an index; a broker that runs keeps the space behind them filled with zeros."""
+    """Yield the entries of an index; a broker that runs keeps the space behind them filled with zeros."""
     with _contents(path) as data:
         previous = -1
         for number in range(len(data) // layout.size):

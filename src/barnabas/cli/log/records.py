@@ -44,7 +44,7 @@ _TRANSACTIONS: _Kinds = {0: (TransactionLogKey, TransactionLogValue)}
 
 
 def decoder_for(directory: str) -> Decoder:
-    """The decoder for the records of a partition, by the name of its directory."""
+    """Return the decoder for the records of a partition, by the name of its directory."""
     if directory.startswith(GROUP_METADATA_TOPIC + "-"):
         return partial(_coordinator_record, _OFFSETS)
     if directory.startswith(TRANSACTION_STATE_TOPIC + "-"):
@@ -53,7 +53,7 @@ def decoder_for(directory: str) -> Decoder:
 
 
 def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> dict[str, Any]:
-    """A record for JSON."""
+    """Return a record for JSON."""
     key, value = _decode(record, header, decoder)
     return {
         "offset": record.offset,
@@ -66,7 +66,7 @@ def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> dict
 
 
 def record_text(record: Record, header: BatchHeader, decoder: Decoder) -> str:
-    """A record as a line of Kafka's DumpLogSegments."""
+    """Return a record as a line of Kafka's DumpLogSegments."""
     key, value = _decode(record, header, decoder)
     kind = "LogAppendTime" if header.is_log_append_time else "CreateTime"
     names = ",".join(name for name, _ in record.headers)
@@ -118,7 +118,7 @@ def _coordinator_record(kinds: _Kinds, record: Record) -> tuple[Any, Any]:
 
 
 def _fields(struct_: Struct, version: int) -> dict[str, Any]:
-    """The fields that the version has, under the specification's names."""
+    """Return the fields that the version has, under the specification's names."""
     found = {}
     for field in struct_.__fields__:
         value = getattr(struct_, field.name)
@@ -144,7 +144,7 @@ def _plain(name: str, value: Any, version: int) -> Any:
 
 
 def _consumer_protocol(name: str, data: bytes) -> Any:
-    """Decode what a consumer has stored; others' data (Kafka Connect's) stay as they are, in base64."""
+    """Decode a consumer's stored data; that of others (Kafka Connect) stays as base64."""
     cls = ConsumerProtocolSubscription if name == "subscription" else ConsumerProtocolAssignment
     try:
         (version,) = _VERSION.unpack_from(data)

@@ -185,7 +185,7 @@ class Repair:
         return journal
 
     def _producer_id_block(self, journal: Journal) -> Node:
-        """A block that ends above every producer id that is found anywhere."""
+        """Return a block that ends above every producer id that is found anywhere."""
         last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
         node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, Node(b"", 0, 1))
         if node.data:
@@ -235,7 +235,7 @@ class Repair:
         return sorted(folders)
 
     def _identity(self) -> tuple[str, int]:
-        """The cluster's id and the broker's, as the first whole meta.properties says."""
+        """Return the cluster's id and the broker's, as the first whole meta.properties says."""
         for path in self._found.paths:
             try:
                 found = checkpoints.decode_properties((path / checkpoints.META_PROPERTIES).read_bytes())
@@ -316,7 +316,7 @@ class Repair:
             return
         self._unsure.setdefault(folder.parent, set()).add(partition.topic_partition)
         if self._found.is_clustered:
-            self._mark(partition)  # first: however far this comes, nobody takes the replica for complete
+            self._mark(partition)  # first: however far this comes, the replica does not count as complete
         if not self._dry_run:
             folder.mkdir(exist_ok=True, mode=0o700)
         for finding in partition.findings:
@@ -430,7 +430,7 @@ def _last_epoch(partition: Partition) -> int:
 
 
 def _holes(segment: Segment) -> list[tuple[int, int]]:
-    """The offsets that are lost between whole batches of a segment."""
+    """Return the offsets that are lost between whole batches of a segment."""
     starts = {end: offset for _, end, offset in segment.damaged}
     return [
         (starts[position], header.base_offset)

@@ -38,7 +38,7 @@ class _Open(NamedTuple):
 
 
 def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
-    """The `.txnindex` files that are missing or name other transactions than their segments abort.
+    """Yield the `.txnindex` files that are missing or name other transactions than their segments abort.
 
     Says nothing of segments behind damage, nor where the producers at the log's start are not known.
     """
@@ -65,7 +65,7 @@ def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
 
 
 def aborted_by_index(segment: Segment) -> list[AbortedTransaction]:
-    """The aborted transactions of the segment's `.txnindex`, as far as they can be true."""
+    """Return the aborted transactions of the segment's `.txnindex`, as far as they can be true."""
     try:
         content = segment.path.with_suffix(INDEX).read_bytes()
     except OSError:
@@ -144,7 +144,7 @@ def _aborted_by_batches(segment: Segment, producers: Producers) -> Iterator[Abor
 
 
 def _open_at(partition: Partition, offset: Offset) -> dict[ProducerId, _Open]:
-    """The transactions that the batches before `offset` leave open, the oldest first."""
+    """Return the transactions that the batches before `offset` leave open, the oldest first."""
     opened: dict[ProducerId, _Open] = {}
     for header in _transactional(partition):
         if header.base_offset >= offset:

@@ -35,7 +35,7 @@ _PARTITIONS_SHOWN = 8
 
 
 class LiveTable:
-    """A status that is updated in place; what is printed meanwhile stays above it."""
+    """A status that is updated in place; other output stays above it."""
 
     def __init__(self, *, stderr: bool) -> None:
         self._live = Live(console=Console(stderr=stderr), auto_refresh=False)
@@ -84,7 +84,7 @@ def print_status(status: PipelineStatus) -> None:
 
 
 def render(status: PipelineStatus) -> Group:
-    """The queries as a table, their partitions and their last errors below it."""
+    """Return the queries as a table, their partitions and their last errors below it."""
     head = Text.from_markup(f"{escape(_head(status))}{_coloured(status.state)}{_age(status)}")
     table = Table(box=None, pad_edge=False)
     for name in _HEADINGS[:2]:

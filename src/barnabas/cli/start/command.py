@@ -161,7 +161,7 @@ def start(
         if secured is not None:
             click.echo(secured.announce(broker.address), err=True)
         bound, told = broker.bound[0].address, broker.advertised[0].address
-        with suppress(OSError):  # nobody reads it: the broker serves all the same
+        with suppress(OSError):  # it has no reader: the broker serves all the same
             report(f"ready {bound}" if bound == told else f"ready {bound} advertised {told}")
             if broker.monitor is not None:
                 report(f"metrics {broker.monitor.responder.url}/metrics")
@@ -251,7 +251,7 @@ def _read_values(
     file: Path | None,
     is_secure: bool,
 ) -> dict[str, str]:
-    """The options' settings: they override --set, which overrides the file."""
+    """Return the options' settings: they override --set, which overrides the file."""
     values: dict[str, str] = {}
     if file is not None:
         from barnabas.broker.config.files import read_settings
@@ -277,7 +277,7 @@ def _read_values(
 
 
 def _only_listener(values: Mapping[str, str]) -> str:
-    """The name of the listener that --advertise is about."""
+    """Return the name of the listener that --advertise is about."""
     listeners = [item.strip() for item in values.get("listeners", "PLAINTEXT://").split(",")]
     if len(listeners) > 1:
         raise click.UsageError(

@@ -79,7 +79,7 @@ def running_console(
 
 def _tell(child: subprocess.Popen[str]) -> None:
     assert child.stdout is not None
-    with suppress(OSError, ValueError):  # closed at the end, or nobody reads ours
+    with suppress(OSError, ValueError):  # closed at the end, or ours has no reader
         for line in child.stdout:
             if line.startswith("ready "):
                 report(f"console {line.removeprefix('ready ').strip()}")

@@ -43,7 +43,7 @@ def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None
 
 
 def _announce(url: str) -> None:
-    with suppress(OSError):  # nobody reads it: the registry serves all the same
+    with suppress(OSError):  # it has no reader: the registry serves all the same
         report(f"registry {url}")
 
 

@@ -31,7 +31,7 @@ _ENCODED, _UNFIT, _UNUSABLE, _TOO_MUCH = b"e", b"u", b"s", b"m"
 
 
 def encode_alone(schema: Registered, message: str, text: str, path: str) -> bytes:
-    """The payload of a JSON text; arguments as of `Encoder`. Blocks.
+    """Return the payload of a JSON text; arguments as of `Encoder`. Blocks.
 
     Raises:
         UnfitError: the text is not JSON, the schema does not allow it, or it takes too much to find out.

@@ -26,11 +26,11 @@ class AvroSchema:
         self._json = AvroJson(self._parsed, names)
 
     def read(self, data: bytes) -> Any:
-        """The value. Raises any error if the bytes are not this schema's."""
+        """Return the value. Raises any error if the bytes are not this schema's."""
         import fastavro
 
         return fastavro.schemaless_reader(io.BytesIO(data), self._parsed, None)
 
     def write(self, value: Any, path: str) -> bytes:
-        """The payload of a JSON value. Raises UnfitError."""
+        """Return the payload of a JSON value. Raises UnfitError."""
         return self._json.write(value, path)

@@ -41,7 +41,7 @@ class AvroJson:
         self._names = names
 
     def write(self, value: Any, path: str) -> bytes:
-        """The binary form of a JSON value. Raises UnfitError."""
+        """Return the binary form of a JSON value. Raises UnfitError."""
         writing = _Writing(self._names)
         try:
             writing.write(self._schema, value, path)
@@ -182,7 +182,7 @@ class _Writing:
         self.write(branches[index], value, path)
 
     def _branch(self, branches: list[Any], value: Any, path: str) -> tuple[int, Any]:
-        """The index of the branch that a value is of, and the value without the branch's name."""
+        """Return the index of the branch that a value is of, and the value without the branch's name."""
         if isinstance(value, dict) and len(value) == 1 and not self._in_default:
             (name,) = value
             named = [index for index, each in enumerate(branches) if name in self._branch_names(each)]
@@ -202,7 +202,7 @@ class _Writing:
         return index, value
 
     def _branch_names(self, schema: Any) -> tuple[str, ...]:
-        """The names of a branch: its type's; of a named type the full one and the simple one."""
+        """Return the names of a branch: its type's; of a named type the full one and the simple one."""
         schema = self._named(schema)
         if isinstance(schema, str):
             return (schema,)

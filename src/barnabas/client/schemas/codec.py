@@ -23,16 +23,16 @@ class Codec(Protocol):
     """Reads and writes the payloads of a schema, without the magic byte and the id."""
 
     def read(self, data: bytes) -> Any:
-        """The value. Raises any error if the bytes are not this schema's."""
+        """Return the value. Raises any error if the bytes are not this schema's."""
         ...
 
     def write(self, value: Any, path: str) -> bytes:
-        """The payload of a JSON value. Raises UnfitError; ValueError if the schema cannot be used."""
+        """Return the payload of a JSON value. Raises UnfitError; ValueError if the schema cannot be used."""
         ...
 
 
 def codec_of(schema: Registered, message: str = "") -> Codec:
-    """The codec of a schema.
+    """Return the codec of a schema.
 
     Args:
         message: of Protobuf, the message that is written; by default the first one.
@@ -83,7 +83,7 @@ class Encoder:
         self._path = path
 
     def encode(self, value: Any) -> bytes:
-        """The payload of a JSON value. Raises UnfitError, SchemaError, ConfigError."""
+        """Return the payload of a JSON value. Raises UnfitError, SchemaError, ConfigError."""
         try:
             content = self._codec.write(value, self._path)
         except (BarnabasError, MemoryError):
@@ -95,7 +95,7 @@ class Encoder:
         return bytes([_MAGIC]) + self._schema.id.to_bytes(_PREFIX - 1, "big") + content
 
     def encode_text(self, text: str | bytes) -> bytes:
-        """The payload of a JSON text. Raises as `encode`."""
+        """Return the payload of a JSON text. Raises as `encode`."""
         try:
             value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         except RecursionError:
@@ -108,14 +108,14 @@ class Encoder:
 
 
 def schema_id(data: bytes) -> int | None:
-    """The id of the schema by which a payload begins; None where there is none."""
+    """Return the id of the schema by which a payload begins; None where there is none."""
     if len(data) < _PREFIX or data[0] != _MAGIC:
         return None
     return int.from_bytes(data[1:_PREFIX], "big")
 
 
 def content(data: bytes) -> bytes:
-    """A payload without the magic byte and the id."""
+    """Return a payload without the magic byte and the id."""
     return data[_PREFIX:]
 
 

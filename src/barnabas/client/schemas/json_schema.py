@@ -27,11 +27,11 @@ class JsonSchema:
         self._schema = schema
 
     def read(self, data: bytes) -> Any:
-        """The value. Raises ValueError if the bytes are not JSON."""
+        """Return the value. Raises ValueError if the bytes are not JSON."""
         return json.loads(data)
 
     def write(self, value: Any, path: str) -> bytes:
-        """The payload of a JSON value.
+        """Return the payload of a JSON value.
 
         Raises:
             UnfitError: the schema does not accept it, or cannot be applied to it.
@@ -73,7 +73,7 @@ class JsonSchema:
 
 
 def linked(contents: Any, named: list[tuple[str, Any]]) -> tuple[Registry[Any], str]:
-    """A schema's document and those that ``$ref`` may name in it, and the document's own URI.
+    """Return a schema's document and those that ``$ref`` may name in it, and the document's own URI.
 
     Raises:
         ValueError: an ``$id`` is not a URI.

@@ -17,7 +17,7 @@ from barnabas.client.schemas.registered import DEEPEST, MOST_REFERENCES, Registe
 from barnabas.kafka.records.message_indexes import read_message_indexes, write_message_indexes
 
 _MAIN = "schema.proto"
-#: files that nobody registers; they come with the libraries
+#: files that clients never register; they come with the libraries
 _KNOWN = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
 #: only options use it, and no record holds them
 _OPTIONS_ONLY = "confluent/meta.proto"
@@ -60,7 +60,7 @@ class ProtobufSchema:
         return list(self._messages())
 
     def read(self, data: bytes) -> Any:
-        """The JSON of a payload.
+        """Return the JSON of a payload.
 
         Raises:
             ValueError, LookupError, DecodeError: it is no message of this schema.
@@ -77,7 +77,7 @@ class ProtobufSchema:
         return MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
 
     def write(self, value: Any, path: str) -> bytes:
-        """The payload of a JSON value.
+        """Return the payload of a JSON value.
 
         Raises:
             UnfitError: the message has no such form.
@@ -101,7 +101,7 @@ class ProtobufSchema:
         )
 
     def _messages(self) -> dict[str, tuple[tuple[int, ...], Any]]:
-        """The indexes and the descriptor of each message, by its full name."""
+        """Return the indexes and the descriptor of each message, by its full name."""
         found: dict[str, tuple[tuple[int, ...], Any]] = {}
         _collect(self._main.message_types_by_name.values(), (), found)
         return found
@@ -117,7 +117,7 @@ def _collect(
 
 
 def _file(name: str, text: str) -> Any:
-    """A registered file, by the name it is imported by."""
+    """Return a registered file, by the name it is imported by."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))

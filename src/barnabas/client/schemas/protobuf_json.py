@@ -108,7 +108,7 @@ def _set(message: Any, field: Any, value: Any, path: str, pool: Any) -> None:
 
 
 def _key(field: Any, name: str, path: str) -> Any:
-    """A key of a map, which is a text in JSON."""
+    """Return a key of a map, which is a text in JSON."""
     if field.cpp_type == field.CPPTYPE_BOOL:
         require(name in ("true", "false"), path, name, '"true" or "false"')
         return name == "true"

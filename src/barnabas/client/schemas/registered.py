@@ -11,7 +11,7 @@ from barnabas.client.schemas.registry import RegistryError, SchemaRegistry, subj
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 LATEST = "latest"
-#: bounds on what a schema refers to, so that no registry holds up who asks it: schemas, depth, characters
+#: bounds on a schema's references, so that no registry delays its clients: schemas, depth, characters
 MOST_REFERENCES, DEEPEST, MOST_TEXT = 200, 32, 8 << 20
 _LARGEST_ID = 2**31 - 1
 
@@ -35,12 +35,12 @@ class Registered(NamedTuple):
 
 
 def versions_path(subject: str, version: int | str) -> str:
-    """The address of a version."""
+    """Return the address of a version."""
     return f"/subjects/{subject_path(subject)}/versions/{version}"
 
 
 def path_of(name: str) -> str:
-    """The address of the schema with a name.
+    """Return the address of the schema with a name.
 
     Args:
         name: ``ID``, ``SUBJECT/VERSION``, or ``SUBJECT`` for its latest version.
@@ -63,7 +63,7 @@ def path_of(name: str) -> str:
 
 
 def find(registry: SchemaRegistry, name: str) -> tuple[Registered, str]:
-    """The schema with a name, as `path_of`, and the name that it keeps when newer versions come.
+    """Return the schema with a name, as `path_of`, and the name that it keeps when newer versions come.
 
     Raises:
         SchemaNameError: no schema has such a name.
@@ -82,7 +82,7 @@ def find(registry: SchemaRegistry, name: str) -> tuple[Registered, str]:
 
 
 def by_id(registry: SchemaRegistry, id_: int) -> Registered:
-    """The schema with an id. Raises as `find`."""
+    """Return the schema with an id. Raises as `find`."""
     return find(registry, str(id_))[0]
 
 
@@ -104,7 +104,7 @@ def _whole(registry: SchemaRegistry, path: str, answer: Mapping[str, Any], id_: 
 def _references(
     registry: SchemaRegistry, answer: Mapping[str, Any], form: str, read: set[tuple[str, str]], depth: int
 ) -> Iterator[tuple[str, str]]:
-    """The names and texts of what a schema refers to at any depth, each once, before what needs it.
+    """Yield names and texts of all references at any depth, each once, before its dependents.
 
     Args:
         read: names and addresses that were read.

@@ -65,15 +65,15 @@ class SchemaRegistry:
             self._headers["Authorization"] = f"Basic {encoded}"
 
     def get(self, path: str) -> Any:
-        """A JSON answer. Raises RegistryError."""
+        """Return a JSON answer. Raises RegistryError."""
         return self._ask("GET", path, None, _TIMEOUT_S)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Ask for a change, or for a check of one; the answer's JSON. Raises RegistryError."""
+        """Request a change, or a check of one; return the response's JSON. Raises RegistryError."""
         return self._ask(method, path, body, _CHANGE_TIMEOUT_S)
 
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:
-        """The command that sends the same. It has no password."""
+        """Return the command that sends the same. It has no password."""
         data = [] if body is None else ["--header", f"Content-Type: {_TYPE}", "--data", _json(body)]
         address = without_userinfo(self._url) + path
         return ["curl", "--silent", "--show-error", "--request", method, *data, *self._login, address]
@@ -111,7 +111,7 @@ class SchemaRegistry:
 
 
 def subject_path(subject: str) -> str:
-    """A subject's name as a part of an address."""
+    """Return a subject's name as a part of an address."""
     return urllib.parse.quote(subject, safe="")
 
 

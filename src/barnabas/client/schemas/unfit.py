@@ -17,14 +17,14 @@ class UnfitError(BarnabasError):
 
 
 def inside(path: str, step: str | int) -> str:
-    """The path to a field, a key or an item of the value at `path`: ``value.lines[2].price``."""
+    """Return the path to a field, a key or an item of the value at `path`: ``value.lines[2].price``."""
     if isinstance(step, int):
         return f"{path}[{step}]"
     return f"{path}.{step}" if step.isidentifier() else f"{path}[{told(step, _LONGEST_STEP)}]"
 
 
 def told(value: Any, most: int = _LONGEST_VALUE) -> str:
-    """A JSON value for a message, cut where it is long."""
+    """Return a JSON value for a message, cut where it is long."""
     if isinstance(value, dict) and value:
         return f"an object of {', '.join(told(name, _LONGEST_STEP) for name in list(value)[:5])}"
     if isinstance(value, list) and value:

@@ -26,7 +26,7 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 
 
 def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
-    """The message that fills `buffer` from `position` to its end.
+    """Return the message that fills `buffer` from `position` to its end.
 
     Records are memoryviews of `buffer`; everything else is copied out. Raises ProtocolError for anything else
     than exactly one well-formed message, and for a version that the message does not have.
@@ -70,12 +70,12 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 
 def unfit(cls: type[Message], version: int, cause: struct.error) -> ProtocolError:
-    """The error for a value that does not fit the wire type of its field."""
+    """Return the error for a value that does not fit the wire type of its field."""
     return ProtocolError(f"{cls.__name__} v{version} cannot be encoded: {cause}")
 
 
 def cut_short(cls: type[Message], version: int, buffer: Buffer) -> ProtocolError:
-    """The error for a buffer that ends before its message does."""
+    """Return the error for a buffer that ends before its message does."""
     return ProtocolError(f"{cls.__name__} v{version} is cut short at {len(buffer)} bytes")
 
 
@@ -93,7 +93,7 @@ def encode_chunks(message: Message, version: int, out: bytearray | None = None) 
 
 
 def encode(message: Message, version: int, prefix: bytes = b"") -> bytes:
-    """The message as one buffer, after `prefix`. Raises ProtocolError as `encode_chunks`."""
+    """Return the message as one buffer, after `prefix`. Raises ProtocolError as `encode_chunks`."""
     return b"".join(map(bytes, encode_chunks(message, version, bytearray(prefix))))
 
 

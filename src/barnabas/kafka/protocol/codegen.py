@@ -36,12 +36,12 @@ class FunctionBuilder:
         self._depth -= 1
 
     def name(self, prefix: str) -> str:
-        """A name that nothing else has."""
+        """Return a name that nothing else has."""
         self._count += 1
         return f"{prefix}{self._count}"
 
     def constant(self, prefix: str, value: Any) -> str:
-        """A name for a value that source text cannot hold."""
+        """Return a name for a value that source text cannot hold."""
         for name, known in self.namespace.items():
             if known is value:
                 return name
@@ -50,7 +50,7 @@ class FunctionBuilder:
         return name
 
     def layout(self, verb: str, codes: str, function: Callable[..., Any]) -> str:
-        """The name of a `struct` function for `codes`, such as ``unpack_iqB``."""
+        """Return the name of a `struct` function for `codes`, such as ``unpack_iqB``."""
         name = f"{verb}_{codes.replace('?', 'o')}"
         self.namespace[name] = function
         return name

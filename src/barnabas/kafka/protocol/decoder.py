@@ -43,7 +43,7 @@ def compile_decoder(message: type[Message], version: int) -> Decoder:
 
 
 def compile_counting_decoder(message: type[Message], version: int) -> CountingDecoder:
-    """``decode(buffer, position, most)``: as `compile_decoder`, for what may be large.
+    """Return ``decode(buffer, position, most)``: like `compile_decoder`, for messages that may be large.
 
     It returns the message and the number of its elements (see `wire.MAX_ELEMENTS`). It raises TooManyElements
     as soon as there are more than `most`.
@@ -184,7 +184,7 @@ class _Compiler(FunctionBuilder):
                 self.elements(field, target, n)
 
     def array_length(self, required: str | None) -> str:
-        """The name of an array's length, negative for null; a long one is checked against the bytes left.
+        """Return the name of an array's length, negative for null. It must fit the bytes left.
 
         A short one need not be: its elements soon find the end of the buffer.
         """
@@ -223,7 +223,7 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{items}.append({item})")
 
     def nested(self, cls: type[Struct], target: str, nullable: bool, *, is_tagged: bool) -> None:
-        """A struct; see the encoder for what null is."""
+        """Decode a struct; see the encoder for the form of null."""
         item = self.name("item")
         if not nullable:
             self.struct(cls, item)

@@ -40,7 +40,7 @@ class _Compiler(FunctionBuilder):
         self.run.append((code, value))
 
     def packed(self) -> str:
-        """The run of fixed-size values as an expression of bytes; empties the run."""
+        """Return the run of fixed-size values as an expression of bytes; empties the run."""
         codes = "".join(code for code, _ in self.run)
         values = ", ".join(value for code, value in self.run if code != "x")
         self.run = []
@@ -197,7 +197,7 @@ class _Compiler(FunctionBuilder):
         return f"({value} is not {default} and {value} != {default})"
 
     def tagged(self, field: Field, source: str) -> str:
-        """Encode one field by itself; the name of the bytearray that holds it."""
+        """Encode one field by itself; return the name of its bytearray."""
         outer, self.out = self.out, self.name("tagged")
         content = self.out
         self.emit(f"{content} = bytearray()")

@@ -38,7 +38,7 @@ class FrameBuffer:
         return self._view[self._kept :]
 
     def received(self, count: int) -> list[Readable]:
-        """The frames that `count` more bytes complete, without their sizes.
+        """Return the frames that `count` more bytes complete, without their sizes.
 
         Raises:
             ProtocolError: a size is negative or above `max_size`: the stream cannot be read on.

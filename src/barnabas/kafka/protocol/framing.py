@@ -46,11 +46,11 @@ class FrameDecoder:
         self.max_size = max_size  # in bytes, without the size itself: socket.request.max.bytes
         self._partial = bytearray()
         self._missing = 0  # bytes until `_partial` is whole; 0 while its size is not known
-        #: an incomplete large frame; whoever takes it away receives the rest of it in its stead
+        #: an incomplete large frame; the caller that takes it receives its remaining bytes
         self.large: LargeFrame | None = None
 
     def feed(self, data: bytes) -> list[Readable]:
-        """The frames that `data` completes, without their sizes.
+        """Return the frames that `data` completes, without their sizes.
 
         Raises ProtocolError on a size that is negative or above `max_size`: the stream cannot be read on.
         """
@@ -107,7 +107,7 @@ class FrameDecoder:
         return len(self._partial) + (self.large.filled if self.large is not None else 0)
 
     def clear(self) -> None:
-        """Drop what has come of an incomplete frame."""
+        """Drop the received bytes of an incomplete frame."""
         self._partial = bytearray()
         self._missing = 0
         self.large = None
@@ -140,13 +140,13 @@ SMALL_FRAME = 2048
 
 
 def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
-    """The header and the message of a request frame; raises as `parse_counted`."""
+    """Return the header and the message of a request frame; raises as `parse_counted`."""
     header, message, _ = parse_counted(frame, MAX_ELEMENTS)
     return header, message
 
 
 def parse_counted(frame: Readable, most: int) -> tuple[RequestHeader, Request, int]:
-    """The header and the message of a request frame, and the number of the message's elements.
+    """Return the header and the message of a request frame, and the number of the message's elements.
 
     That of a small frame is not counted: 0. Raises ProtocolError for anything that is not exactly one request
     of a known API and version, TooManyElements for one with more than `most` elements.
@@ -189,7 +189,7 @@ def _reader(api_key: int, version: int) -> tuple[Decoder, bool]:
 
 
 def encode_response(header: RequestHeader, response: Response) -> list[Chunk]:
-    """The frame that answers a request, as chunks to send one after another."""
+    """Return the frame that answers a request, as chunks to send one after another."""
     _, version, correlation_id, _ = header
     cls = type(response)
     encode, header_size = _writers.get((cls, version)) or _writer(cls, version)
@@ -219,7 +219,7 @@ def _has_tags(cls: type[Response], version: int) -> bool:
 
 
 def encode_request(header: RequestHeader, request: Request) -> list[Chunk]:
-    """The frame of a request, as chunks to send one after another."""
+    """Return the frame of a request, as chunks to send one after another."""
     client_id = b"" if header.client_id is None else header.client_id.encode()
     length = -1 if header.client_id is None else len(client_id)
     out = bytearray(4)
@@ -243,7 +243,7 @@ def response_correlation_id(frame: Readable) -> int:
 
 
 def parse_response(header: RequestHeader, frame: Readable) -> Response:
-    """The message of a response frame, given the header of the request that it answers.
+    """Return the message of a response frame, given the header of the request that it answers.
 
     Raises ProtocolError for anything else than exactly one response to that request.
     """

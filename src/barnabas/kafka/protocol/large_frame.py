@@ -4,7 +4,7 @@ from barnabas.base.types import Buffer
 
 #: A frame of which more bytes are missing is worth it: the event loop reads about twice as many at a time.
 LARGE = 128 * 1024
-#: So many times the memory of what was received is taken: what a frame's size announces may never come.
+#: Allocates at most this multiple of the bytes received: the rest of a frame may never come.
 _AHEAD = 4
 
 
@@ -36,7 +36,7 @@ class LargeFrame:
         return memoryview(self._bytes)[self.filled :]
 
     def received(self, count: int) -> bytearray | None:
-        """The frame, if `count` more bytes complete it."""
+        """Return the frame, if `count` more bytes complete it."""
         self.filled += count
         if self.filled == self._size:
             return self._bytes
@@ -48,7 +48,7 @@ class LargeFrame:
         return None
 
     def append(self, data: Buffer) -> bytearray | None:
-        """Copy more of the frame's bytes, at most `missing`; the frame if that completes it."""
+        """Copy more of the frame's bytes, at most `missing`; return the frame if that completes it."""
         rest = memoryview(data)
         while rest:
             into = self.writable()

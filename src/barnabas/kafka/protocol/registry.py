@@ -17,13 +17,13 @@ M = TypeVar("M", Request, Response)
 
 @cache
 def request_class(api_key: int) -> type[Request]:
-    """The request of an API. Raises ProtocolError for a key without messages."""
+    """Return the request of an API. Raises ProtocolError for a key without messages."""
     return _find(Request, api_key)
 
 
 @cache
 def response_class(api_key: int) -> type[Response]:
-    """The response of an API. Raises ProtocolError for a key without messages."""
+    """Return the response of an API. Raises ProtocolError for a key without messages."""
     return _find(Response, api_key)
 
 

@@ -90,7 +90,7 @@ def since(version: int, *, default: Any, until: int = LATEST, nullable: int | No
 
 
 def until(version: int, *, default: Any, nullable: int | None = None) -> Any:
-    """A field that exists up to and including `version`."""
+    """Return a field that exists up to and including `version`."""
     return _Placement(default, 0, version, nullable)
 
 
@@ -156,7 +156,7 @@ class Struct(metaclass=StructType):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Only what differs from the defaults, and what is long by its length: readable in a log."""
+        """Show only fields that differ from the defaults, long ones by their length: readable in a log."""
         values = ((f.name, getattr(self, f.name), f.default) for f in self.__fields__)
         shown = ", ".join(f"{name}={_show(value)}" for name, value, default in values if value != default)
         return f"{type(self).__name__}({shown})"
@@ -201,7 +201,7 @@ _ABSENT: Any = type("_Absent", (), {"__repr__": lambda _: "..."})()
 
 
 def _compile_init(cls: type[Struct]) -> Callable[..., None]:
-    """``__init__`` with a keyword for each field; a list is new for each instance."""
+    """Return an ``__init__`` with a keyword for each field; a list is new for each instance."""
     namespace: dict[str, Any] = {"_ABSENT": _ABSENT}
     parameters, body = [], []
     for field in cls.__fields__:

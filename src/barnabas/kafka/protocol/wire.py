@@ -50,7 +50,7 @@ class IntWriters(dict[int, Callable[..., bytes]]):
 
 
 def read_uvarint(buffer: Readable, pos: int) -> tuple[int, int]:
-    """The unsigned varint at `pos`, and the position after it."""
+    """Return the unsigned varint at `pos`, and the position after it."""
     value = buffer[pos]
     if value < 128:
         return value, pos + 1
@@ -104,14 +104,14 @@ def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes 
 
 
 def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple[int, int]:
-    """A compact array's length, -1 for null, and the position after it."""
+    """Return a compact array's length, -1 for null, and the position after it."""
     length, pos = read_uvarint(buffer, pos)
     check_array_length(length - 1, len(buffer) - pos, required)
     return length - 1, pos
 
 
 def check_array_length(length: int, remaining: int, required: str | None) -> None:
-    """Refuse null where `required` names the field, and what the bytes that remain cannot hold."""
+    """Refuse null if `required` names the field, and lengths beyond the remaining bytes."""
     if length < 0 and required:
         unexpected_null(required)
     if length > remaining or length > MAX_ARRAY_LENGTH:
@@ -119,7 +119,7 @@ def check_array_length(length: int, remaining: int, required: str | None) -> Non
 
 
 def string_length(length: int) -> bytes:
-    """A compact string's length plus one, when it does not fit in one byte."""
+    """Return a compact string's length plus one, when it does not fit in one byte."""
     if length - 1 > MAX_STRING_LENGTH:
         raise ProtocolError(f"a string of {length - 1} bytes exceeds {MAX_STRING_LENGTH}")
     return uvarint(length)
@@ -148,7 +148,7 @@ def read_tag_count(buffer: Readable, pos: int) -> tuple[int, int]:
 
 
 def skip_tags(buffer: Readable, pos: int) -> int:
-    """The position after a section of tagged fields none of which is known."""
+    """Return the position after a section of unknown tagged fields."""
     count, pos = read_tag_count(buffer, pos)
     for _ in range(count):
         _, pos = read_uvarint(buffer, pos)
@@ -174,7 +174,7 @@ def too_many_elements() -> NoReturn:
 
 
 def put_records(records: Any, compact: bool, chunks: list[Chunk], out: bytearray) -> bytearray:
-    """Append record batches without copying large ones; the bytearray to go on with."""
+    """Append record batches without copying large ones; return the bytearray for later fields."""
     if isinstance(records, (list, tuple)):
         parts = records
         size = sum(map(len, parts))

@@ -138,12 +138,12 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def low_attributes(batch: Buffer) -> int:
-    """The low byte of the attributes, without parsing the header; 0 if the batch is too short."""
+    """Return the low byte of the attributes, without parsing the header; 0 if the batch is too short."""
     return batch[_ATTRIBUTES_LOW_BYTE] if len(batch) >= HEADER_SIZE else 0
 
 
 def crc_of(batch: Buffer) -> int:
-    """The CRC-32C of one whole batch."""
+    """Return the CRC-32C of one whole batch."""
     return crc32c(memoryview(batch)[CRC_COVERS_FROM:])
 
 
@@ -173,7 +173,7 @@ def wrong_crc(header: BatchHeader, found: int) -> KafkaError:
 
 
 def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch of `data` as (position, header), without an incomplete one at the end.
+    """Yield each whole batch of `data` as (position, header), without an incomplete one at the end.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, a batch length is smaller than a header.

@@ -71,7 +71,7 @@ def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
 
 
 def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """The records of one batch, decompressed but not decoded.
+    """Return the records of one batch, decompressed but not decoded.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -107,7 +107,7 @@ def batch_keys_and_values(
 
 
 def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
-    """The records of all whole batches of `data`; control records only when asked for.
+    """Yield the records of all whole batches of `data`; control records only when asked for.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -119,7 +119,7 @@ def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
 
 
 def recompress(batch: Buffer, codec: Compression) -> bytes:
-    """The same batch with its records compressed by `codec`. Records are not decoded.
+    """Return the same batch with its records compressed by `codec`. Records are not decoded.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

@@ -23,7 +23,7 @@ from barnabas.kafka.records.record import RecordSpan, shifted
 def with_records(
     header: BatchHeader, payload: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int | None
 ) -> bytes:
-    """The batch with only the records that are `kept`, at least one, and the same compression.
+    """Return the batch with only the records that are `kept`, at least one, and the same compression.
 
     Args:
         payload: the batch's records, decompressed.
@@ -45,7 +45,7 @@ def with_records(
 
 
 def without_records(header: BatchHeader) -> bytes:
-    """The batch without records: it preserves a producer's last sequence, or the log's end."""
+    """Return the batch without records: it preserves a producer's last sequence, or the log's end."""
     return assemble_batch(
         header._replace(
             attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG),

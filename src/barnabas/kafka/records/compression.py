@@ -39,7 +39,7 @@ class Compression(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Compression:
-        """The codec of a name in `compression.type`; "uncompressed" is NONE.
+        """Return the codec of a name in `compression.type`; "uncompressed" is NONE.
 
         Raises:
             ValueError: no such codec ("producer" is none).

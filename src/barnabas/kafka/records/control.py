@@ -31,7 +31,7 @@ class EndTransaction(NamedTuple):
 def encode_end_transaction(
     marker: EndTransaction, *, producer_id: int, producer_epoch: int, timestamp: int
 ) -> bytes:
-    """The control batch that ends `producer_id`'s transaction."""
+    """Return the control batch that ends `producer_id`'s transaction."""
     key = _KEY.pack(0, _COMMIT if marker.commit else _ABORT)
     record = Record(key, _VALUE.pack(0, marker.coordinator_epoch), timestamp)
     return encode_batch(
@@ -40,7 +40,7 @@ def encode_end_transaction(
 
 
 def decode_end_transaction(header: BatchHeader, batch: Buffer) -> EndTransaction | None:
-    """The marker in a control batch; None if it has another kind, or compaction has emptied it.
+    """Return the marker in a control batch; None if it has another kind, or compaction has emptied it.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE.

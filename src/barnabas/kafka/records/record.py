@@ -34,7 +34,7 @@ _record = tuple.__new__
 
 
 class RecordSpan(NamedTuple):
-    """The position of one record in an uncompressed batch payload, and what compaction needs of it."""
+    """The position of one record in an uncompressed batch payload, and its fields for compaction."""
 
     start: int
     end: int
@@ -68,7 +68,7 @@ def _varint(value: int) -> bytes:
     return _SHORT.get(value) or encode_varint(value)
 
 
-#: the varint that stands for a null key or value: -1
+#: the varint of a null key or value: -1
 _NULL = 0x01
 
 
@@ -104,7 +104,7 @@ def encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base
 def decode_records(
     payload: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[Record]:
-    """The records of an uncompressed batch payload, lazily.
+    """Yield the records of an uncompressed batch payload, lazily.
 
     `append_time` replaces every timestamp if the batch has the broker's time.
 
@@ -189,7 +189,7 @@ def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes 
 
 
 def records_without_key(payload: bytes, count: int, most: int) -> list[int]:
-    """The indexes of the first `most` records of an uncompressed batch payload that have no key.
+    """Return the indexes of the first `most` records of an uncompressed batch payload that have no key.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
@@ -271,7 +271,7 @@ def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
 
 
 def shifted(payload: bytes, span: RecordSpan, shift: int) -> bytes:
-    """A record's bytes for a base timestamp that is `shift` later; the record's timestamp stays the same."""
+    """Return a record's bytes for a base timestamp that is `shift` later; its own timestamp stays."""
     delta = _varint(span.timestamp_delta - shift)
     body = b"\x00" + delta + payload[span.rest : span.end]
     return _varint(len(body)) + body

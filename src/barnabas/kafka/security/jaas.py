@@ -46,7 +46,7 @@ def parse_jaas(text: str) -> Jaas:
 
 @lru_cache(16)
 def plain_users(text: str) -> Mapping[str, str]:
-    """The passwords by user that a server's JAAS entry for PLAIN has: ``user_NAME="PASSWORD"``.
+    """Return the passwords by user that a server's JAAS entry for PLAIN has: ``user_NAME="PASSWORD"``.
 
     Raises:
         ConfigError: it is no entry; the text repeats nothing of it.
@@ -65,7 +65,7 @@ def plain_users(text: str) -> Mapping[str, str]:
 
 
 def _options(text: str) -> dict[str, str] | None:
-    """The options behind a JAAS module; None for what is none."""
+    """Return the options behind a JAAS module; None if the text is no option list."""
     found, at = {}, 0
     while match := _JAAS_OPTION.match(text, at):
         quoted = match[2] if match[2] is not None else match[3]

@@ -16,7 +16,7 @@ class Principal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Principal:
-        """The principal that ``User:alice`` names.
+        """Return the principal that ``User:alice`` names.
 
         Raises:
             ValueError: the text is none.
@@ -29,7 +29,7 @@ class Principal(NamedTuple):
 
 #: whoever has not said who they are
 ANONYMOUS = Principal("ANONYMOUS")
-#: the broker, of the requests that it sends to itself; nobody can log in as this
+#: the broker, in requests that it sends to itself; no client can log in as this
 ITSELF = Principal("", "")
 
 

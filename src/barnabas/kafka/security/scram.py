@@ -67,7 +67,7 @@ class ScramCredential(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> ScramCredential:
-        """Raises InvalidCredential for what `encode` does not write."""
+        """Decode the text of `encode`. Raises InvalidCredential for any other text."""
         fields = dict(item.split("=", 1) for item in text.split(",") if "=" in item)
         try:
             salt, stored, server = (
@@ -84,13 +84,13 @@ def can_log_in(texts: Mapping[str, str]) -> bool:
 
 
 def derive(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    """The credential for a password. It takes some milliseconds of CPU time: call it in a thread."""
+    """Return the credential for a password. It takes some milliseconds of CPU time: call it in a thread."""
     salted = hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
     return of_salted_password(mechanism, salted, salt, iterations)
 
 
 def of_salted_password(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """The credential for a password that a client has salted (KIP-554)."""
+    """Return the credential for a password that a client has salted (KIP-554)."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.hash)
     stored_key = hashlib.new(mechanism.hash, client_key).digest()
     return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", mechanism.hash), iterations)
@@ -161,7 +161,7 @@ class ScramExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """The answer to the client's next message.
+        """Return the answer to the client's next message.
 
         Raises:
             SaslError: the exchange has failed.
@@ -231,7 +231,7 @@ def _shows_token(extensions: str) -> bool:
 
 
 def _unescaped(name: str) -> str:
-    """A user's name out of a message. Raises SaslError for an equals sign that escapes nothing."""
+    """Return a user's name out of a message. Raises SaslError for an equals sign that escapes nothing."""
 
     def character(escape: re.Match[str]) -> str:
         if escape[1] not in _ESCAPED:

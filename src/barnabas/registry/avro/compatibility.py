@@ -83,7 +83,7 @@ class _Check:
         return []
 
     def _candidates(self, reader: Node, writer: Node) -> list[Node]:
-        """The branches of the union `reader` that could read `writer`."""
+        """Return the branches of the union `reader` that could read `writer`."""
         if reader not in self._branches:
             self._branches[reader] = _Branches(reader)
         return self._branches[reader].candidates(writer)

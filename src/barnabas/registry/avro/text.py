@@ -14,7 +14,7 @@ from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, Node
 
 
 def write(node: Node, *, sort_properties: bool = False, defined: frozenset[str] = frozenset()) -> str:
-    """The text; names in `defined` are defined elsewhere, in schemas that are referred to."""
+    """Return the text; names in `defined` are defined elsewhere, in schemas that are referred to."""
     form = _Writer(sort_properties, set(defined)).form(node, "")
     return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
 

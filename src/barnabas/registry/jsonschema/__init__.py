@@ -75,7 +75,7 @@ def _load(schema: str, elements: Elements) -> Any:
 
 
 def _references(contents: Any) -> Iterator[str]:
-    """Every $ref, except those below another $id, which are relative to that."""
+    """Yield every $ref, except those below another $id, which are relative to that."""
     if isinstance(contents, dict):
         if isinstance(contents.get("$ref"), str):
             yield contents["$ref"]

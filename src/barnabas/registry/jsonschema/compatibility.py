@@ -97,7 +97,7 @@ class Located:
 
 
 def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
-    """The first places where `reader` may reject what `writer` accepts; empty if it never does.
+    """Return the first places where `reader` may reject what `writer` accepts; empty if it never does.
 
     Raises:
         TooLargeError: it takes too many steps to find out.
@@ -107,8 +107,8 @@ def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
 
 class _Check:
     def __init__(self) -> None:
-        # By identity of the JSON values, which are kept so that none gets another's; a pair under way counts
-        # as fine: a recursive schema is as good as the rest of it.
+        # Keys are identities of the JSON values, which are kept so that none gets another's. A pair in progress
+        # counts as compatible: a recursive schema is as good as the rest of it.
         self._under_way: dict[tuple[int, int], list[Incompatibility]] = {}
         self._kept: list[Any] = []
         # Made-up schemas by the identities of their parts: what is made twice is one, and compared once.
@@ -152,7 +152,7 @@ class _Check:
         return self._texts[id(contents)]
 
     def _one(self, made: Any) -> Any:
-        """The first of the dicts or lists that are made of the same parts."""
+        """Return the first of the dicts or lists that are made of the same parts."""
         parts = made.items() if isinstance(made, dict) else enumerate(made)
         self._steps.spend(1 + len(made) // 10)
         key = (type(made), *sorted((str(name), id(value)) for name, value in parts))
@@ -211,7 +211,7 @@ class _Check:
         return self.compare(reader, writer.inside(self._one(merged)), place)
 
     def _merged(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        """A schema that accepts what both accept, as far as one can be had without more keywords.
+        """Return a schema that accepts what both accept, as far as one can be had without more keywords.
 
         Where both set a keyword that cannot be joined, the first one's stands: that accepts more, and so may
         only find more to complain of.
@@ -352,7 +352,7 @@ def _by_pattern(schema: Located, pattern: str) -> Located:
 
 
 def _items(schema: Located) -> tuple[list[Any], Any]:
-    """The schemas of the first items, and that of all others."""
+    """Return the schemas of the first items, and that of all others."""
     items = schema.get("items", True)
     if isinstance(items, list):  # up to draft 2019-09
         return items, schema.get("additionalItems", True)

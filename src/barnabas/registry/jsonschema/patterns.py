@@ -11,7 +11,7 @@ _MEMORY = 8 << 20
 
 @lru_cache(maxsize=1024)
 def matcher(pattern: str) -> Any:
-    """An object whose `search` tells whether the pattern occurs in a text.
+    """Return an object whose `search` tells whether the pattern occurs in a text.
 
     RE2 supports neither look-ahead nor back-references: Python's `re` matches those, and the worker
     interrupts it when it takes too long.

@@ -170,7 +170,7 @@ def _called(field: Any) -> str:
 
 
 def _oneof(field: Any) -> str | None:
-    """The oneof that a field shares; what ``optional`` is made of in proto3 is none."""
+    """Return the oneof that a field shares; proto3's synthetic one of ``optional`` does not count."""
     oneof = field.containing_oneof
     if oneof is None or (len(oneof.fields) == 1 and oneof.name.lstrip("X") == f"_{field.name}"):
         return None

@@ -20,7 +20,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 def decode(schema: str, name: str) -> Any | None:
-    """The FileDescriptorProto that `schema` is the base64 of, called `name`; None when it is text.
+    """Return the FileDescriptorProto that `schema` is the base64 of, called `name`; None when it is text.
 
     Raises:
         InvalidSchemaError: it is neither.
@@ -42,7 +42,7 @@ def decode(schema: str, name: str) -> Any | None:
 
 
 def encode(file: Any, name: str) -> str:
-    """The base64 of `file` as one called `name`."""
+    """Return the base64 of `file` as one called `name`."""
     copy = descriptor_pb2.FileDescriptorProto()
     copy.CopyFrom(file)
     copy.name = name
@@ -50,7 +50,7 @@ def encode(file: Any, name: str) -> str:
 
 
 def link(files: Mapping[str, Any]) -> Any:
-    """A DescriptorPool with the files (those that others need come first) and ``descriptor.proto``.
+    """Return a DescriptorPool with the files (those that others need come first) and ``descriptor.proto``.
 
     Raises:
         InvalidSchemaError: they do not fit together.
@@ -68,7 +68,7 @@ def link(files: Mapping[str, Any]) -> Any:
 
 
 def informed(file: Any, pool: Any) -> Any:
-    """The same file, with options that its imports define as ordinary fields."""
+    """Return the same file, with options that its imports define as ordinary fields."""
     known = GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))
     return known.FromString(file.SerializeToString())
 
@@ -90,14 +90,14 @@ def sort_imports(file: Any) -> None:
 
 
 def json_name(field: Any) -> str | None:
-    """The JSON name that a field declares; None if it is the default one."""
+    """Return the JSON name that a field declares; None if it is the default one."""
     first, *others = field.name.split("_")
     usual = first + "".join(part[:1].upper() + part[1:] for part in others)
     return None if field.extendee or field.json_name in ("", usual) else str(field.json_name)
 
 
 def _tidy(linked: Any) -> Any:
-    """The file in canonical form: with labels and full names, without defaults."""
+    """Return the file in canonical form: with labels and full names, without defaults."""
     file = descriptor_pb2.FileDescriptorProto()
     linked.CopyToProto(file)
     messages = list(file.message_type)

@@ -27,7 +27,7 @@ _TIMEOUT_S = 10.0
 #: errors that are reported: one mistake makes protoc report many more
 _MOST_COMPLAINTS = 5
 
-#: what the names of files that cannot lie in one folder fail with
+#: the errors of file names that one folder cannot contain
 _UNFIT = {errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR}
 
 #: what is no complaint: warnings, and the log of the library that writes them
@@ -56,7 +56,7 @@ def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str,
         for name, source in (*references, (MAIN, text)):
             _write(sources, name, source)
         output = folder / "descriptors"
-        # Known files come first, so that nobody is given others by these names. With -P the interpreter
+        # Known files come first, so that no schema gets others by these names. With -P the interpreter
         # imports nothing from the folder it runs in.
         command = [sys.executable, "-P", "-c", _RUN, *_known_files(), f"-I{sources}"]
         try:

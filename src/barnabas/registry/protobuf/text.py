@@ -33,7 +33,7 @@ _WORDS = {
 
 
 def write(file: Any, pool: Any) -> str:
-    """The text of `file`, a FileDescriptorProto.
+    """Return the text of `file`, a FileDescriptorProto.
 
     `pool` is a DescriptorPool with the file, all it imports, and ``google/protobuf/descriptor.proto``.
 
@@ -266,7 +266,7 @@ class _Writer:
 
 
 def _symbols(file: Any, seen: set[str]) -> Iterator[str]:
-    """All names that the file and its imports define, including their packages."""
+    """Yield all names that the file and its imports define, including their packages."""
     if file.name in seen:
         return
     seen.add(file.name)
@@ -335,7 +335,7 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _apart(lines: Iterable[str]) -> Iterator[str]:
-    """The lines after an empty one, when there are any."""
+    """Yield the lines after an empty one, when there are any."""
     lines = list(lines)
     if lines:
         yield ""

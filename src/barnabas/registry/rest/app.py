@@ -35,7 +35,7 @@ def build(
     access: ClusterAccess | None = None,
     hosts: frozenset[str] | None = None,
 ) -> web.Application:
-    """The application that answers from `state` and writes to `log`.
+    """Return the application that answers from `state` and writes to `log`.
 
     Args:
         access: with it clients must log in.

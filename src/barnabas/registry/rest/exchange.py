@@ -91,7 +91,7 @@ async def stream(request: web.Request, items: Iterable[Any]) -> web.StreamRespon
 
 
 def subject_of(request: web.Request) -> str:
-    """The subject in the address, in its canonical form. Raises RegistryError INVALID_SUBJECT."""
+    """Return the subject in the address, in its canonical form. Raises RegistryError INVALID_SUBJECT."""
     return canonical(request.match_info["subject"])
 
 
@@ -106,7 +106,7 @@ def scope_of(request: web.Request) -> str | None:
 
 
 def uses_of(request: web.Request) -> list[Version]:
-    """The versions whose schema has the id or the GUID in the address. Raises SCHEMA_NOT_FOUND."""
+    """Return the versions whose schema has the id or the GUID in the address. Raises SCHEMA_NOT_FOUND."""
     state, guid = request.app[STATE], request.match_info.get("guid")
     if guid is not None:
         return queries.uses_of_guid(state, guid)
@@ -114,7 +114,7 @@ def uses_of(request: web.Request) -> list[Version]:
 
 
 def id_of(request: web.Request) -> int:
-    """The schema's id in the address. Raises RegistryError 404, SCHEMA_NOT_FOUND."""
+    """Return the schema's id in the address. Raises RegistryError 404, SCHEMA_NOT_FOUND."""
     return queries.schema_id(request.match_info["id"])
 
 
@@ -124,7 +124,7 @@ def flag(request: web.Request, name: str) -> bool:
 
 
 def number(request: web.Request, name: str, otherwise: int) -> int:
-    """A parameter that is a whole number. Raises RegistryError."""
+    """Return a parameter that is a whole number. Raises RegistryError."""
     text = request.query.get(name)
     try:
         return otherwise if text is None else int(text)
@@ -133,13 +133,13 @@ def number(request: web.Request, name: str, otherwise: int) -> int:
 
 
 def page(request: web.Request, items: list[Any]) -> list[Any]:
-    """The slice of `items` for the parameters offset and limit."""
+    """Return the slice of `items` for the parameters offset and limit."""
     start, limit = max(number(request, "offset", 0), 0), number(request, "limit", -1)
     return items[start:] if limit < 0 else items[start : start + limit]
 
 
 def schema_json(request: web.Request, version: Version) -> dict[str, Any]:
-    """The schema of `version` in JSON, with its text in the requested format.
+    """Return the schema of `version` in JSON, with its text in the requested format.
 
     ``format=serialized`` is a format of Protobuf's only; every other schema, and every other format, is text.
     """
@@ -150,7 +150,7 @@ def schema_json(request: web.Request, version: Version) -> dict[str, Any]:
 
 
 async def body_of(request: web.Request) -> Mapping[str, Any]:
-    """The object in the request's body. Raises RegistryError."""
+    """Return the object in the request's body. Raises RegistryError."""
     body = _body.get()
     if body is None:
         body = await _decoded(await _body_bytes(request))
@@ -234,7 +234,7 @@ def _refusal(status: int, code: int, message: str) -> web.Response:
 
 
 def _acceptable(accept: str) -> str | None:
-    """The content type for an Accept header (RFC 9110, 12.5.1): the highest weight, then our order."""
+    """Return the content type for an Accept header (RFC 9110, 12.5.1): the highest weight, then our order."""
     weights: dict[str, float] = {}
     for item in accept.split(","):
         name, *parameters = (part.strip() for part in item.split(";"))

@@ -20,7 +20,7 @@ _may: ContextVar[Access] = ContextVar("may", default=UNRESTRICTED)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: addresses that everybody who has logged in may read; lists have only what the client `sees`
+#: addresses that every client with a login may read; lists have only what the client `sees`
 _FREE = frozenset(
     [
         "/",
@@ -57,7 +57,7 @@ def sees(subject: str) -> bool:
 
 
 def visible_use(request: web.Request) -> Version:
-    """A version with the id or GUID in the address whose subject the client may see.
+    """Return a version with the id or GUID in the address whose subject the client may see.
 
     Raises:
         RegistryError: SCHEMA_NOT_FOUND, also if only subjects have it which the client may not see.
@@ -70,7 +70,7 @@ def visible_use(request: web.Request) -> Version:
 
 
 async def _check(request: web.Request, may: Access) -> None:
-    """Require what the address of a request requires, of the names as the handlers will read them."""
+    """Require the permissions that a request's address needs, with names as the handlers read them."""
     resource = request.match_info.route.resource
     if resource is None:
         return  # there is no such address

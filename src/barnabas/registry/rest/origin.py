@@ -23,7 +23,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozenset[str] | None:
-    """The ``Host`` headers that are answered; None for any.
+    """Return the ``Host`` headers that are answered; None for any.
 
     Args:
         hosts: those that are known to be the registry's; None if they are not known.

@@ -15,7 +15,7 @@ routes = web.RouteTableDef()
 
 
 def described(request: web.Request, version: Version) -> dict[str, Any]:
-    """A version in the format of answers."""
+    """Return a version in the format of answers."""
     return {
         "subject": version.subject,
         "version": version.number,

@@ -198,7 +198,7 @@ class Connection:
     def _wake(self) -> None:
         if not self._woken:
             self._woken = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no call waits any more
                 self._loop.call_soon_threadsafe(self._empty_inbox)
 
     def _look_at_loop(self) -> None:
@@ -288,7 +288,7 @@ class _Handler(ConnectionHandler):
         return data
 
     def _receive(self, most: int, timeout: float) -> bytes:
-        """Wait for bytes, `most` of them, and over TLS what came with them."""
+        """Wait for at most `most` bytes, and over TLS for the decrypted bytes behind them."""
         with self._socket_error_handling():
             while (data := self._receive_now(most)) is None:
                 if not self.handler.select([self._socket], [], [], timeout)[0]:

@@ -60,7 +60,7 @@ class Permission(Protocol):
 
 
 def acl_bytes(permissions: Sequence[Permission]) -> bytes:
-    """The permissions that `Multi` gives to the nodes it makes."""
+    """Return the permissions that `Multi` gives to the nodes it makes."""
     entries = (_INT.pack(each.perms) + _string(each.id.scheme) + _string(each.id.id) for each in permissions)
     return _INT.pack(len(permissions)) + b"".join(entries)
 
@@ -208,7 +208,7 @@ class Children:
 
 
 class GetAcl:
-    """Whether anybody may change a node, or what is directly below it."""
+    """Whether any client may change a node, or its children."""
 
     type = _GET_ACL
     writes = False

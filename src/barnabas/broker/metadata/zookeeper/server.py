@@ -238,7 +238,7 @@ class ZooKeeperServer:
         _continue(self._process)
 
     def ask(self, word: str, timeout: float = 5.0) -> str:
-        """The answer to one of its four-letter words: ``ruok``, ``srvr``.
+        """Return the answer to one of its four-letter words: ``ruok``, ``srvr``.
 
         Raises:
             OSError: it does not answer.
@@ -356,7 +356,7 @@ def is_installed() -> bool:
 
 
 def java() -> str:
-    """The Java to run, by JAVA_HOME or PATH.
+    """Return the Java to run, by JAVA_HOME or PATH.
 
     Raises:
         ZooKeeperMissingError: there is none.

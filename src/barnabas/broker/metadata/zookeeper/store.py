@@ -57,7 +57,7 @@ from barnabas.broker.metadata.zookeeper.requests import (
 
 log = logger_of(__name__)
 
-#: nodes in one multiRead: larger ones are no faster, and hold up what comes behind them
+#: nodes in one multiRead: larger ones are no faster, and delay later requests
 _READ_AT_ONCE = 200
 #: a server closes the connection on a request above its ``jute.maxbuffer``, 1 MiB if nothing is set
 _LARGEST_TRANSACTION = 1_000_000
@@ -68,7 +68,7 @@ _EVERYBODYS = (acl_bytes(OPEN_ACL_UNSAFE),) * 2
 _CREATORS = (acl_bytes([*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]), acl_bytes(CREATOR_ALL_ACL))
 #: the node in which the ensemble keeps its own configuration
 _ENSEMBLES_OWN = "/zookeeper"
-#: how long `close` waits for the ensemble to hear of it, in seconds, and then for kazoo to stop
+#: how long `close` waits for the ensemble's response, in seconds, and then for kazoo to stop
 _CLOSE_PATIENCE = 2.0
 #: ZooKeeper's own log shows a session's number so
 _UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
@@ -505,7 +505,7 @@ class ZooKeeperStore(SingleOperations):
             return
         self._overdue = None
         log.error(
-            "nothing was heard of ZooKeeper at %s for %.1f s: session 0x%x may have ended",
+            "ZooKeeper at %s has not answered for %.1f s: session 0x%x may have ended",
             self._address,
             self.session_timeout,
             self._session_id & _UNSIGNED,

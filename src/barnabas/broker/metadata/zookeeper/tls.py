@@ -14,7 +14,7 @@ _SETTINGS = "zookeeper.ssl."
 
 
 def check_tls(config: BrokerConfig) -> None:
-    """Raises ConfigError when the settings contradict one another, or a file of theirs cannot be used."""
+    """Raise ConfigError when the settings contradict one another, or a file of theirs cannot be used."""
     if config.zookeeper_ssl_client_enable:
         if config.zookeeper_connect is None:
             raise ConfigError("zookeeper.ssl.client.enable=true needs zookeeper.connect")

@@ -36,7 +36,7 @@ log = logger_of(__name__)
 _VERSION = 17
 #: a fetch of more partitions does not wait at the leader: it could not be overtaken there
 _MOST_PARKED = 100
-#: a request adds no more partitions to a session: naming and reading so many holds up the event loop
+#: a request adds no more partitions to a session: to name and read so many delays the event loop
 _MOST_NAMED = 500
 #: seconds before what has failed is tried again; it doubles up to replica.fetch.backoff.ms
 _FIRST_BACKOFF = 0.02
@@ -72,7 +72,7 @@ class Logs(Protocol):
     """Durable steps before a change of a log (`barnabas.broker.logs.manager.LogManager`)."""
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Find what a truncation leaves, and store what it needs on disk first. Raises KafkaError."""
+        """Compute a truncation, and store the recovery point that it needs first. Raises KafkaError."""
 
     async def store_log_start(self, opened: PartitionLog) -> None:
         """Have the log start that a log has in memory on disk. Raises KafkaError."""
@@ -337,11 +337,11 @@ class Fetcher:
 
     def _replied(self, reply: asyncio.Future[Any]) -> None:
         if not reply.cancelled():
-            reply.exception()  # marks it as read: nobody else reads a reply of a session that was given up
+            reply.exception()  # marks it as read: no other code reads a response of an abandoned session
         self._event.set()
 
     def _restart_session(self) -> None:
-        """Tell the leader everything again; what is under way does not count."""
+        """Start a new session with all partitions; requests in flight do not count."""
         self._session = Session()
         self._unwanted.clear()
         for followed in self._followed.values():
@@ -411,7 +411,7 @@ class Fetcher:
             self._wait(self._backoff(self._vain - _MOST_VAIN))
 
     async def _take_all(self, number: int, response: FetchResponse) -> bool:
-        """Take what the leader says; False if it says nothing of what is copied."""
+        """Process the leader's response; False if it contains none of the copied partitions."""
         is_useful = False
         began = self._loop.time()
         written: list[Followed] = []
@@ -528,7 +528,7 @@ class Fetcher:
         self._due[followed] = None
 
     def _start_over(self, followed: Followed, data: PartitionData) -> None:
-        """The leader does not have what follows this log's end: go on where its log starts."""
+        """Start over at the leader's log start: the leader lacks the records after this log's end."""
         partition_log = followed.partition.log
         start = data.log_start_offset
         is_empty = partition_log.log_start_offset == partition_log.log_end_offset
@@ -560,7 +560,7 @@ class Fetcher:
             truncation = await self._around.logs.prepare_truncation(partition_log, lowest)
             follower = followed.partition.follower(followed.leader_epoch)
             if follower is None or not self._is_current(followed):
-                # What is to be cut off now, another leader or epoch says. What stays counts as not fsynced.
+                # Another leader or epoch decides now on the records to cut off. The rest is not fsynced.
                 followed.partition.flush_if_due()
                 return
             if start_over:
@@ -642,7 +642,7 @@ class Fetcher:
             del self._starts[followed]
 
     async def _wait_for_fsync(self, written: list[Followed]) -> None:
-        """Wait until the leader may be told what was written. A disk that hangs delays only its logs."""
+        """Wait until the next fetch may confirm written records. A disk that hangs delays only its logs."""
         pending: dict[asyncio.Future[None], Followed] = {}
         for followed in written:
             follower = followed.partition.follower(followed.leader_epoch)

@@ -75,7 +75,7 @@ class Followed:
         )
 
     def forget_told(self) -> None:
-        """Ignore the replies to requests under way: what they say of this log's end is out of date."""
+        """Ignore the responses to requests in flight: their data on this log's end is out of date."""
         self.told_in = self.told_first = _NEVER
 
 
@@ -98,7 +98,7 @@ class Session:
         unwanted: Iterable[Key],
         max_bytes: int,
     ) -> FetchRequest:
-        """The next request, without its limits.
+        """Return the next request, without its limits.
 
         Args:
             number: of the request; grows from one to the next.
@@ -131,7 +131,7 @@ class Session:
         return request
 
     def final_request(self, replica: BrokerId, broker_epoch: int) -> FetchRequest:
-        """The request that ends the session."""
+        """Return the request that ends the session."""
         return FetchRequest(
             replica_state=ReplicaState(replica_id=replica, replica_epoch=broker_epoch),
             session_id=self.id,

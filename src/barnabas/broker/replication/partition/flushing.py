@@ -57,13 +57,13 @@ class FlushSchedule(Generic[P]):
         self._timer: asyncio.TimerHandle | None = None
 
     def safe_end(self) -> Offset:
-        """The end of what this replica may count as its own."""
+        """The end of the records that this replica may acknowledge as its own."""
         log = self._log
         due = self._due
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
 
     def appended(self) -> None:
-        """Have what was appended fsynced when it is due."""
+        """Have appended records fsynced when it is due."""
         log = self._log
         config = log.config
         if self._is_much_unsynced:
@@ -82,7 +82,7 @@ class FlushSchedule(Generic[P]):
         return log.log_end_offset - log.recovery_point >= every
 
     def truncated(self) -> None:
-        """The log has lost its end, and with it perhaps what was due; the disk must be told."""
+        """Note a truncation: it may have removed records due for an fsync, and must itself reach the disk."""
         self._due = min(self._due, self._log.log_end_offset)
         self.flush_if_due()
 
@@ -113,7 +113,7 @@ class FlushSchedule(Generic[P]):
             self._durable.set_result(None)
 
     async def flush(self, disk: Pool) -> None:
-        """Fsync what has been appended so far, in a thread.
+        """Fsync the records appended so far, in a thread.
 
         Not while the log is held: whoever holds it asks for another flush afterwards.
 

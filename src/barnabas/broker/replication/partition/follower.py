@@ -38,14 +38,14 @@ class Follower:
         self._uncommitted_bytes = 0
 
     def refusal(self) -> KafkaError:
-        """The answer to a request that only the leader may serve."""
+        """Return the answer to a request that only the leader may serve."""
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         return self._log.end_offset_for_epoch(epoch)
 
     def append(self, records: Buffer, leader_epoch: LeaderEpoch) -> None:
-        """Append what the leader of an epoch has sent.
+        """Append records that the leader of an epoch has sent.
 
         Raises:
             KafkaError: as `PartitionLog.append_as_follower`; CORRUPT_MESSAGE when there is nothing to append

@@ -110,7 +110,7 @@ class InSyncReplicas:
     def fetched(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> bool:
         """Note a follower's fetch; return whether the high watermark may have moved."""
         progress = self._followers.get(replica)
-        if progress is None:  # the follower may know of a reassignment that this broker has not heard of yet
+        if progress is None:  # the follower may know of a reassignment that this broker has not seen yet
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         registered = self._context.brokers().get(replica)
         if broker_epoch < progress.broker_epoch or (
@@ -136,7 +136,7 @@ class InSyncReplicas:
         return end
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
-        """The followers in the ISR that hold `offset`, or end there."""
+        """Return the followers in the ISR that hold `offset`, or end there."""
         return [
             follower
             for broker, follower in self._followers.items()

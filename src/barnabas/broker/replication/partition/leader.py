@@ -94,7 +94,7 @@ class Leader:
         self._uncommitted_bytes = 0
         #: where this leader epoch begins; earlier records may be those of other leaders
         self.epoch_start: Offset = log.log_end_offset
-        #: None while nobody else holds the partition
+        #: None while no other broker holds the partition
         self._in_sync: InSyncReplicas | None = None
         #: the low watermark that the listener was last told of
         self._low_watermark: Offset = log.log_start_offset
@@ -113,7 +113,7 @@ class Leader:
     def followed(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> None:
         """Note a follower's fetch, see `Partition.followed`."""
         in_sync = self._in_sync
-        if in_sync is None:  # the follower may know of a reassignment that this broker has not heard of yet
+        if in_sync is None:  # the follower may know of a reassignment that this broker has not seen yet
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if in_sync.fetched(replica, broker_epoch, offset, log_start):
             self.advance_high_watermark()

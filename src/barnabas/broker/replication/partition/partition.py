@@ -33,7 +33,7 @@ log = logger_of(__name__)
 
 
 class AppendListener(Protocol):
-    """A follower that waits for what the leader appends."""
+    """A follower that waits for the leader's appends."""
 
     def appended(self, new_bytes: int) -> None:
         """Note that `new_bytes` were appended; the rules of `Watcher.progressed` apply."""
@@ -44,7 +44,7 @@ def _nobody(_partition: Partition) -> None:
 
 
 class Partition:
-    """A replica and what the cluster says of its partition. Owned by the event loop.
+    """A replica and the cluster's state of its partition. Owned by the event loop.
 
     Args:
         log: the replica's log.
@@ -131,7 +131,7 @@ class Partition:
         return isinstance(self._role, Leader)
 
     def update(self, state: PartitionState) -> None:
-        """Take over what the controller decided, unless this broker knows of a later decision."""
+        """Take the controller's decision, unless this broker knows of a later one."""
         known = self.state
         if state.leader_epoch < known.leader_epoch or state.partition_epoch < known.partition_epoch:
             return
@@ -250,7 +250,7 @@ class Partition:
         return role.successors if isinstance(role, Leader) else ()
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
-        """The followers in the ISR that hold `offset`, as the leader knows; none at a follower."""
+        """Return the followers in the ISR that hold `offset`, as the leader knows; none at a follower."""
         role = self._role
         return role.in_sync_with(offset) if isinstance(role, Leader) else []
 
@@ -277,7 +277,7 @@ class Partition:
         self._on_isr_change_due(self)
 
     def propose(self) -> Proposal | None:
-        """An ISR to ask the controller for, as a leader or without this replica; None for nothing.
+        """Return an ISR to ask the controller for, as a leader or without this replica; None for nothing.
 
         Until `settle_proposal`, there is no other, and the high watermark waits for whoever is in it.
         """
@@ -375,7 +375,7 @@ class Partition:
             note_refused(self.log, records, code)
 
     def is_acknowledged(self, last_offset: Offset, acks: int) -> bool:
-        """Whether what ends at `last_offset` is as safe as `acks` asks."""
+        """Whether the batch that ends at `last_offset` is as safe as `acks` demands."""
         if acks == ACKS_ALL:
             return self.log.high_watermark > last_offset
         return acks == 0 or self._flushes.safe_end() > last_offset
@@ -404,7 +404,7 @@ class Partition:
         self._flushes.flush_if_due()
 
     async def flush(self, disk: Pool) -> None:
-        """Fsync what has been appended so far, in a thread.
+        """Fsync the records appended so far, in a thread.
 
         Never raises. If the log has gone offline, whoever waits is told; else it is tried again soon.
         """

@@ -42,7 +42,7 @@ class Member(Struct):
     client_host: String = ""
     subscribed_topic_names: list[String] = []
     subscribed_topic_regex: String | None = None
-    # What it has, and what it is to have.
+    # The current assignment, and the target assignment.
     assignment: Assignment = Assignment()
     target_assignment: Assignment = Assignment()
     # 0 by the classic protocol, 1 by the consumer protocol.

@@ -29,12 +29,12 @@ class ConsumerGroupHeartbeatRequest(Request, key=68, versions=(0, 1), flexible=0
     member_epoch: Int32 = 0
     instance_id: String | None = None
     rack_id: String | None = None
-    # From here on null, or -1, stands for what has not changed.
+    # In the fields from here on null, or -1, means no change.
     rebalance_timeout_ms: Int32 = -1
     subscribed_topic_names: list[String] | None = None
     subscribed_topic_regex: String | None = since(1, default=None)
     server_assignor: String | None = None
-    # What the member owns; it may not own what is not in here.
+    # The partitions that the member owns; it may own no others.
     topic_partitions: list[TopicPartitions] | None = None
 
 

@@ -25,7 +25,7 @@ class Cursor(Struct):
 class DescribeTopicPartitionsRequest(Request, key=75, versions=(0, 0), flexible=0):
     topics: list[TopicRequest] = []
     response_partition_limit: Int32 = 2000
-    # Where the last page ended; null for the first.
+    # The end of the last page; null for the first.
     cursor: Cursor | None = None
 
 

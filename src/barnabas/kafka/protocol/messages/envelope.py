@@ -6,9 +6,9 @@ from barnabas.kafka.protocol.schema import Bytes, Int16, Request, Response
 class EnvelopeRequest(Request, key=58, versions=(0, 0), flexible=0):
     # The header and the message of the client's request, as a frame has them.
     request_data: Bytes = b""
-    # Null: nobody has authenticated.
+    # Null: the client has not authenticated.
     request_principal: Bytes | None = b""
-    # Where the client is: 4 or 16 bytes.
+    # The client's address: 4 or 16 bytes.
     client_host_address: Bytes = b""
 
 

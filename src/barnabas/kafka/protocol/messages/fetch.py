@@ -137,5 +137,5 @@ class FetchResponse(Response, to=FetchRequest):
     error_code: Int16 = since(7, default=0)
     session_id: Int32 = since(7, default=0)
     responses: list[FetchableTopicResponse] = []
-    # Where the brokers named in current_leader listen.
+    # The addresses of the brokers in current_leader.
     node_endpoints: list[NodeEndpoint] = tagged(0, since=16, default=[])

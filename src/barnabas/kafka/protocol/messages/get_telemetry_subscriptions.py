@@ -24,7 +24,7 @@ class GetTelemetrySubscriptionsResponse(Response, to=GetTelemetrySubscriptionsRe
     client_instance_id: Uuid = ZERO_UUID
     # Of these metrics and this interval; a push names it.
     subscription_id: Int32 = 0
-    # By their numbers in record batches, the best first.
+    # Their numbers in record batches, the best first.
     accepted_compression_types: list[Int8] = []
     push_interval_ms: Int32 = 0
     telemetry_max_bytes: Int32 = 0

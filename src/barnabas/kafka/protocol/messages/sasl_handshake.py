@@ -9,5 +9,5 @@ class SaslHandshakeRequest(Request, key=17, versions=(0, 1)):
 
 class SaslHandshakeResponse(Response, to=SaslHandshakeRequest):
     error_code: Int16 = 0
-    # What the broker offers.
+    # The broker's mechanisms.
     mechanisms: list[String] = []

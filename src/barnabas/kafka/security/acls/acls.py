@@ -86,14 +86,14 @@ class Acls:
 
     @classmethod
     def of(cls, bindings: Iterable[AclBinding]) -> Acls:
-        """The rules as one value."""
+        """Return the rules as one value."""
         entries: dict[ResourcePattern, list[AclEntry]] = {}
         for resource, entry in bindings:
             entries.setdefault(resource, []).append(entry)
         return cls().changed({resource: PatternRules(each) for resource, each in entries.items()})
 
     def changed(self, patterns: Mapping[ResourcePattern, PatternRules | None]) -> Acls:
-        """The rules with those of some patterns replaced; None takes a pattern's away."""
+        """Return the rules with those of some patterns replaced; None takes a pattern's away."""
         rules, lengths = self.rules.mutate(), self._lengths.mutate()
         by_principal = self._by_principal.mutate()
         for resource, new in patterns.items():
@@ -123,7 +123,7 @@ class Acls:
         return Acls(rules.finish(), lengths.finish(), by_principal.finish())
 
     def about(self, kind: ResourceType, name: str) -> Iterator[tuple[ResourcePattern, PatternRules]]:
-        """The rules about one resource, with their patterns."""
+        """Yield the rules about one resource, with their patterns."""
         for resource in self._patterns(kind, name):
             rules = self.rules.get(resource)
             if rules is not None:

@@ -64,13 +64,13 @@ class Access:
         return self.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
     def cluster_operations(self) -> int:
-        """The operations allowed on the cluster, as `operations`; none for who may not DESCRIBE it."""
+        """Return the operations allowed on the cluster, as `operations`; none for who may not DESCRIBE it."""
         if not self.on_cluster(Operation.DESCRIBE):
             return 0
         return self.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """The operations allowed on a resource, each a bit by its number (KIP-430)."""
+        """Return the operations allowed on a resource, each a bit by its number (KIP-430)."""
         return _ALL_OPERATIONS[kind]
 
 

@@ -66,7 +66,7 @@ class Permission(IntEnum):
 
 
 _O = Operation
-#: what can be done to resources of a type; authorised operations are told of these
+#: the operations on resources of a type; authorized operations list these
 SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
     ResourceType.TOPIC: (
         _O.READ,
