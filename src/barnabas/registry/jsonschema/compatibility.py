@@ -107,8 +107,8 @@ def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
 
 class _Check:
     def __init__(self) -> None:
-        # Keys are identities of the JSON values, which are kept so that none gets another's. A pair in progress
-        # counts as compatible: a recursive schema is as good as the rest of it.
+        # Keys are identities of the JSON values, which are kept so that none gets another's. A pair in
+        # progress counts as compatible: a recursive schema is as good as the rest of it.
         self._under_way: dict[tuple[int, int], list[Incompatibility]] = {}
         self._kept: list[Any] = []
         # Made-up schemas by the identities of their parts: what is made twice is one, and compared once.
