@@ -176,7 +176,7 @@ class ConfigControl:
     async def replace(
         self, resources: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> dict[ConfigResource, KafkaError]:
-        """Set the given settings and unset all others (AlterConfigs); return the refused resources' errors."""
+        """Set the given settings and unset all others (AlterConfigs); return the refusals' errors."""
         changes = {resource: _replacing(texts) for resource, texts in resources.items()}
         return await self._change(changes, validate_only)
 
