@@ -1,7 +1,8 @@
-"""Reads from the brokers' logs by which producer epoch each copy of a duplicate record was written.
+"""Reads from the brokers' logs by which producer epochs duplicate and reordered records were written.
 
 A broker tells batches apart by producer id, epoch and sequence. Copies of one epoch are the broker's fault. A
-client that sends a record again in a new epoch has written it twice itself.
+client that sends a record again in a new epoch has written it twice itself. In a compacted topic the second
+copy removes the first one, so the record seems to be reordered.
 """
 
 from __future__ import annotations
@@ -15,21 +16,32 @@ from soak.checker.findings import Finding
 
 
 def with_epochs(findings: Iterable[Finding], data: Path) -> Iterator[Finding]:
-    """The findings, those of duplicates with the producer epoch of each copy in the logs below `data`."""
+    """Yield the findings; duplicate and reordered ones with the producer epochs in the logs below `data`.
+
+    A reordered one also has ``removed before``: how many records the log lacks right before its record.
+    """
     for finding in findings:
-        if finding.kind == "duplicate":
+        if finding.kind in ("duplicate", "reordered"):
             topic, partition = finding.evidence["partition"]
-            epochs = _epochs(data, f"{topic}-{partition}", finding.evidence["offsets"])
-            finding = replace(finding, evidence=finding.evidence | {"epochs": epochs})
+            epochs = _epochs(data, f"{topic}-{partition}")
+            if finding.kind == "duplicate":
+                more = {"epochs": [epochs.get(offset, -1) for offset in finding.evidence["offsets"]]}
+            else:
+                offset = finding.evidence["offset"]
+                before = max((each for each in epochs if each < offset), default=offset - 1)
+                more = {
+                    "epochs": [epochs.get(each, -1) for each in (offset, finding.evidence["the other's"])],
+                    "removed before": offset - 1 - before,
+                }
+            finding = replace(finding, evidence=finding.evidence | more)
         yield finding
 
 
-def _epochs(data: Path, partition: str, offsets: list[int]) -> list[int]:
-    """The producer epoch at each offset, -1 where no log has it."""
-    found = dict.fromkeys(offsets, -1)
-    for path in data.rglob(f"{partition}/*.log"):
-        for _, header in batches(path.read_bytes()):
-            for offset in offsets:
-                if header.base_offset <= offset <= header.last_offset:
-                    found[offset] = header.producer_epoch
-    return list(found.values())
+def _epochs(data: Path, partition: str) -> dict[int, int]:
+    """Return the producer epoch by offset, of all offsets that a log has."""
+    return {
+        offset: header.producer_epoch
+        for path in data.rglob(f"{partition}/*.log")
+        for _, header in batches(path.read_bytes())
+        for offset in range(header.base_offset, header.last_offset + 1)
+    }

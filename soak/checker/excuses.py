@@ -57,6 +57,16 @@ EXCUSES = [
         "when records have timed out, librdkafka raises its epoch and also sends again what it has no answer "
         "for: no broker can tell that these are the same",
     ),
+    Excuse(
+        "reordered",
+        "confluent",
+        lambda finding: (
+            -1 < (epochs := finding.evidence.get("epochs", [-1, -1]))[0] < epochs[1]
+            and finding.evidence["removed before"] > 0
+        ),
+        "librdkafka sent the other record again in a later epoch, and compaction removed the first copy, "
+        "which lay right before this record",
+    ),
 ]
 
 

@@ -125,7 +125,7 @@ def _reordered(history: History) -> Iterator[Finding]:
             yield Finding(
                 "reordered",
                 f"{send.id} was sent to {named(send.place)} after {before[1].id} and lies before it",
-                {"offset": offset, "the other's": before[0]},
+                {"offset": offset, "the other's": before[0], "partition": list(send.place)},
                 send.process.client,
             )
         last[send.process.name, send.place] = (offset, send)

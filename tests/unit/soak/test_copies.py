@@ -34,3 +34,23 @@ def test_only_copies_of_different_epochs_are_the_clients_own(tmp_path, epochs, i
     )
     standing, excused = sift(with_epochs([finding], tmp_path))
     assert (len(standing), len(excused)) == ((0, 1) if is_excused else (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("log", "is_excused"),
+    [
+        ({0: 5, 2: 5, 3: 6}, True),
+        ({0: 5, 1: 5, 2: 5, 3: 6}, False),
+        ({0: 5, 2: 5, 3: 5}, False),
+        ({0: 5, 3: 6}, False),
+    ],
+    ids=["the first copy is gone", "nothing is gone", "of one epoch", "not in the log"],
+)
+def test_order_is_the_clients_own_where_compaction_removed_the_first_copy(tmp_path, log, is_excused):
+    folder = tmp_path / "broker-1/data/events-0"
+    folder.mkdir(parents=True)
+    (folder / "0.log").write_bytes(b"".join(batch(offset, epoch) for offset, epoch in log.items()))
+    evidence = {"offset": 2, "the other's": 3, "partition": PLACE}
+    finding = Finding("reordered", "r was sent after q and lies before it", evidence, "confluent")
+    standing, excused = sift(with_epochs([finding], tmp_path))
+    assert (len(standing), len(excused)) == ((0, 1) if is_excused else (1, 0))
