@@ -79,7 +79,7 @@ class _Limited:
         return True
 
     def forget(self) -> None:
-        """Begin anew, as in a new process."""
+        """Forget all counts, as in a new process."""
         self._kinds.clear()
 
 

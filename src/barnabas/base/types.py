@@ -28,7 +28,7 @@ class StoredBytes(Protocol):
         ...
 
     def read(self, start: int, size: int) -> bytes:
-        """At most `size` of them from `start` on; none only when the file has lost them."""
+        """Return at most `size` bytes from `start` on; none only if the file has lost them."""
         ...
 
     def send_to(self, descriptor: int, start: int) -> int:
@@ -75,7 +75,7 @@ class TopicPartition(NamedTuple):
 
 
 class ProducerIdentity(NamedTuple):
-    """An idempotent producer as it introduces itself (KIP-98)."""
+    """The identity of an idempotent producer in its batches (KIP-98)."""
 
     producer_id: ProducerId
     epoch: ProducerEpoch

@@ -217,7 +217,7 @@ def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPar
 
 
 def _take_one_by_one(consumer: Consumer) -> Iterator[list[Record]]:
-    """For a group: a record's offset is stored when it is taken, so it must be printed then."""
+    """Yield one record at a time, for a group: the next step stores its offset, so print it before."""
     while True:
         record = consumer.poll(0.2)
         yield [record] if record is not None else []

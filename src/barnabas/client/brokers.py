@@ -158,7 +158,7 @@ class Brokers:
             pause = min(2 * pause, _LONGEST_RETRY_S)
 
     def metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
-        """Within `insist`: brokers, controller and some topics, or with None all."""
+        """Return brokers, controller and some topics, or with None all, within `insist`."""
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
         answer: MetadataResponse = self._ask_first(request, deadline)

@@ -134,7 +134,7 @@ class Connection:
         return self._address
 
     def fileno(self) -> int:
-        """For a selector: readable when a response begins to arrive."""
+        """Return the descriptor for a selector: readable when a response begins to arrive."""
         return self._socket.fileno()
 
     def wait_for(self, timeout: float) -> None:

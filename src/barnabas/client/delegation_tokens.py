@@ -92,7 +92,7 @@ def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
 
 
 def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
-    """Let a token hold for a period from now, -1 for the broker's own; when it expires.
+    """Renew a token for a period from now, -1 for the broker's own; return its expiry.
 
     Raises as `create_token`.
     """
@@ -103,7 +103,7 @@ def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> 
 
 
 def expire_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
-    """Let a token end after a period from now, -1 for at once; when it expires. Raises as `create_token`."""
+    """Expire a token after a period from now, -1 for at once; return its expiry. Raises as `create_token`."""
     mac = _hmac(servers, timeout, token_id)
     answer = _asked(servers, timeout, ExpireDelegationTokenRequest(hmac=mac, expiry_time_period_ms=period_ms))
     expires_ms: int = answer.expiry_timestamp_ms

@@ -1,4 +1,4 @@
-"""In which log directories of their brokers replicas lie, and moving them to others (KIP-113)."""
+"""Log directories of replicas, and moves between them (KIP-113)."""
 
 from __future__ import annotations
 

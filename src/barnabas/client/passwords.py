@@ -39,7 +39,7 @@ def list_users(brokers: Brokers) -> dict[str, dict[str, int]]:
 
 
 def known_users(servers: str, timeout: float, users: Iterable[str]) -> set[str]:
-    """Those of `users` who have a password for SCRAM.
+    """Return those `users` who have a password for SCRAM.
 
     Raises:
         KafkaError: the broker refused. ClientError: none answers.

@@ -91,7 +91,7 @@ class _Plan:
         }
 
     def fill(self, factor: int | None) -> None:
-        """Give each partition as many replicas as it is to have, none on a broker that is to hold none."""
+        """Give each partition its number of replicas, none on a broker that must hold none."""
         for partition, replicas in self.replicas.items():
             wanted = len(replicas) if factor is None else factor
             for place, replica in enumerate(replicas):
@@ -134,7 +134,7 @@ class _Plan:
         return {self._racks[replica] for replica in replicas if replica in self._racks}
 
     def even_out_replicas(self) -> None:
-        """Have each broker hold as many replicas as any, as far as the racks allow.
+        """Make the brokers' numbers of replicas equal, as far as the racks allow.
 
         Followers move before leaders do; the place of a replica in the order stays.
         """

@@ -317,7 +317,7 @@ class Shipper:
                 source.state.save(source.shipped, clean=clean)
 
     def _finish(self, producer: Producer) -> None:
-        """Send what is pending, wait for every acknowledgement, and write down how far that is."""
+        """Send pending records, wait for every acknowledgement, and write the progress."""
         for source in self._sources:
             finished = source.grouper.flush() if self._failure is None else None
             if finished is not None:

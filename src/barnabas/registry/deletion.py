@@ -98,7 +98,7 @@ def _settings(state: State, subject: str) -> list[Record]:
 
 
 def _check_unreferenced(state: State, versions: Iterable[Version], *, deleted: bool = False) -> None:
-    """With `deleted`, schemas that are deleted softly count too: they are still found by id."""
+    """Refuse a referenced schema. With `deleted`, softly deleted referrers count too: ids still find them."""
     for version in versions:
         for referrer in state.referrers(version.subject, version.number):
             if deleted or not referrer.deleted:

@@ -58,7 +58,7 @@ class Reply(NamedTuple):
 
 
 class _OutOfTimeError(BaseException):
-    """Not an Exception, so that no library handles it as its own error."""
+    """The time is over. Not an Exception, so that no library handles it as its own error."""
 
 
 class _Kept:

@@ -164,7 +164,7 @@ class ProcessNode:
             raise BrokerDied(f"broker {self._settings.broker_id} could not {word}: {line or self._said()}")
 
     def _read(self) -> None:
-        """In a thread, since not every system can wait for a pipe with a timeout."""
+        """Read in a thread, since not every system can wait for a pipe with a timeout."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._lines.put(line.rstrip("\n"))

@@ -73,7 +73,7 @@ class Blocking(Protocol):
         ...
 
     def side_by_side(self, threads: int) -> AbstractContextManager[ForEach]:
-        """For code that itself blocks: within the block, calls run in that many threads."""
+        """Run calls in that many threads within the block, for code that itself blocks."""
         ...
 
 

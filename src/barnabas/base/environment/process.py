@@ -39,7 +39,7 @@ def thread_seconds() -> float:
 
 
 def process_use() -> ProcessUse:
-    """This process's use now. Listing the open files takes a millisecond for a thousand."""
+    """Return this process's use now. A list of a thousand open files takes a millisecond."""
     use = ProcessUse(time.process_time(), limits.memory_held(), most_files=limits.open_files())
     with contextlib.suppress(OSError, ValueError, IndexError):
         virtual = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * limits.PAGE_SIZE

@@ -24,7 +24,7 @@ class Durations:
         self.seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more that took so long."""
+        """Add one duration."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.seconds += seconds
 

@@ -9,7 +9,7 @@ from barnabas.base.errors import ConfigError
 
 
 def claim_alone(sock: socket.socket) -> None:
-    """Before `bind`: a port that was just given up can be taken at once, and one in use cannot.
+    """Prepare a `bind` that can take a port just given up, and cannot take one in use.
 
     On Windows SO_REUSEADDR would let two processes listen on one port.
     """

@@ -182,7 +182,7 @@ class Controller:
 
     @property
     def unclean_elections(self) -> int:
-        """For how many partitions this broker has elected leaders that may lack records, since its start."""
+        """The number of this broker's elections, since its start, of leaders that may lack records."""
         return self._unclean.elected
 
     async def start(self) -> None:

@@ -51,7 +51,7 @@ class FailedDirs:
             self.begin()
 
     def begin(self) -> None:
-        """Ask whoever has not been asked."""
+        """Ask the brokers that have not been asked."""
         if self._unasked() and (self._asking is None or self._asking.done()):
             self._asking = asyncio.create_task(self._ask_all(), name="failed log directories")
 

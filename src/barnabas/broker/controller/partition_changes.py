@@ -32,7 +32,7 @@ class Standing(NamedTuple):
     unclean: frozenset[BrokerId] = frozenset()
 
     def without(self, failed: frozenset[BrokerId]) -> Standing:
-        """For a partition whose replicas on some brokers have failed."""
+        """Return the standing for a partition whose replicas on some brokers have failed."""
         return Standing(
             self.in_sync - failed, self.electable - failed, self.leaving - failed, self.unclean | failed
         )

@@ -39,7 +39,7 @@ _NAMED = 5
 
 
 class Change(NamedTuple):
-    """A partition's state, as it is and as it is to be."""
+    """A partition's present and new state."""
 
     partition: TopicPartition
     before: PartitionState
@@ -311,7 +311,7 @@ class PartitionControl:
 def check_proposal(
     image: ClusterImage, leader: BrokerId, state: PartitionState, proposal: IsrProposal
 ) -> None:
-    """Raise KafkaError unless the leader may have this ISR, or whoever asks may leave it."""
+    """Raise KafkaError unless the leader may have this ISR, or the requesting replica may leave it."""
     if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > state.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)  # the leader knows of a newer one's decisions
     if proposal.leader_epoch < state.leader_epoch:
@@ -349,7 +349,7 @@ def check_proposal(
 
 
 def _with_only_replica(after: PartitionState, before: PartitionState, standing: Standing) -> PartitionState:
-    """Nothing is won by waiting or asking where there is but one replica."""
+    """Elect a partition's only replica: to wait or to ask would change nothing."""
     if len(after.replicas) == 1 and candidates(after, standing.electable):
         return elect_uncleanly(after, after.replicas[0])._replace(leader_epoch=before.leader_epoch + 1)
     return after

@@ -79,7 +79,7 @@ class Registration:
             self._clean_epoch = epoch
 
     def give_up(self) -> None:
-        """Have the next `register` make another node, in another epoch.
+        """Make the next `register` create another node, in another epoch.
 
         The controller takes this broker out of all ISRs then and elects other leaders, where it can.
         """

@@ -55,7 +55,7 @@ class UncleanElections:
         self._told: dict[tuple[BrokerId, ...], int] = {}
 
     def begin(self) -> None:
-        """Elect soon whoever can be elected."""
+        """Elect soon where an election is possible."""
         self._is_due = True
         self._news.set()
         if self._electing is None or self._electing.done():

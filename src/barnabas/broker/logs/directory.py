@@ -188,7 +188,7 @@ class LogDirectory:
 
     @property
     def knows_its_logs(self) -> bool:
-        """Whether the recovery points tell which logs were here: else one that is gone goes unnoticed."""
+        """Whether the recovery points list the directory's logs: else one that is gone goes unnoticed."""
         return not self._has_lost_points
 
     @property
@@ -278,7 +278,7 @@ class LogDirectory:
         return not any(LOG in entry.name for entry in entries)
 
     def mark_incomplete(self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark) -> None:
-        """Have a replica that is gone begin anew: its folder, with the mark, for `load`. In any thread.
+        """Make a lost replica start over: create its folder, with the mark, for `load`. In any thread.
 
         Raises:
             OSError: the disk failed.

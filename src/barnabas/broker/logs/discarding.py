@@ -25,7 +25,7 @@ _KEPT = (incomplete.FILE_NAME, checkpoints.PARTITION_METADATA)
 
 
 def find_replica(fs: FileSystem, directories: Sequence[str], topic_partition: TopicPartition) -> list[str]:
-    """Those of the log directories that have a partition's folder, or whose checkpoints name it.
+    """Return the log directories that have a partition's folder, or whose checkpoints name it.
 
     Raises:
         OSError: a directory cannot be read.

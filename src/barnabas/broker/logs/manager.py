@@ -45,7 +45,7 @@ class Task(Protocol):
 
 
 class _Postponed(NamedTuple):
-    """A log that could not be opened for want of space, memory or files, and is tried again."""
+    """A log that could not be opened without more space, memory or files, and is tried again."""
 
     topic_id: TopicId
     config: TopicConfig
@@ -54,7 +54,7 @@ class _Postponed(NamedTuple):
 
 
 class LogManager:
-    """Opens, makes, deletes and closes logs, each in the log directory where it lies.
+    """Opens, creates, deletes and closes logs, each in its log directory.
 
     Owned by the event loop.
 
@@ -127,7 +127,7 @@ class LogManager:
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
     def set_broker_epoch(self, epoch: int) -> None:
-        """Have a clean stop write down this epoch."""
+        """Set the epoch that a clean stop writes."""
         for directory in self._directories:
             directory.broker_epoch = epoch
 
@@ -443,7 +443,7 @@ class LogManager:
         )
 
     async def open_postponed(self) -> set[TopicPartition]:
-        """Try again to open the logs that the start could not open for want of space, memory or files.
+        """Try again to open the logs for which the start had too little space, memory or files.
 
         The first one of a directory that still cannot be opened ends the attempt there.
 
@@ -520,7 +520,7 @@ class LogManager:
     def _keep_latest(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
     ) -> Iterator[LogDirectory]:
-        """After a crash at the end of a move, two directories have the log: keep the one that has everything.
+        """Keep the complete log of two: after a crash at the end of a move two directories have it.
 
         Yields the directories whose log is removed.
         """
@@ -689,7 +689,7 @@ class LogManager:
             self.run_later(removal, delay_ms)
 
     async def without(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
-        """Those of the topics that have no folder here any more, nor would after a crash."""
+        """Return the topics that have no folder here any more, nor would after a crash."""
         if self.unopened or any(directory.failure is not None for directory in self._directories):
             return ()  # a directory that cannot be read may have folders of any topic
         gone = set(topic_ids).difference(self._undeleted, (each.topic_id for each in self))
@@ -970,7 +970,7 @@ class LogManager:
         pool: Pool,
         wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]],
     ) -> None:
-        """Has one thread of several open logs, until there are no more `wanted`."""
+        """Open logs in one thread of several, until there are no more `wanted`."""
         loaded, failed = await pool.run(_load_logs, directory, wanted, self._config.barnabas_acks_fsync)
         for partition_log in loaded:
             directory.adopt(partition_log)

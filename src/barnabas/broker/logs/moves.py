@@ -73,7 +73,7 @@ class LogMoves:
                 self._work_on(directory)
 
     async def stop(self) -> None:
-        """Leave everything for the next start to go on with."""
+        """Stop all moves; the next start continues them."""
         self._is_stopped = True
         for worker in self._workers.values():
             worker.cancel()
@@ -178,7 +178,7 @@ class LogMoves:
         return len(data)
 
     async def _pay(self, size: int) -> None:
-        """Wait as long as the rate says that so many bytes take."""
+        """Wait for the time that the bytes take at the rate."""
         left = float(size)
         while left > 0:
             rate = self._view.config.replica_alter_log_dirs_io_max_bytes_per_second
@@ -210,7 +210,7 @@ class LogMoves:
                 future.complete_flush(flush)
 
     async def _try_to_switch(self, current: PartitionLog, future: PartitionLog, target: LogDirectory) -> bool:
-        """Have the log go on with the copy's files; False if something has come between."""
+        """Switch the log to the copy's files; False if the log has changed meanwhile."""
         topic_partition = current.topic_partition
         if topic_partition in self._logs.incomplete:
             return False  # its mark is in its folder

@@ -59,7 +59,7 @@ class Backup(NamedTuple):
 
     @property
     def age(self) -> tuple[int, int]:
-        """Of two backups of a cluster, the larger is the later."""
+        """The backup's age as a number: of two backups of a cluster, the later has the larger one."""
         return (self.controller_epoch, self.taken_ms)
 
     @property

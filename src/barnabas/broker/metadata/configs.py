@@ -41,7 +41,7 @@ class ConfigResolver:
         return self._static
 
     def broker_config(self, image: ClusterImage) -> BrokerConfig:
-        """This broker's settings as they hold now."""
+        """Return this broker's effective settings."""
         self._refresh(image)
         return self._broker
 

@@ -1,4 +1,4 @@
-"""Keeps a broker's cluster image up to date with the metadata store, and tells who needs to know."""
+"""Keeps a broker's cluster image up to date with the metadata store, and calls its listeners."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class MetadataLoader:
         return await self.settled()
 
     async def stop(self) -> None:
-        """Listeners hear nothing more."""
+        """Listeners receive no more calls."""
         self._listeners.clear()
         while self._cancels:
             self._cancels.pop()()

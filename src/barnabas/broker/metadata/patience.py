@@ -1,4 +1,4 @@
-"""Waiting for so long at most, without the time in which this process stood still."""
+"""Waits with a time limit that excludes stalls of this process."""
 
 from __future__ import annotations
 

@@ -397,7 +397,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Nothing is set in a node that was only made as a parent."""
+    """Decode the settings of a node; none if it was only made as a parent."""
     if not data:
         return {}
     config: dict[str, str] = json.loads(data)["config"]

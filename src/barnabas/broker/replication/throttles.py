@@ -63,7 +63,7 @@ class Throttle:
         return in_sync or self.is_idle or not self._is_throttled(partition) or self.delay() == 0.0
 
     def delay(self) -> float:
-        """For how long, in seconds, nothing more that is throttled may be copied."""
+        """The seconds for which no more throttled bytes may be copied."""
         if self._rate == UNLIMITED:
             return 0.0
         self._replenish()

@@ -77,7 +77,7 @@ class CheckpointedOffsets(NamedTuple):
 
 
 def tag_of_topic(topic_id: TopicId) -> int:
-    """Return a number by which checkpoints tell apart two topics that have had the same name."""
+    """Return a number that distinguishes two topics of the same name in checkpoints."""
     return crc32c(topic_id)
 
 

@@ -38,7 +38,7 @@ _PAUSE_SECONDS = 0.0001
 
 
 class CleaningCancelled(BarnabasError):
-    """The cleaning was told to stop, or its log has changed under it."""
+    """The cleaning was cancelled, or its log has changed meanwhile."""
 
 
 class Cleaning:
@@ -90,7 +90,7 @@ class Cleaning:
         self._transactions = CleanedTransactions([])
 
     def cancel(self) -> None:
-        """From any thread: whatever runs, or will, raises CleaningCancelled soon."""
+        """Cancel from any thread: running and later steps raise CleaningCancelled soon."""
         self._cancelled.set()
 
     def index(self) -> None:
@@ -207,7 +207,7 @@ class Cleaning:
         return self._transactions.is_aborted(header), None
 
     def _kept(self, header: BatchHeader, batch: Buffer, is_useless: bool) -> Buffer | None:
-        """Return the batch as it stays, None when it goes."""
+        """Return the kept form of the batch, None if it is dropped."""
         if header.last_offset >= self.end:
             return batch  # of this part the map knows nothing
         horizon = header.delete_horizon_ms
@@ -234,7 +234,7 @@ class Cleaning:
     def _latest(
         self, header: BatchHeader, spans: Sequence[RecordSpan], has_expired: bool
     ) -> Sequence[RecordSpan]:
-        """Those records that nothing has made obsolete, without tombstones whose time is over."""
+        """Return the records that no later record has made obsolete, without expired tombstones."""
         is_latest = self._map.is_latest
         base = header.base_offset
         return [

@@ -42,7 +42,7 @@ class IndexBuild:
             self.is_over = self.built is None
 
     def _build(self) -> tuple[bytes, bytes] | None:
-        """None when the segment is damaged, too: reading its records will tell."""
+        """Return None if the segment is damaged, too: a read of its records reports it."""
         offsets, times = bytearray(), bytearray()
         position, indexed_at = 0, -_INTERVAL
         latest = indexed = (-1, 0)

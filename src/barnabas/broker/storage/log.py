@@ -271,7 +271,7 @@ class PartitionLog(LogUpkeep):
             raise
 
     def _report_damage(self, offset: Offset, error: KafkaError) -> None:
-        """Says so once: clients ask again and again."""
+        """Report the damage once: clients repeat their requests."""
         if not self.files.is_reported_damaged:
             self.files.is_reported_damaged = True
             logger.error(

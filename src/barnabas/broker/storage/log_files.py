@@ -118,7 +118,7 @@ class LogFiles:
         self._names_changed = True
 
     def note_indexes(self, segment: LogSegment) -> None:
-        """Has the next flush cover the indexes that were changed and are not the tail's."""
+        """Have the next flush cover changed indexes of sealed segments."""
         for index in (segment.offsets, segment.times, segment.aborted):
             if index.changed:
                 self.note_new(index.file)
@@ -139,7 +139,7 @@ class LogFiles:
         self.note_topic_id()
 
     def note_topic_id(self) -> None:
-        """Has the next flush cover the file that names the topic."""
+        """Have the next flush cover the file that names the topic."""
         self.note_new(LogFile(self.env.files, self.path, PARTITION_METADATA))
 
     def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
@@ -188,7 +188,7 @@ class LogFiles:
 
     @staticmethod
     def path_of_snapshot(folder: str, offset: Offset) -> str:
-        """Of the producers as of `offset`, in the folder of a log."""
+        """Return the path of the producer snapshot as of `offset`, in the folder of a log."""
         return f"{folder}/{file_name(offset, SNAPSHOT)}"
 
     def drop_snapshot(self, offset: Offset) -> None:
@@ -235,7 +235,7 @@ class LogFiles:
         return self._removal()
 
     def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
-        """Has a cleaned segment count: once the folder is fsynced, a restart puts it in place, if not we.
+        """Make a cleaned segment count: once the folder is fsynced, a restart completes the swap.
 
         On OSError the swap is to be settled.
         """
@@ -433,7 +433,7 @@ class LogFiles:
         self.note_indexes(active)
 
     def checksums(self) -> Replacement:
-        """Return the checksums of the transaction indexes, to be written down.
+        """Return the checksums of the transaction indexes, to be written.
 
         Raises:
             OSError: an index could not be read.
@@ -477,7 +477,7 @@ class LogFiles:
         return [file for segment in self.segments for file in segment.all_files()] + [*self._unsynced]
 
     def _note_checksums(self, *changed: LogSegment) -> None:
-        """Has the next flush write down the checksums when these segments have transaction indexes."""
+        """Have the next flush write the checksums if these segments have transaction indexes."""
         if any(len(segment.aborted) for segment in changed):
             self.are_checksums_due = True
 

@@ -33,7 +33,7 @@ class OpenFiles:
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
-        """While entered, a read that would wait for the disk raises `ColdRead`. Not to be awaited in."""
+        """Raise `ColdRead` for reads in the block that would wait for the disk. Do not await in it."""
         self.may_wait = False
         try:
             yield
@@ -150,7 +150,7 @@ class LogFile:
             self._files.add(self)
 
     def sync(self) -> None:
-        """From any thread, when the file is pinned."""
+        """Fsync the file. From any thread, if it is pinned."""
         (self._handle or self._open()).sync()
 
     def rename(self, path: str, *, must_exist: bool = False) -> None:
@@ -184,7 +184,7 @@ class LogFile:
             self.let_go()
 
     def move_to(self, files: OpenFiles) -> None:
-        """Has a closed file counted among others from now on."""
+        """Count a closed file in another set from now on."""
         self._files = files
 
     def let_go(self) -> None:

@@ -290,7 +290,7 @@ def _open_segments(
 
 
 def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_through: bool) -> LeaderEpochs:
-    """Return the epochs as they were written down; `read_through`: the recovery is about to find them all."""
+    """Return the epochs of the checkpoint; `read_through`: the recovery is about to find them all."""
     file = f"{path}/{EPOCH_FILE}"
     try:
         return LeaderEpochs.decode(read_small_file(env.fs, file))
@@ -333,7 +333,7 @@ def _ensure_indexes(
     config: TopicConfig,
     sizes: Mapping[Offset, SegmentSizes],
 ) -> None:
-    """Has both sparse indexes be true at their ends: retention goes by the time index's last entry.
+    """Make both sparse indexes true at their ends: retention uses the time index's last entry.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, an index is damaged, and so is its segment.

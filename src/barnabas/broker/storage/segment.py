@@ -85,7 +85,7 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 @lru_cache(maxsize=64)
 def _file_names(base_offset: int, suffix: str) -> tuple[str, ...]:
-    """Of the four files of a segment; most segments that are open begin at 0 and share them."""
+    """Return the names of a segment's four files; most open segments begin at 0 and share them."""
     return tuple(
         file_name(base_offset, kind + suffix) for kind in (".log", ".index", ".timeindex", ".txnindex")
     )
@@ -165,7 +165,7 @@ class LogSegment:
         return timestamp if timestamp >= 0 else self.modified_ms
 
     def restore_latest(self, latest: TimestampedOffset) -> None:
-        """Take `latest` as it was written down, instead of from the time index's last entry."""
+        """Take `latest` from the checkpoint, instead of from the time index's last entry."""
         self._latest = latest
 
     def append(
@@ -317,7 +317,7 @@ class LogSegment:
     def start_for_time(self, timestamp: int) -> int:
         """An offset of the segment before which no record is as late as `timestamp`, from the time index.
 
-        An entry counts when it tells the truth of the batch that it points to; else the one before is taken.
+        An entry counts if it matches the batch at its position; else the one before is taken.
 
         Raises:
             ColdRead: the index is to be built again.
@@ -374,7 +374,7 @@ class LogSegment:
         return False
 
     def has_true_indexes(self, *, are_complete: bool) -> bool:
-        """Whether the last entries of both indexes tell the truth of the segment.
+        """Whether the last entries of both indexes match the segment.
 
         Args:
             are_complete: that no entry is missing at their ends is known. Else every batch behind the time
@@ -639,7 +639,7 @@ class LogSegment:
         return True
 
     def cut_surplus(self) -> None:
-        """Shortens the file by all that a truncation has left in it. Raises OSError."""
+        """Shorten the file by the whole surplus of a truncation. Raises OSError."""
         if self.surplus_end:
             self.log.truncate(self.size)
             self.surplus_end = 0
@@ -657,7 +657,7 @@ class LogSegment:
         return self.log, self.offsets.file, self.times.file, self.aborted.file
 
     def kept_files(self) -> tuple[LogFile, ...]:
-        """Those that are there when the segment is sealed."""
+        """The files that exist when the segment is sealed."""
         return self.all_files() if len(self.aborted) else self.all_files()[:-1]
 
     def offset_bound(self, position: int) -> int | None:

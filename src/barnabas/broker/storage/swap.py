@@ -40,7 +40,7 @@ class Swap:
         self.is_cancelled = False
 
     def begin(self) -> None:
-        """From when the new names are safe on disk, a restart completes the swap."""
+        """Give the new files their names: once those are durable, a restart completes the swap."""
         for file in reversed(self.cleaned.all_files()):  # the .log, which decides, last
             _change_suffix(file, CLEANED, SWAP, must_exist=file is self.cleaned.log)
 

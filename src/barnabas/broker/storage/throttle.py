@@ -11,7 +11,7 @@ from barnabas.base.environment.clock import Clock
 class Throttle:
     """A rate of bytes a second that several threads share.
 
-    Each piece of work is booked behind those before it, and whoever is ahead of the rate waits. The time is
+    Each piece of work counts behind those before it, and a caller ahead of the rate waits. The time is
     monotonic: a wall clock that is set back would have all of them wait until it is there again.
     """
 

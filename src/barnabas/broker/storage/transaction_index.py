@@ -107,7 +107,7 @@ class TransactionIndex:
         return self._stored * ENTRY.size
 
     def checksum(self) -> Checksum:
-        """Of the entries that are stored.
+        """The checksum of the stored entries.
 
         Raises:
             OSError: the disk failed.
@@ -149,7 +149,7 @@ class TransactionIndex:
             self.changed = True
 
     def from_offset(self, offset: Offset) -> Iterator[AbortedTransaction]:
-        """Those that end at or after `offset`.
+        """Yield the transactions that end at or after `offset`.
 
         Raises:
             OSError: the disk failed.

@@ -245,7 +245,7 @@ class LogUpkeep:
         return True
 
     def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
-        """Has a cleaned segment count in the place of others: fsync the folder, then `finish_swap`.
+        """Make a cleaned segment replace others: fsync the folder, then `finish_swap`.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, it could not be done, `settle_swap`; UNKNOWN_TOPIC_OR_PARTITION,

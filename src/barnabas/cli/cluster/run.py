@@ -210,7 +210,7 @@ class ClusterRunner:
         return settings
 
     def _watch(self, member: Member, process: subprocess.Popen[bytes]) -> None:
-        """In a thread: put a process's output and its end into the queue."""
+        """Put a process's output and its end into the queue, in a thread."""
         assert process.stdout is not None
         with process.stdout as said:
             line = said.readline().decode(errors="replace").split()

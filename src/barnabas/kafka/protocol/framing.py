@@ -1,8 +1,8 @@
 """Frames and headers: from a stream of bytes to requests, from responses to bytes, and the client's way back.
 
-A frame is an int32 size and so many bytes. Those are a header and a message. Request headers are version 2
-when the request's version is flexible, else 1; response headers 1 and 0 likewise, except that ApiVersions
-always has 0.
+A frame is an int32 size and that number of bytes. Those are a header and a message. Request headers are
+version 2 when the request's version is flexible, else 1; response headers 1 and 0 likewise, except that
+ApiVersions always has 0.
 """
 
 from struct import Struct, error

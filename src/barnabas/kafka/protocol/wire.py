@@ -32,7 +32,7 @@ SHORT_ARRAY = 32
 
 
 def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
-    """For each number of integers up to `SHORT_ARRAY`, the function that reads them."""
+    """Return the function that reads each number of integers up to `SHORT_ARRAY`."""
     return [Struct(f">{n}{code}").unpack_from for n in range(SHORT_ARRAY + 1)]
 
 

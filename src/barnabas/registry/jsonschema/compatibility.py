@@ -142,7 +142,7 @@ class _Check:
         return not refers and self._digest(writer)[0] == digest
 
     def _digest(self, contents: Any) -> tuple[bytes, bool]:
-        """Of the text; and whether there is a reference in it, which means something else elsewhere."""
+        """Return the text's digest, and whether it has a reference, which means something else elsewhere."""
         if id(contents) not in self._texts:
             text = _text(contents)
             digest = hashlib.sha256(text.encode()).digest()

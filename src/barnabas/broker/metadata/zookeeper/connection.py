@@ -132,7 +132,7 @@ class Connection:
 
     @property
     def heard_at(self) -> float:
-        """When the ensemble last sent anything, in seconds of `time.monotonic`."""
+        """The time of the ensemble's last packet, in seconds of `time.monotonic`."""
         return self._client.handler_of_connection.heard_at
 
     @property
@@ -153,7 +153,7 @@ class Connection:
         self._client._call(pending.request, pending)
 
     def drop(self) -> None:
-        """Have kazoo notice now that the connection is broken, and make another one."""
+        """Break the connection, so that kazoo makes another one now."""
         self._client.handler_of_connection.drop()
 
     async def stop(self, patience: float) -> bool:
@@ -186,7 +186,7 @@ class Connection:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Within it, kazoo's thread does not wake the loop; then once for all that it has posted."""
+        """Hold wake-ups back in the block; afterwards wake the loop once for all events of kazoo's thread."""
         self._held = True
         try:
             yield

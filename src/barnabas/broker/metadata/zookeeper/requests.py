@@ -133,7 +133,7 @@ def failure_in(answer: Any) -> FailedOperation | None:
 
 
 class MultiRead:
-    """Many nodes at once. Its answer: each node, None where there is none; of a failure as `Multi`."""
+    """A read of many nodes. Its response: each node, or None; after a failure the same as `Multi`."""
 
     type = _MULTI_READ
     writes = False

@@ -214,7 +214,7 @@ class Fetcher:
             self._unwanted[key] = None
 
     def _fetch_soon(self, followed: Followed) -> None:
-        """Have the next request name it. If one is parked at the leader, another one is sent."""
+        """Have the next request name it. If one is delayed at the leader, another one is sent."""
         if self._around.logs.must_begin_anew(followed.partition.log):
             self._set_aside(followed)
             self._begin(self._begin_anew(followed), f"new beginning of {followed!r}")
@@ -243,7 +243,7 @@ class Fetcher:
         followed.failures += 1
 
     def _backoff(self, failures: int) -> float:
-        """In seconds, after so many failures before."""
+        """Return the backoff in seconds, by the number of earlier failures."""
         longest = self._around.config().replica_fetch_backoff_ms / 1000
         return min(_FIRST_BACKOFF * float(2 ** min(failures, 30)), longest)
 

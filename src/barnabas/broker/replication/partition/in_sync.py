@@ -259,7 +259,7 @@ class InSyncReplicas:
         return self._context.now() - follower.caught_up_at > self._context.max_lag()
 
     def _may_join(self, follower: FollowerProgress) -> bool:
-        """At the high watermark, past the epoch's start, in its present life, and running.
+        """Whether a replica is at the high watermark and past the epoch's start, and its broker epoch runs.
 
         One that would have to leave again for its lag stays out: below min.insync.replicas the watermark
         stands still, and to reach it says nothing (KAFKA-19996).

@@ -255,7 +255,7 @@ class Partition:
         return role.in_sync_with(offset) if isinstance(role, Leader) else []
 
     def check_in_sync(self) -> None:
-        """Have the high watermark and the ISR follow from the time and the brokers in the image.
+        """Update the high watermark and the ISR by the time and the image's brokers.
 
         To be called after a change of either; it costs little.
         """

@@ -64,7 +64,7 @@ class FollowerProgress:
     def fetched(
         self, broker_epoch: int, offset: Offset, log_start: Offset, leader_end: Offset, now: float
     ) -> None:
-        """It has fetched from `offset` on, while the leader's log ended at `leader_end`."""
+        """Note a fetch from `offset` on, while the leader's log ended at `leader_end`."""
         if broker_epoch != self.broker_epoch:  # a restart: what an earlier life had says nothing
             self.broker_epoch = broker_epoch
             self.fetched_at = NEVER

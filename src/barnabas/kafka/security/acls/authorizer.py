@@ -1,4 +1,4 @@
-"""Decisions for those who are connected, remembered while the rules stand."""
+"""Decisions for connected clients, remembered until the rules change."""
 
 from __future__ import annotations
 
