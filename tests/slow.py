@@ -43,6 +43,7 @@ SLOW = (
     "tests/integration/test_crash.py",
     "tests/integration/test_disk_failure.py",
     "tests/integration/test_failed_start.py",
+    "tests/integration/test_group_scenarios.py",
     "tests/integration/test_hostile.py",
     "tests/integration/test_long_listings.py",
     "tests/integration/test_many_members.py",
