@@ -1,6 +1,6 @@
-"""Answers that are there at once, or later: the type of an answer says which, and what may happen meanwhile.
+"""Immediate and later answers: the type of an answer says which, and what may happen meanwhile.
 
-Most operations of a broker answer in the turn of the event loop in which they are asked; a task or a future
+Most operations of a broker answer in the turn of the event loop in which they are asked. A task or a future
 for each would cost more than many of them. An operation that may have to wait returns `Answer[T]`:
 
 | type | the operation | the next request of the connection |

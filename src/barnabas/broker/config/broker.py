@@ -1,7 +1,7 @@
-"""The settings of a broker (https://kafka.apache.org/documentation/#brokerconfigs): those Barnabas honours.
+"""The settings of a broker (https://kafka.apache.org/documentation/#brokerconfigs) that Barnabas honours.
 
-The defaults are Apache Kafka's but for those of a broker that comes up on one machine with nothing to set:
-they are listed in docs/reference/differences.md.
+The defaults are Apache Kafka's. A broker that starts on one machine without any settings needs some others:
+docs/reference/differences.md lists them.
 """
 
 from __future__ import annotations

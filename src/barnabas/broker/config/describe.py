@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of a setting, and what docs/reference/configuration.md is made of."""
+"""Descriptions of settings, for DescribeConfigs and docs/reference/configuration.md."""
 
 from __future__ import annotations
 

@@ -21,14 +21,15 @@ _MAX_PROBLEMS = 3
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """What a file sets, as text by declared name: TOML if the file's name ends in ``.toml``, else properties.
+    """Read a file's settings as text by declared name: TOML if its name ends in ``.toml``, else properties.
 
     In TOML a setting is a key (``num.partitions = 3``), quoted where it would also be a table
-    (``"max.connections" = 100``); its value is a string, a number, a boolean or an array of strings. What
-    applies only to Apache Kafka itself is ignored in properties, with a line in the log.
+    (``"max.connections" = 100``). Its value is a string, a number, a boolean or an array of strings. In
+    properties, settings for Apache Kafka itself are ignored, with a line in the log.
 
     Raises:
-        ConfigError: the file cannot be read, or sets what is unknown, unsupported or not allowed; it names
+        ConfigError: the file cannot be read, or a setting in it is unknown, unsupported or invalid. The text
+        names
             file, line and cause of the first few faults.
     """
     text = read_text(path)

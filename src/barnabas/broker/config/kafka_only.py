@@ -46,7 +46,7 @@ NO_SECURITY = (
 
 
 class _Unsupported(NamedTuple):
-    """What a group of settings is for; a name that ends in a dot stands for all that begin with it."""
+    """The purpose of a group of settings; a name that ends in a dot means all that begin with it."""
 
     reason: str
     names: tuple[str, ...]

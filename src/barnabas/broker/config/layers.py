@@ -16,7 +16,7 @@ _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 class Source(IntEnum):
-    """Where a value comes from, by the numbers of DescribeConfigs (KIP-226)."""
+    """The source of a value, by the numbers of DescribeConfigs (KIP-226)."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -28,7 +28,7 @@ class Source(IntEnum):
 
 
 class Layer(NamedTuple):
-    """What one place sets, as text by name."""
+    """The settings of one source, as text by name."""
 
     source: Source
     texts: Mapping[str, str]

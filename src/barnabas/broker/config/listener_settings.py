@@ -85,7 +85,7 @@ class ListenerSetting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As a file has it."""
+        """The name in a file."""
         mechanism = f"{self.mechanism}." if self.mechanism else ""
         return f"listener.name.{self.listener}.{mechanism}{self.overridden}"
 
@@ -101,7 +101,7 @@ class ListenerSetting(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> ListenerSetting | None:
-        """What `name` overrides; None where it overrides nothing that listeners may have for themselves."""
+        """Parse the setting that `name` overrides; None if listeners have no such setting of their own."""
         found = _NAME.fullmatch(name)
         if found is None:
             return None
@@ -115,7 +115,7 @@ class ListenerSetting(NamedTuple):
 
 
 def overrides(given: Mapping[str, str], listener: str, mechanism: str) -> dict[str, str]:
-    """What is set for a listener, and for a mechanism there, by the names of what it overrides."""
+    """Return the settings of a listener and a mechanism, by the names of the overridden settings."""
     found: dict[str, str] = {}
     for wanted in ("", mechanism.lower()) if mechanism else ("",):
         for name, text in given.items():

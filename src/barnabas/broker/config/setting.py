@@ -1,10 +1,10 @@
-"""How a setting is declared: once, as a typed attribute of a `Settings` class.
+"""Declarations of settings: each is declared once, as a typed attribute of a `Settings` class.
 
     class TopicConfig(Settings):
         retention_ms: int = setting("retention.ms", Type.LONG, 604_800_000, minimum=-1, doc="How long ...")
 
-declares ``retention.ms``: the attribute's name with dots. The declaration is what parses and checks a value,
-what DescribeConfigs answers and what docs/reference/configuration.md is made from.
+declares ``retention.ms``: the attribute's name with dots. The declaration parses and checks values.
+DescribeConfigs and docs/reference/configuration.md are made from it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Setting:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it goes by, its own name first."""
+        """The setting's names, its own name first."""
         return tuple(dict.fromkeys((self.name, *self.synonyms)))
 
     def parse(self, text: str) -> Any:
@@ -107,7 +107,7 @@ class Setting:
                 raise self.refuse(value, f"it must be at most {self.maximum}")
 
     def render(self, value: Any) -> str | None:
-        """How Kafka's tools would print `value`; `parse` reads it back."""
+        """Format `value` like Kafka's tools; `parse` reads it back."""
         if value is None:
             return None
         if self.type is Type.BOOLEAN:

@@ -76,7 +76,7 @@ class Settings:
 
     @classmethod
     def from_layers(cls, layers: Sequence[Layer], given: Mapping[str, str]) -> Self:
-        """Values from several places, the one that wins first; `given` is what `Settings.given` will say.
+        """Return values from `layers`, the first of which wins; `Settings.given` will return `given`.
 
         Raises:
             ConfigError: a value is not allowed.

@@ -95,14 +95,14 @@ class _Call:
 class Channel:
     """One connection's worth of requests to one peer. Used from the event loop alone.
 
-    - It connects when something is submitted and it is not connected. An attempt that fails fails all that
-      waits (`NotConnectedError`); the next waits for the back-off.
-    - Requests are sent in the order in which they were submitted, up to the bounds; the peer answers them in
-      that order. So one that the peer parks holds up the others: give it a channel of its own.
-    - A connection that ends fails what is unanswered (`DisconnectedError`); what was not sent yet is sent
-      over the next connection.
-    - A request whose answer does not come in time ends the connection, as in Kafka's clients: the answers
-      behind it could not come either.
+    - It connects when a request is submitted and it is not connected. A failed attempt fails all waiting
+      requests (`NotConnectedError`); the next attempt waits for the back-off.
+    - It sends requests in the order of submission, up to the bounds; the peer answers them in that order. So
+      a request that the peer parks delays the others: give it a channel of its own.
+    - A connection that ends fails the unanswered requests (`DisconnectedError`). Requests that were not sent
+      yet use the next connection.
+    - A request without an answer in time ends the connection, as in Kafka's clients: the answers behind it
+      could not come either.
     - Cancelling a request's future withdraws it if it was not sent; else its answer is dropped.
 
     Args:
@@ -159,12 +159,12 @@ class Channel:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are sent and not answered."""
+        """The number of requests that are sent and not answered."""
         return len(self._connection) if self._connection is not None else 0
 
     @property
     def queued(self) -> int:
-        """How many requests wait to be sent."""
+        """The number of requests that wait to be sent."""
         return len(self._queue)
 
     async def send(
@@ -288,7 +288,7 @@ class Channel:
             self._pump()
 
     def _finished(self, call: _Call, future: asyncio.Future[Any]) -> None:
-        """Somebody has the answer, or does not want it any more."""
+        """Take note that a call has its answer, or that its caller has cancelled it."""
         if call.connection is None:
             self._queue.pop(call, None)
             if call.timer is not None:

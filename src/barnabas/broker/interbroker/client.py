@@ -14,10 +14,10 @@ from barnabas.broker.interbroker.login import PeerLogin
 
 
 class BrokerClient:
-    """Makes a channel for each broker and purpose when it is first asked for, and keeps it.
+    """Makes a channel for each broker and purpose on its first use, and keeps it.
 
-    A purpose is a name that the caller chooses ("fetch", "control", "markers"): requests of one purpose share
-    a connection and are answered in order, those of another are not held up by them.
+    A purpose is a name that the caller chooses ("fetch", "control", "markers"). Requests of one purpose share
+    a connection, and the peer answers them in order. They do not delay requests of another purpose.
 
     Args:
         network: of this process.

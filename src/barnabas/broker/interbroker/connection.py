@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unanswered_bytes = 0
 
     def __len__(self) -> int:
-        """How many requests are not answered."""
+        """Return the number of unanswered requests."""
         return len(self._unanswered)
 
     @property

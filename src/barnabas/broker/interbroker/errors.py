@@ -1,4 +1,4 @@
-"""How a request to another broker can fail without an answer."""
+"""Failures of a request to another broker without an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a broker says to another who it is (SASL; KIP-43, KIP-152)."""
+"""Logins of a broker to another (SASL; KIP-43, KIP-152)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PeerLogin(NamedTuple):
 
 
 async def next_message(login: PeerLogin, exchange: ClientExchange, answer: bytes | None) -> bytes | None:
-    """What to send after `answer` (None: nothing has been sent yet); None when the exchange is complete.
+    """Return the message after `answer` (None: no message was sent yet); None once the exchange is complete.
 
     Raises:
         SaslError: the peer does not prove what it should.

@@ -1,7 +1,7 @@
-"""Delegation tokens: what stands for a user in the hands of others, for some time (KIP-48, KIP-373).
+"""Delegation tokens: with one, another client logs in as a user for some time (KIP-48, KIP-373).
 
-Who has a token logs in by SCRAM: its id is the name, its HMAC as base64 the password. The HMAC is computed
-from the id and the secret key of the cluster, and stored nowhere.
+The holder of a token logs in by SCRAM: its id is the name, its HMAC as base64 the password. The HMAC is
+computed from the id and the secret key of the cluster, and stored nowhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_RENEWERS = 100
 
 
 class TokenPrincipal(Principal):
-    """A user whom a delegation token stands for. It equals the user, and may do nothing with tokens."""
+    """A user who has logged in by a delegation token. It equals the user, and may do nothing with tokens."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class DelegationToken(NamedTuple):
     expires_ms: int
 
     def has_expired(self, now_ms: int) -> bool:
-        """Whether nobody can log in by it any more."""
+        """Whether the token allows no more logins."""
         return min(self.max_ms, self.expires_ms) < now_ms
 
     def may_be_changed_by(self, principal: Principal) -> bool:
@@ -72,7 +72,7 @@ class TokenKeys:
         return self._hmac(token_id)
 
     def password(self, token_id: str) -> str:
-        """By what the holder of a token logs in."""
+        """Return the password of a token's holder."""
         return base64.b64encode(self.hmac(token_id)).decode()
 
     def belongs(self, mac: bytes, token: DelegationToken) -> bool:
@@ -81,7 +81,7 @@ class TokenKeys:
 
 
 class TokenLogin(NamedTuple):
-    """What a login by a token needs."""
+    """The data for a login by a token."""
 
     password: str
     #: as whom one logs in

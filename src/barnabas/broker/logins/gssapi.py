@@ -32,7 +32,7 @@ class Context(Protocol):
         """`message` as only this client can check that it is whole."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """What the client has wrapped."""
+        """Return the content of a message that the client has wrapped."""
 
 
 class GssapiExchange:

@@ -34,7 +34,7 @@ class KerberosPrincipal(NamedTuple):
 
     @property
     def parts(self) -> list[str]:
-        """By their numbers in a rule."""
+        """The principal's parts by their numbers in a rule."""
         return [self.realm, self.service] if self.host is None else [self.realm, self.service, self.host]
 
 

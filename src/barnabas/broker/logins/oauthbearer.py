@@ -52,7 +52,7 @@ class OauthbearerExchange:
 
 
 def _parse(message: bytes) -> tuple[str, str]:
-    """Who the client wants to act for, empty for the token's own user, and the token."""
+    """Return the requested user, empty for the token's own user, and the token."""
     try:
         first = _FIRST.fullmatch(message.decode())
     except UnicodeDecodeError:

@@ -69,7 +69,7 @@ def _der(attribute: object) -> bytes:
 
 
 def _content(encoded: bytes) -> bytes:
-    """What is in the first element of DER."""
+    """Return the content of the first element of DER."""
     long = encoded[1] & 0x7F if encoded[1] & 0x80 else 0
     return encoded[2 + long :]
 

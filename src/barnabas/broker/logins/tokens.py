@@ -1,7 +1,7 @@
 """Tokens that an identity provider has signed (JWT, RFC 7519; KIP-768), and a broker's checks of them.
 
-`joserfc`, which checks signatures, is imported on use: most brokers have no OAUTHBEARER. What a token says of
-its own key (``jku``, ``x5u``, ``jwk``, ``x5c``) is ignored.
+`joserfc`, which checks signatures, is imported on use: most brokers have no OAUTHBEARER. A token's claims
+about its own key (``jku``, ``x5u``, ``jwk``, ``x5c``) are ignored.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Tokens(Protocol):
     """Reads tokens."""
 
     def read(self, token: str) -> Token:
-        """What a valid token says; it may take a millisecond of CPU time.
+        """Return the claims of a valid token; it may take a millisecond of CPU time.
 
         Raises:
             SaslError: it is not valid; the text does not repeat it.
@@ -137,7 +137,7 @@ class SignedTokens:
 
 
 class UnsignedTokens:
-    """Tokens that nobody has signed, for trying things out on one machine."""
+    """Unsigned tokens, for trying things out on one machine."""
 
     def __init__(self, rules: TokenRules, now_ms: Callable[[], int]) -> None:
         self._rules = rules

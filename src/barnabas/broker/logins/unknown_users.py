@@ -1,8 +1,9 @@
-"""Credentials of users who do not exist, so that nobody finds out by a login which users do.
+"""Credentials of users who do not exist, so that a login does not reveal which users do.
 
-Salt and iterations are told before a client has proven anything. Those of an unknown user are computed from a
-secret of the cluster, so they are the same at each broker and after each restart, and have the shape that
-real users' have: each unknown user is drawn to one of those shapes, each as often as real users have it.
+The broker sends salt and iterations before a client has proven anything. Those of an unknown user are
+computed from a secret of the cluster, so they are the same at each broker and after each restart. They have
+the shape of real users' credentials: the computation draws a shape for each unknown user, as often as real
+users have it.
 """
 
 from __future__ import annotations

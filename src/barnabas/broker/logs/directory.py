@@ -397,7 +397,7 @@ class LogDirectory:
             checkpoint.share(self._all_logs)
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Return a new, empty log. Its folder is safe on disk from its first flush on.
+        """Create an empty log. Its folder is safe on disk from its first flush on.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -640,7 +640,7 @@ class LogManager:
         return None if directory is None else directory.logs[topic_partition]
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Return a new log, in the working directory that holds the fewest.
+        """Create a log in the working directory that holds the fewest.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

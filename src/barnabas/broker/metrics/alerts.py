@@ -1,4 +1,4 @@
-"""Alert rules for Prometheus: what somebody should look at, and soon."""
+"""Alert rules for Prometheus: states that an operator should check soon."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Every metric of a broker, declared once.
 
-Names that begin with ``kafka_`` are those by which dashboards and alerts know Apache Kafka: what jmx_exporter
-makes of its JMX beans in lower case, and those of kafka_exporter and kafka-lag-exporter. The rest is our own.
+Names that begin with ``kafka_`` are those that dashboards and alerts for Apache Kafka use. They are
+jmx_exporter's names of its JMX beans in lower case, and those of kafka_exporter and kafka-lag-exporter. The
+rest is our own.
 """
 
 from __future__ import annotations

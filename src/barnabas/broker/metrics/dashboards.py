@@ -30,7 +30,7 @@ class Dashboard(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As Grafana imports it."""
+        """Return the dashboard in the form that Grafana imports."""
         return json.dumps(_dashboard(self), indent=2) + "\n"
 
 

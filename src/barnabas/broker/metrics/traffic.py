@@ -1,4 +1,4 @@
-"""What goes in and out of a topic at one broker."""
+"""Bytes and records in and out of a topic at one broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 class TopicTraffic:
     """Counters of one topic at one broker, since the broker's start. They only grow.
 
-    Requests are counted by partition, as Kafka does: a produce to three partitions of a topic is three.
+    Requests count once for each partition, as in Kafka: a produce to three partitions of a topic is three.
     """
 
     __slots__ = (

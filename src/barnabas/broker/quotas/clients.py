@@ -34,7 +34,7 @@ class _Meter:
 
 
 class Mutations:
-    """What a request's client may still create and delete; counts what the request uses."""
+    """The creations and deletions that a request's client has left; counts those of the request."""
 
     def __init__(self, bucket: TokenBucket, now: Callable[[], float], *, strict: bool) -> None:
         self._bucket = bucket
@@ -58,12 +58,17 @@ class Mutations:
 
 
 class ClientQuotas:
-    """The quotas of users and client ids, and what was used of them on this broker.
+    """The quotas of users and client ids, and their use on this broker.
 
-    A quota is that of the user with the client id if there is one, else the next in this order, as in Kafka:
-    the user with any client id, the user, any user with the client id, any user with any client id, any user,
-    the client id, any client id. A quota of "any" applies to each one that has none of its own; it is not
-    shared. All clients of a user share a quota of the user alone.
+    The quota of the user with the client id applies if there is one. Otherwise the first of these applies, as
+    in Kafka:
+
+    - the user with any client id, then the user;
+    - any user with the client id, then any user with any client id, then any user;
+    - the client id, then any client id.
+
+    A quota of "any" applies to each one that has none of its own; it is not shared. All clients of a user
+    share a quota of the user alone.
 
     Args:
         now: seconds of a clock that is not set back.
@@ -137,15 +142,15 @@ class ClientQuotas:
         return delay
 
     def most_at_once(self, kind: QuotaKind, user: str, client_id: str) -> float:
-        """How much a client may use in a whole window."""
+        """Return the amount that a client may use in a whole window."""
         meter = self._meter(kind, user, client_id) if self._limits[kind] else None
         return math.inf if meter is None else self._in_window(meter.limit)
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> Mutations | None:
-        """What a client may create and delete in one request; None without a limit.
+        """Return a client's allowance of creations and deletions in one request; None without a limit.
 
         Args:
-            strict: whether to refuse what is too much; else it is only counted.
+            strict: whether to refuse an excess; else it is only counted.
         """
         found = self._find(QuotaKind.MUTATION, user, client_id)
         if found is None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """Stands for everyone who has no quota of their own."""
+    """All entities that have no quota of their own."""
 
     DEFAULT = "<default>"
 
@@ -21,7 +21,7 @@ Name: TypeAlias = str | Default | None
 
 
 class QuotaEntity(NamedTuple):
-    """What a quota applies to: a user, a client id, both together, or an address."""
+    """The subject of a quota: a user, a client id, both together, or an address."""
 
     user: Name = None
     client_id: Name = None

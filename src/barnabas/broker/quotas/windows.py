@@ -23,7 +23,7 @@ class Rate:
         self._total = 0.0
 
     def record(self, amount: float, now: float) -> None:
-        """So much is used."""
+        """Count a used amount."""
         self._forget(now)
         starts = self._starts
         if not starts:
@@ -36,7 +36,7 @@ class Rate:
         self._total += amount
 
     def measure(self, now: float) -> float:
-        """What was used a second."""
+        """Return the use in a second."""
         self._forget(now)
         return self._total / self._window(now)
 
@@ -94,7 +94,7 @@ class TokenBucket:
         self._tokens = min(self._tokens, limit * self._seconds)
 
     def take(self, amount: float, now: float) -> None:
-        """So much is used."""
+        """Count a used amount."""
         self._refill(now)
         self._tokens -= amount
 
