@@ -20,12 +20,14 @@ import pyarrow as pa
 import pyarrow.json
 
 from barnabas.client.log_lines import parse_line
+from barnabas.client.schemas.registered import AVRO, Registered
 from barnabas.spark.avro_codec import AvroSchema, Decoder, Encoder
-from barnabas.spark.registry_client import AVRO, RegisteredSchema, RegistryClient
 
 _ROUNDS = 7
 _OPTIONAL = {"program": "string", "pid": "int", "thread": "string", "logger": "string", "client": "string"}
-_SCHEMA = RegisteredSchema(
+_SCHEMA = Registered(
+    1,
+    AVRO,
     json.dumps(
         {
             "type": "record",
@@ -45,21 +47,11 @@ _SCHEMA = RegisteredSchema(
                 *({"name": n, "type": ["null", t], "default": None} for n, t in _OPTIONAL.items()),
             ],
         }
-    )
+    ),
 )
 _ARROW = AvroSchema.parse(_SCHEMA).arrow
 #: the same with the timestamp as JSON has it
 _TEXT = pa.struct([f.with_type(pa.string()) if f.name == "timestamp" else f for f in _ARROW])
-
-
-class _OneSchema(RegistryClient):
-    """Answers without a network: what is measured is the codec."""
-
-    def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:0")
-
-    def by_id(self, id_: int, kind: str = AVRO) -> RegisteredSchema:
-        return _SCHEMA
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -80,7 +72,7 @@ def _row(file: Path) -> str:
     fields = [parse_line(line, file.stem) for line in lines]
     rows = [{**f, "timestamp": datetime.datetime.fromisoformat(f["timestamp"])} for f in fields]
     columns = pa.array(rows, _ARROW)
-    encoder, decoder = Encoder(_SCHEMA, 1), Decoder(_SCHEMA, _OneSchema())
+    encoder, decoder = Encoder(_SCHEMA), Decoder(_SCHEMA, lambda _: _SCHEMA)
     texts = [_json(f) for f in fields]
     payloads = encoder.encode(columns)
     json_column, lines_of_json = pa.array(texts, pa.binary()), b"\n".join(texts)

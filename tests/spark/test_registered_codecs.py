@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,11 +19,12 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.message_factory import GetMessageClass
 
 from barnabas.base.errors import ConfigError
+from barnabas.client.schemas.protobuf_file import ProtobufFile
+from barnabas.client.schemas.registered import JSON, PROTOBUF, Reference, Registered, by_id, latest, register
+from barnabas.client.schemas.registry import STEADY, SchemaRegistry
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.spark import json_codec, protobuf_codec
-from barnabas.spark.payloads import RowUnfitError
-from barnabas.spark.protobuf_schema import ProtobufFile
-from barnabas.spark.registry_client import JSON, PROTOBUF, Reference, RegisteredSchema, RegistryClient
+from barnabas.spark.payloads import FindWriter, RowUnfitError
 
 CONTEXT = SerializationContext("t", MessageField.VALUE)
 AT = datetime.datetime(2026, 3, 1, 10, 0, 30, 123456, datetime.UTC)
@@ -116,23 +118,31 @@ def encode(encoder: Any, arrow: pa.DataType, *rows: Any) -> list[bytes]:
     return payloads
 
 
-def message_of(schema: RegisteredSchema, name: str) -> Any:
+def message_of(schema: Registered, name: str) -> Any:
     """The class of a message, for Confluent's serdes, which read the name of its file."""
     return GetMessageClass(ProtobufFile(schema).message(name))
 
 
-def registered_order(registry: str, subject: str) -> tuple[RegistryClient, RegisteredSchema, int]:
-    asked = RegistryClient(registry)
-    asked.register(f"{subject}-item", ITEM, PROTOBUF)
+def ask(registry: str) -> SchemaRegistry:
+    return SchemaRegistry(registry, patience=STEADY)
+
+
+def finding(asked: SchemaRegistry, kind: str) -> FindWriter:
+    return partial(by_id, asked, kind=kind)
+
+
+def registered_order(registry: str, subject: str) -> tuple[FindWriter, Registered]:
+    asked = ask(registry)
+    register(asked, f"{subject}-item", ITEM, PROTOBUF)
     reference = Reference("item.proto", f"{subject}-item", 1)
-    id_ = asked.register(subject, ORDER, PROTOBUF, [reference])
-    return asked, asked.by_id(id_, PROTOBUF), id_
+    id_ = register(asked, subject, ORDER, PROTOBUF, [reference])
+    return finding(asked, PROTOBUF), by_id(asked, id_, PROTOBUF)
 
 
 def test_protobuf_goes_both_ways_and_confluents_deserializer_reads_it(registry: str, subject: str) -> None:
-    asked, schema, id_ = registered_order(registry, subject)
-    decoder = protobuf_codec.Decoder(schema, asked, message="Order")
-    encoder = protobuf_codec.Encoder(schema, id_, "shop.Order")
+    find, schema = registered_order(registry, subject)
+    decoder = protobuf_codec.Decoder(schema, find, message="Order")
+    encoder = protobuf_codec.Encoder(schema, "shop.Order")
     full, empty = encode(encoder, decoder.made, FULL, EMPTY)
     assert decode(decoder, full, None, empty) == [(FULL, None), (None, None), (EMPTY, None)]
     theirs = ProtobufDeserializer(message_of(schema, "Order"), {"use.deprecated.format": False})
@@ -145,20 +155,20 @@ def test_protobuf_goes_both_ways_and_confluents_deserializer_reads_it(registry: 
 def test_what_confluents_protobuf_serializer_writes_is_read(
     registry: str, client: SchemaRegistryClient, subject: str
 ) -> None:
-    asked, schema, _ = registered_order(registry, subject)
+    find, schema = registered_order(registry, subject)
     kind = message_of(schema, "Order")
     conf = settings(subject, **{"auto.register.schemas": False, "use.latest.version": True})
     serialize = ProtobufSerializer(kind, client, {**conf, "use.deprecated.format": False})
     payload = serialize(kind(id=7, card="visa", codes=[3]), CONTEXT)
-    ((record, reason),) = decode(protobuf_codec.Decoder(schema, asked, message="Order"), payload)
+    ((record, reason),) = decode(protobuf_codec.Decoder(schema, find, message="Order"), payload)
     assert reason is None
     assert record == {**EMPTY, "id": 7, "card": "visa", "codes": [3]}
 
 
 def test_each_bad_protobuf_payload_has_its_reason(registry: str, subject: str) -> None:
-    asked, schema, id_ = registered_order(registry, subject)
-    begin = b"\0" + id_.to_bytes(4, "big")
-    ignored = protobuf_codec.Encoder(schema, id_, "Ignored").encode(pa.array([{"nothing": 1}])).to_pylist()
+    find, schema = registered_order(registry, subject)
+    begin = b"\0" + schema.id.to_bytes(4, "big")
+    ignored = protobuf_codec.Encoder(schema, "Ignored").encode(pa.array([{"nothing": 1}])).to_pylist()
     bad = {
         ignored[0]: "it is a message shop.Ignored, not shop.Order",
         begin: "it ends before its message begins",
@@ -169,39 +179,40 @@ def test_each_bad_protobuf_payload_has_its_reason(registry: str, subject: str) -
         begin + b"\2\2\x0a\xff": "it does not fit its schema",
         b"\0\0\1\0\0\2": "schema id 65536 is not registered",
     }
-    found = decode(protobuf_codec.Decoder(schema, asked, message="Order"), *bad)
+    found = decode(protobuf_codec.Decoder(schema, find, message="Order"), *bad)
     for (record, reason), expected in zip(found, bad.values(), strict=True):
         assert record is None
         assert expected in str(reason)
 
 
 def test_protobuf_of_every_version_has_the_readers_columns(registry: str, subject: str) -> None:
-    asked = RegistryClient(registry)
+    asked = ask(registry)
     first = 'syntax = "proto3"; message R { int32 a = 1; string gone = 2; }'
     second = 'syntax = "proto3"; message R { int64 a = 1; optional string b = 3; }'
-    ids = [asked.register(subject, text, PROTOBUF) for text in (first, second)]
-    old, new = (asked.by_id(id_, PROTOBUF) for id_ in ids)
-    assert asked.latest_with_id(subject, PROTOBUF) == (new, ids[1])
-    decoder = protobuf_codec.Decoder(new, asked)
-    one = encode(protobuf_codec.Encoder(old, ids[0]), pa.struct({"a": pa.int32()}), {"a": 1})
-    two = encode(protobuf_codec.Encoder(new, ids[1]), decoder.made, {"a": 2**40, "b": "x"})
+    ids = [register(asked, subject, text, PROTOBUF) for text in (first, second)]
+    old, new = (by_id(asked, id_, PROTOBUF) for id_ in ids)
+    assert latest(asked, subject, PROTOBUF) == new
+    decoder = protobuf_codec.Decoder(new, finding(asked, PROTOBUF))
+    one = encode(protobuf_codec.Encoder(old), pa.struct({"a": pa.int32()}), {"a": 1})
+    two = encode(protobuf_codec.Encoder(new), decoder.made, {"a": 2**40, "b": "x"})
     assert decode(decoder, *one, *two) == [({"a": 1, "b": None}, None), ({"a": 2**40, "b": "x"}, None)]
 
 
 def test_rows_and_schemas_that_protobuf_does_not_take_are_named(registry: str, subject: str) -> None:
-    asked, schema, id_ = registered_order(registry, subject)
-    encoder = protobuf_codec.Encoder(schema, id_, "Order")
+    find, schema = registered_order(registry, subject)
+    encoder = protobuf_codec.Encoder(schema, "Order")
     with pytest.raises(RowUnfitError, match="field state does not take 'LOST'"):
         encode(encoder, pa.struct({"state": pa.string()}), {"state": "LOST"})
     with pytest.raises(RowUnfitError, match="field codes does not take"):
         encode(encoder, pa.struct({"codes": pa.list_(pa.int64())}), {"codes": [None]})
-    with pytest.raises(ConfigError, match=r"no message Nobody .* has Ignored, Order"):
-        protobuf_codec.Decoder(schema, asked, message="Nobody")
+    with pytest.raises(ConfigError, match=r"no message Nobody .* are shop.Ignored, shop.Order"):
+        protobuf_codec.Decoder(schema, find, message="Nobody")
     with pytest.raises(ConfigError, match=r"shop.Item is of an import"):
-        protobuf_codec.Encoder(schema, id_, "Item")
-    asked.register(f"{subject}-tree", 'syntax = "proto3"; message T { T left = 1; }', PROTOBUF)
+        protobuf_codec.Encoder(schema, "Item")
+    asked = ask(registry)
+    register(asked, f"{subject}-tree", 'syntax = "proto3"; message T { T left = 1; }', PROTOBUF)
     with pytest.raises(ConfigError, match="T contains itself"):
-        protobuf_codec.Decoder(asked.latest(f"{subject}-tree", PROTOBUF), asked)
+        protobuf_codec.Decoder(latest(asked, f"{subject}-tree", PROTOBUF), find)
 
 
 PLACE = json.dumps({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
@@ -239,9 +250,9 @@ def test_json_goes_both_ways_beside_confluents(
     references = [SchemaReference("place.json", f"{subject}-place", 1)]
     with_references = Schema(text, "JSON", references=references)
     payload = JSONSerializer(with_references, client, conf=settings(subject))(ANN, CONTEXT)
-    asked = RegistryClient(registry)
-    schema, id_ = asked.latest_with_id(subject, JSON)
-    decoder = json_codec.Decoder(schema, asked)
+    asked = ask(registry)
+    schema = latest(asked, subject, JSON)
+    decoder = json_codec.Decoder(schema, finding(asked, JSON))
     ((record, reason),) = decode(decoder, payload)
     assert reason is None
     assert record == {
@@ -251,7 +262,7 @@ def test_json_goes_both_ways_beside_confluents(
         "child": None,
     }
     bob = {**record, "id": 2, "score": None, "nick": None, "home": None, "any": None}
-    written = encode(json_codec.Encoder(schema, id_), decoder.made, record, bob)
+    written = encode(json_codec.Encoder(schema), decoder.made, record, bob)
     theirs = JSONDeserializer(with_references, schema_registry_client=client)
     assert [theirs(each, CONTEXT) for each in written] == [
         ANN,
@@ -260,10 +271,10 @@ def test_json_goes_both_ways_beside_confluents(
 
 
 def test_json_that_the_schema_does_not_allow_has_its_reason(registry: str, subject: str) -> None:
-    asked = RegistryClient(registry)
+    asked = ask(registry)
     text = json.dumps({**PERSON, "properties": {**PERSON["properties"], "home": True}})
-    id_ = asked.register(subject, text, JSON)
-    schema = asked.by_id(id_, JSON)
+    id_ = register(asked, subject, text, JSON)
+    schema = by_id(asked, id_, JSON)
     begin = b"\0" + id_.to_bytes(4, "big")
     bad = {
         begin + b"{": "it is not JSON",
@@ -275,12 +286,12 @@ def test_json_that_the_schema_does_not_allow_has_its_reason(registry: str, subje
         b'{"id": 1, "score": 1}': "not a registered payload",
     }
     good = begin + b'{"id": 1.0, "score": null, "unknown": 1}'
-    found = decode(json_codec.Decoder(schema, asked), good, *bad)
+    found = decode(json_codec.Decoder(schema, finding(asked, JSON)), good, *bad)
     assert found[0][0]["id"] == 1
     for (record, reason), expected in zip(found[1:], bad.values(), strict=True):
         assert record is None
         assert expected in str(reason)
-    encoder = json_codec.Encoder(schema, id_)
+    encoder = json_codec.Encoder(schema)
     with pytest.raises(RowUnfitError, match="at /nick: "):
         encode(
             encoder,
@@ -288,6 +299,6 @@ def test_json_that_the_schema_does_not_allow_has_its_reason(registry: str, subje
             {"id": 1, "score": 1.0, "nick": "long"},
         )
     with pytest.raises(ConfigError, match="rows are objects with properties"):
-        json_codec.JsonSchema(RegisteredSchema('{"type": "string"}'))
+        json_codec.JsonSchema(Registered(1, JSON, '{"type": "string"}'))
     with pytest.raises(ConfigError, match="not a JSON Schema"):
-        json_codec.JsonSchema(RegisteredSchema('{"type": "nonsense"}'))
+        json_codec.JsonSchema(Registered(1, JSON, '{"type": "nonsense"}'))

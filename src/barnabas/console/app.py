@@ -15,8 +15,7 @@ from aiohttp import web
 from barnabas.base.errors import BarnabasError, KafkaError
 from barnabas.base.text import logger_of, shown
 from barnabas.client.errors import AuthenticationError, ClientError
-from barnabas.client.schemas.codec import SchemaError
-from barnabas.client.schemas.registered import SchemaNameError
+from barnabas.client.schemas.registered import SchemaError, SchemaNameError
 from barnabas.client.schemas.registry import RegistryError, RegistryRefused
 from barnabas.client.schemas.unfit import UnfitError
 from barnabas.console.changes import change

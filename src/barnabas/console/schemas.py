@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-from barnabas.client.schemas.codec import Codec, codec_of, content, schema_id
+from barnabas.client.schemas.codec import PREFIX, Codec, codec_of, schema_id
 from barnabas.client.schemas.registered import by_id
 from barnabas.client.schemas.registry import RegistryRefused, SchemaRegistry, subject_path
 from barnabas.client.servers import Servers
@@ -37,7 +37,7 @@ class Schemas(SchemaRegistry):
             return None
         format_, codec = known
         try:
-            return format_, id_, codec.read(content(data))
+            return format_, id_, codec.read(data[PREFIX:])
         except Exception:  # whatever the bytes are, they are not this schema's
             return None
 

@@ -11,8 +11,8 @@ from typing import Any, Self, get_args, get_type_hints
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.text import is_plain_url
+from barnabas.client.schemas.registered import Reference
 from barnabas.spark.option_values import refuse
-from barnabas.spark.registry_client import Reference
 from barnabas.spark.subjects import STRATEGIES, record_name, subject_for
 
 Texts = dict[str, str]

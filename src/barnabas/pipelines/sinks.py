@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from barnabas.base.installation import pip_install
+from barnabas.client.schemas.registered import Reference
 from barnabas.pipelines.options import WRITTEN_BY_EXECUTORS, SinkOptions
 from barnabas.pipelines.sink_letters import DeadLetters, Rejections
 from barnabas.pipelines.sources import ORIGIN
@@ -28,7 +29,6 @@ from barnabas.spark.debezium import DELETED
 from barnabas.spark.formats import encode
 from barnabas.spark.option_values import refuse
 from barnabas.spark.options import WriteOptions
-from barnabas.spark.registry_client import Reference
 
 
 def writer_to(

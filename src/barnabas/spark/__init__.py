@@ -13,5 +13,5 @@ task's rows become records: `message_table` has their addresses, `librdkafka` se
 transaction), `sink_progress` (the batches that are written), `task_content` (compares rows that come
 again), `columns`, `progress` (lag), `dead_letters`, `pyspark_versions` (what 4.1 lacks).
 Formats of values: `formats` (all, behind one function), `text_formats`, `registered` (with `payloads` and a
-codec for each of `avro`, `protobuf` and `json`), `debezium`, `subjects`, `registry_client`.
+codec for each of `avro`, `protobuf` and `json`), `debezium`, `subjects`.
 """

@@ -11,9 +11,9 @@ import fastavro
 import pyarrow as pa
 
 from barnabas.base.errors import ConfigError
+from barnabas.client.schemas.registered import Registered
 from barnabas.spark.avro_types import arrow_type, without_logical_types
-from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
-from barnabas.spark.registry_client import RegisteredSchema, RegistryClient
+from barnabas.spark.payloads import FindWriter, PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class AvroSchema:
     raw: pa.DataType
 
     @classmethod
-    def parse(cls, schema: RegisteredSchema) -> AvroSchema:
+    def parse(cls, schema: Registered) -> AvroSchema:
         """Raises ConfigError when it is no Avro schema, or no column can hold its records."""
         parsed, names = _parse(schema, bare=False)
         bare, bare_names = _parse(schema, bare=True)
@@ -37,13 +37,13 @@ class AvroSchema:
         return cls(bare, form, arrow_type(parsed, names), arrow_type(bare, bare_names, raw=True))
 
 
-def parse_writer(schema: RegisteredSchema) -> tuple[Any, str]:
+def parse_writer(schema: Registered) -> tuple[Any, str]:
     """A writer's schema for fastavro, and its form, which is equal for equal schemas."""
     bare, names = _parse(schema, bare=True)
     return bare, json.dumps([bare, *(names[name] for name in sorted(names))], sort_keys=True)
 
 
-def _parse(schema: RegisteredSchema, *, bare: bool) -> tuple[Any, dict[str, Any]]:
+def _parse(schema: Registered, *, bare: bool) -> tuple[Any, dict[str, Any]]:
     names: dict[str, Any] = {}
     parsed: Any = None
     try:
@@ -59,15 +59,15 @@ class Decoder(PayloadDecoder[tuple[Any, Any]]):
     """Keeps each writer's schema as fastavro has it, with the reader's if records need resolution."""
 
     def __init__(
-        self, reader: RegisteredSchema, registry: RegistryClient, column: pa.DataType | None = None
+        self, reader: Registered, find_writer: FindWriter, column: pa.DataType | None = None
     ) -> None:
         """`column` is the type of the records' column where it is not the schema's own."""
         self._reader = AvroSchema.parse(reader)
-        self._registry = registry
+        self._find_writer = find_writer
         super().__init__(self._reader.arrow, column)
 
     def _writer(self, id_: int) -> tuple[Any, Any]:
-        parsed, form = parse_writer(self._registry.by_id(id_))
+        parsed, form = parse_writer(self._find_writer(id_))
         # Reading without resolution costs a quarter.
         return parsed, None if form == self._reader.form else self._reader.parsed
 
@@ -86,14 +86,14 @@ class Decoder(PayloadDecoder[tuple[Any, Any]]):
 class Encoder(PayloadEncoder):
     """Writes a record in Avro's binary encoding."""
 
-    def __init__(self, schema: RegisteredSchema, id_: int) -> None:
+    def __init__(self, schema: Registered) -> None:
         """Raises ConfigError when it is no schema of records, or no column can hold them."""
         self._schema = AvroSchema.parse(schema)
         parsed = self._schema.parsed
         if not isinstance(parsed, dict) or parsed["type"] != "record":
             raise ConfigError(f"rows are records, and the schema is {json.dumps(parsed)}")
         required = [field["name"] for field in parsed["fields"] if "default" not in field]
-        super().__init__(self._schema.arrow, self._schema.raw, id_, required)
+        super().__init__(self._schema.arrow, self._schema.raw, schema.id, required)
 
     def _content(self, row: dict[str, Any]) -> bytes:
         stream = io.BytesIO()

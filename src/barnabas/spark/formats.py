@@ -24,12 +24,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from barnabas.base.errors import ConfigError
+from barnabas.client.schemas.registered import Reference
 from barnabas.spark.dead_letters import dead_letters
 from barnabas.spark.debezium import DELETED, decode_debezium_json, unwrap
 from barnabas.spark.exact_fields import TIME_UNITS
 from barnabas.spark.option_values import refuse
 from barnabas.spark.registered import REGISTERED, decode_registered, encode_registered
-from barnabas.spark.registry_client import Reference
 from barnabas.spark.text_formats import Decoded, decode_log, decode_text
 
 __all__ = ["DELETED", "READABLE", "WRITABLE", "dead_letters", "decode", "decode_columns", "encode"]
@@ -56,7 +56,7 @@ def decode(
 
     Raises:
         ConfigError: an option is not allowed, or a package is missing.
-        UnknownSchemaError, RegistryUnavailableError: the registry has no such schema, or does not answer.
+        RegistryError, SchemaError: the registry has no such schema, or does not answer.
     """
     rows, decoded = decode_columns(rows, format, **options)
     made = F.struct(*(column.alias(name) for name, column in decoded.columns.items()))
@@ -92,7 +92,7 @@ def decode_columns(
 
     Raises:
         ConfigError: an option is not allowed, or a package is missing.
-        UnknownSchemaError, RegistryUnavailableError: the registry has no such schema, or does not answer.
+        RegistryError, SchemaError: the registry has no such schema, or does not answer.
     """
     if format not in READABLE:
         raise refuse("format", format, f"choose from {', '.join(READABLE)}")
@@ -139,7 +139,7 @@ def encode(
 
     Raises:
         ConfigError: an option is not allowed, or the columns do not fit the format.
-        UnknownSchemaError, RegistryUnavailableError: the registry has no such schema, or does not answer.
+        RegistryError, SchemaError: the registry has no such schema, or does not answer.
     """
     if format not in WRITABLE:
         raise refuse("format", format, f"choose from {', '.join(WRITABLE)}")

@@ -16,9 +16,9 @@ from referencing.exceptions import Unresolvable
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.schemas.json_schema import linked
+from barnabas.client.schemas.registered import Registered
 from barnabas.spark.json_columns import json_column
-from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
-from barnabas.spark.registry_client import JSON, RegisteredSchema, RegistryClient
+from barnabas.spark.payloads import FindWriter, PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
 
 #: characters of a validator's message
 _SHOWN = 300
@@ -27,7 +27,7 @@ _SHOWN = 300
 class JsonSchema:
     """A schema with its columns. Raises ConfigError if it is invalid, or not of objects with properties."""
 
-    def __init__(self, schema: RegisteredSchema) -> None:
+    def __init__(self, schema: Registered) -> None:
         try:
             contents = json.loads(schema.text)
             named = [(name, json.loads(text)) for name, text in schema.references]
@@ -59,15 +59,15 @@ class Decoder(PayloadDecoder[None]):
     """Requires that the writer's schema is registered, and reads by the reader's."""
 
     def __init__(
-        self, reader: RegisteredSchema, registry: RegistryClient, column: pa.DataType | None = None
+        self, reader: Registered, find_writer: FindWriter, column: pa.DataType | None = None
     ) -> None:
         """Raises ConfigError, as JsonSchema."""
         self._schema = JsonSchema(reader)
-        self._registry = registry
+        self._find_writer = find_writer
         super().__init__(self._schema.column.arrow, column)
 
     def _writer(self, id_: int) -> None:
-        self._registry.by_id(id_, JSON)
+        self._find_writer(id_)
 
     def _record(self, payload: bytes, start: int, writer: None) -> Any:
         try:
@@ -85,11 +85,11 @@ class Decoder(PayloadDecoder[None]):
 class Encoder(PayloadEncoder):
     """Writes JSON without blanks."""
 
-    def __init__(self, schema: RegisteredSchema, id_: int) -> None:
+    def __init__(self, schema: Registered) -> None:
         """Raises ConfigError, as JsonSchema."""
         self._schema = JsonSchema(schema)
         arrow = self._schema.column.arrow
-        super().__init__(arrow, arrow, id_, self._schema.required)
+        super().__init__(arrow, arrow, schema.id, self._schema.required)
 
     def _content(self, row: dict[str, Any]) -> bytes:
         try:

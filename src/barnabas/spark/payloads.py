@@ -7,19 +7,21 @@ serdes-develop/index.html#wire-format
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from pyarrow.compute import CastOptions
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.spark.registry_client import UnknownSchemaError
-
-_MAGIC = 0
-_HEADER = 5
+from barnabas.client.schemas.codec import PREFIX, prefix, schema_id
+from barnabas.client.schemas.registered import Registered, SchemaError
+from barnabas.client.schemas.registry import RegistryDenied, RegistryRefused
 
 W = TypeVar("W")
+
+#: Finds the writer's schema by its id. Raises RegistryError or SchemaError.
+FindWriter = Callable[[int], Registered]
 
 
 class RowUnfitError(BarnabasError):
@@ -44,7 +46,7 @@ class PayloadDecoder(ABC, Generic[W]):
 
     @abstractmethod
     def _writer(self, id_: int) -> W:
-        """The form of the writer's schema `id_`. Raises UnknownSchemaError or ConfigError."""
+        """The form of the writer's schema `id_`. Raises RegistryError, SchemaError or ConfigError."""
 
     @abstractmethod
     def _record(self, payload: bytes, start: int, writer: W) -> Any:
@@ -54,7 +56,7 @@ class PayloadDecoder(ABC, Generic[W]):
         """Records and reasons: at least one of each pair is NULL, and both for a NULL payload.
 
         Raises:
-            RegistryUnavailableError: the registry does not answer, which is not the payload's fault.
+            RegistryError: the registry does not answer, or denies the request: not the payload's fault.
         """
         unknown: dict[int, str] = {}
         records: list[Any] = []
@@ -84,22 +86,24 @@ class PayloadDecoder(ABC, Generic[W]):
         return pa.array(records, self.made).cast(self._type)
 
     def _decode(self, payload: bytes, unknown: dict[int, str]) -> Any:
-        if len(payload) < _HEADER or payload[0] != _MAGIC:
+        id_ = schema_id(payload)
+        if id_ is None:
             raise Undecodable(
-                f"not a registered payload: it begins with {payload[:_HEADER].hex(' ') or 'nothing'}, "
+                f"not a registered payload: it begins with {payload[:PREFIX].hex(' ') or 'nothing'}, "
                 "not with 00 and a schema's id"
             )
-        id_ = int.from_bytes(payload[1:_HEADER], "big")
         if id_ in unknown:
             raise Undecodable(unknown[id_])
         if id_ not in self._writers:
             try:
                 self._writers[id_] = self._writer(id_)
-            except (UnknownSchemaError, ConfigError) as error:
+            except RegistryDenied:
+                raise
+            except (RegistryRefused, SchemaError, ConfigError) as error:
                 # Remembered for this batch only: it may be registered by the next.
                 unknown[id_] = str(error)
                 raise Undecodable(str(error)) from None
-        return self._record(payload, _HEADER, self._writers[id_])
+        return self._record(payload, PREFIX, self._writers[id_])
 
 
 class PayloadEncoder(ABC):
@@ -116,7 +120,7 @@ class PayloadEncoder(ABC):
         self.required = tuple(required)
         self._typed = typed
         self._raw = raw
-        self._header = bytes([_MAGIC]) + id_.to_bytes(4, "big")
+        self._header = prefix(id_)
 
     @abstractmethod
     def _content(self, row: dict[str, Any]) -> bytes:

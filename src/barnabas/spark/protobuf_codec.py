@@ -12,11 +12,12 @@ from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.installation import pip_install
+from barnabas.client.schemas.protobuf_file import ProtobufFile
+from barnabas.client.schemas.registered import Registered
 from barnabas.kafka.records.message_indexes import read_message_indexes, write_message_indexes
-from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
+from barnabas.spark.payloads import FindWriter, PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
 from barnabas.spark.protobuf_columns import MessageColumns
-from barnabas.spark.protobuf_schema import ProtobufFile
-from barnabas.spark.registry_client import PROTOBUF, RegisteredSchema, RegistryClient
 
 
 class Decoder(PayloadDecoder[ProtobufFile]):
@@ -24,8 +25,8 @@ class Decoder(PayloadDecoder[ProtobufFile]):
 
     def __init__(
         self,
-        reader: RegisteredSchema,
-        registry: RegistryClient,
+        reader: Registered,
+        find_writer: FindWriter,
         column: pa.DataType | None = None,
         message: str = "",
     ) -> None:
@@ -34,24 +35,21 @@ class Decoder(PayloadDecoder[ProtobufFile]):
         Raises:
             ConfigError: the schema has no such message, or no column can hold it.
         """
-        descriptor = ProtobufFile(reader).message(message)
+        _, descriptor = _message(reader, message)
         self._name = descriptor.full_name
         self._class: Any = GetMessageClass(descriptor)
         self._columns = MessageColumns(descriptor)
-        self._registry = registry
+        self._find_writer = find_writer
         super().__init__(self._columns.arrow, column)
 
     def _writer(self, id_: int) -> ProtobufFile:
-        return ProtobufFile(self._registry.by_id(id_, PROTOBUF))
+        return _linked(self._find_writer(id_))
 
     def _record(self, payload: bytes, start: int, writer: ProtobufFile) -> Any:
         try:
             indexes, start = read_message_indexes(payload, start)
-        except ValueError as error:
-            raise Undecodable(str(error)) from None
-        try:
             name = writer.at(indexes).full_name
-        except ConfigError as error:
+        except ValueError as error:
             raise Undecodable(str(error)) from None
         if name != self._name:
             raise Undecodable(f"it is a message {name}, not {self._name}")
@@ -64,15 +62,17 @@ class Decoder(PayloadDecoder[ProtobufFile]):
 class Encoder(PayloadEncoder):
     """Writes one message of a schema."""
 
-    def __init__(self, schema: RegisteredSchema, id_: int, message: str = "") -> None:
+    def __init__(self, schema: Registered, message: str = "") -> None:
         """Raises ConfigError when the schema has no such message, or no column can hold it."""
-        file = ProtobufFile(schema)
-        descriptor = file.message(message)
+        file, descriptor = _message(schema, message)
         self._class: Any = GetMessageClass(descriptor)
         self._columns = MessageColumns(descriptor)
         required = [field.name for field in descriptor.fields if field.is_required]
-        super().__init__(self._columns.arrow, self._columns.raw, id_, required)
-        self._indexes = write_message_indexes(file.indexes_of(descriptor))
+        super().__init__(self._columns.arrow, self._columns.raw, schema.id, required)
+        try:
+            self._indexes = write_message_indexes(file.indexes_of(descriptor))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     def _content(self, row: dict[str, Any]) -> bytes:
         message = self._class()
@@ -81,3 +81,23 @@ class Encoder(PayloadEncoder):
             return self._indexes + bytes(message.SerializeToString(deterministic=True))
         except (EncodeError, ValueError) as error:
             raise RowUnfitError(f"the schema does not allow {row}: {error}") from None
+
+
+def _linked(schema: Registered) -> ProtobufFile:
+    """The schema's descriptors. Raises ConfigError."""
+    try:
+        return ProtobufFile(schema)
+    except ModuleNotFoundError as error:
+        cure = pip_install("protobuf")
+        raise ConfigError(f"the schema imports {error.name}, which is not installed here: {cure}") from None
+    except ValueError as error:
+        raise ConfigError(f"not a Protobuf schema: {error}") from None
+
+
+def _message(schema: Registered, name: str) -> tuple[ProtobufFile, Any]:
+    """The schema's descriptors, and that of a message. Raises ConfigError."""
+    file = _linked(schema)
+    try:
+        return file, file.message(name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -22,9 +22,19 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.installation import pip_install
+from barnabas.client.schemas.registered import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    Reference,
+    Registered,
+    by_id,
+    latest,
+    register,
+)
+from barnabas.client.schemas.registry import STEADY, SchemaRegistry
 from barnabas.spark.option_values import refuse
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder
-from barnabas.spark.registry_client import AVRO, JSON, PROTOBUF, Reference, RegisteredSchema, RegistryClient
 
 #: the registered formats: the registry's name, the codec's module, the extra that installs it
 _FORMATS = {
@@ -43,18 +53,19 @@ class _Codec:
     """A format and its schema, from which executors make decoders and encoders."""
 
     format: str
-    schema: RegisteredSchema
+    schema: Registered
     #: of Protobuf, the message
     message: str
 
-    def decoder(self, registry: RegistryClient, column: pa.DataType | None = None) -> PayloadDecoder[Any]:
+    def decoder(self, registry: SchemaRegistry, column: pa.DataType | None = None) -> PayloadDecoder[Any]:
+        find_writer = partial(by_id, registry, kind=self.schema.kind)
         made: PayloadDecoder[Any] = load_codec(self.format).Decoder(
-            self.schema, registry, column, **self._more()
+            self.schema, find_writer, column, **self._more()
         )
         return made
 
-    def encoder(self, id_: int) -> PayloadEncoder:
-        made: PayloadEncoder = load_codec(self.format).Encoder(self.schema, id_, **self._more())
+    def encoder(self) -> PayloadEncoder:
+        made: PayloadEncoder = load_codec(self.format).Encoder(self.schema, **self._more())
         return made
 
     def _more(self) -> dict[str, str]:
@@ -97,17 +108,18 @@ def decode_registered(
     Raises:
         ConfigError: there is no such column, or no column can hold the schema's records, or the format's
             package is missing.
-        UnknownSchemaError: the subject has no schema.
-        RegistryUnavailableError: the registry does not answer.
+        RegistryRefused: the subject has no schema.
+        SchemaError: the subject's schema is of another format.
+        RegistryError: the registry does not answer.
     """
     if (schema is None) == (subject is None):
         raise ConfigError(f"decode_{format}: give either schema or subject, to say which columns to make")
     if not isinstance(_type_of(rows, column), BinaryType):
         raise ConfigError(f"column {column} is {_type_of(rows, column).simpleString()}: payloads are binary")
     load_codec(format)
-    client = RegistryClient(registry)
+    client = SchemaRegistry(registry, patience=STEADY)
     kind = _FORMATS[format][0]
-    reader = RegisteredSchema(schema) if schema is not None else client.latest(str(subject), kind)
+    reader = Registered(0, kind, schema) if schema is not None else latest(client, str(subject), kind)
     codec = _Codec(format, reader, message)
     made = _spark_type(codec.decoder(client).made)
     both = f"__{record}_{error}"
@@ -138,33 +150,32 @@ def encode_registered(
 
     Raises:
         ConfigError: the subject does not take the schema, or a field that needs one has no column.
-        UnknownSchemaError: the subject has no schema.
-        RegistryUnavailableError: the registry does not answer.
+        RegistryRefused: the subject has no schema.
+        SchemaError: the subject's schema is of another format.
+        RegistryError: the registry does not answer.
     """
-    module = load_codec(format)
-    client = RegistryClient(registry)
+    load_codec(format)
+    client = SchemaRegistry(registry, patience=STEADY)
     kind = _FORMATS[format][0]
-    if schema is None or references or format == "protobuf":
-        if schema is not None:
-            id_ = client.register(subject, schema, kind, references)
-            known = client.by_id(id_, kind)
-        else:
-            known, id_ = client.latest_with_id(subject, kind)
-        codec = _Codec(format, known, message)
-        fields = _fields(module, codec, id_, rows)
+    if schema is None:
+        known = latest(client, subject, kind)
+    elif references or format == "protobuf":
+        known = by_id(client, register(client, subject, schema, kind, references), kind)
     else:
-        codec = _Codec(format, RegisteredSchema(schema), message)
-        fields = _fields(module, codec, 0, rows)  # checked before it is registered
-        id_ = client.register(subject, schema, kind)
+        known = Registered(0, kind, schema)
+    fields = _fields(_Codec(format, known, message), rows)
+    if not known.id and schema is not None:  # the columns fit it
+        known = known._replace(id=register(client, subject, schema, kind))
+    codec = _Codec(format, known, message)
     chosen = [F.col(f"`{name}`") for name in fields]
     row = F.struct(*chosen)
-    return rows.withColumn(into, _encoding(codec, id_)(row if where is None else F.when(where, row)))
+    return rows.withColumn(into, _encoding(codec)(row if where is None else F.when(where, row)))
 
 
 @lru_cache(maxsize=32)
 def _decoder(codec: _Codec, registry: str, column: pa.DataType) -> PayloadDecoder[Any]:
     """The decoder, kept in an executor's process with the writers' schemas that it has looked up."""
-    return codec.decoder(RegistryClient(registry), column)
+    return codec.decoder(SchemaRegistry(registry, patience=STEADY), column)
 
 
 def _decoding(codec: _Codec, registry: str, made: DataType) -> Any:
@@ -179,9 +190,9 @@ def _decoding(codec: _Codec, registry: str, made: DataType) -> Any:
     return _udf(decode, result)
 
 
-def _encoding(codec: _Codec, id_: int) -> Any:
+def _encoding(codec: _Codec) -> Any:
     def encode(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        encoder = codec.encoder(id_)
+        encoder = codec.encoder()
         for records in batches:
             yield encoder.encode(records)
 
@@ -199,9 +210,9 @@ def _spark_type(arrow: pa.DataType) -> DataType:
     return made
 
 
-def _fields(module: Any, codec: _Codec, id_: int, rows: DataFrame) -> list[str]:
+def _fields(codec: _Codec, rows: DataFrame) -> list[str]:
     """The columns of `rows` that the schema has fields for. Raises ConfigError when one is missing."""
-    encoder: PayloadEncoder = codec.encoder(id_)
+    encoder = codec.encoder()
     names, there = encoder.names, rows.columns
     missing = [name for name in encoder.required if name not in there]
     if missing or not set(names) & set(there):

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
+from barnabas.client.schemas.registered import AVRO, Registered
+from barnabas.client.schemas.registry import RegistryRefused
 from barnabas.spark.avro_codec import AvroSchema, Decoder, Encoder
 from barnabas.spark.payloads import RowUnfitError
-from barnabas.spark.registry_client import RegisteredSchema, UnknownSchemaError
 
 
 class Schemas:
@@ -29,15 +30,14 @@ class Schemas:
     def by_id(self, id_):
         self.asked += 1
         if id_ not in self.schemas:
-            raise UnknownSchemaError(f"schema id {id_} is not registered")
+            raise RegistryRefused(f"schema id {id_} is not registered", is_missing=True)
         return self.schemas[id_]
 
 
 def schema(*fields, name="R", references=()):
     form = {"type": "record", "name": name, "fields": list(fields)}
-    return RegisteredSchema(
-        json.dumps(form), tuple((str(n), reference.text) for n, reference in enumerate(references))
-    )
+    named = tuple((str(n), reference.text) for n, reference in enumerate(references))
+    return Registered(1, AVRO, json.dumps(form), named)
 
 
 def field(name, type_, **more):
@@ -54,7 +54,7 @@ def payload(written, record, id_=1):
 
 
 def decode(reader, schemas, *payloads):
-    records, reasons = Decoder(reader, Schemas(schemas)).decode(pa.array(payloads, pa.binary()))
+    records, reasons = Decoder(reader, Schemas(schemas).by_id).decode(pa.array(payloads, pa.binary()))
     assert len(records) == len(reasons) == len(payloads)
     return records.to_pylist(), reasons.to_pylist()
 
@@ -114,7 +114,7 @@ def test_a_value_that_its_column_has_no_room_for_is_a_bad_payload_among_good_one
 ):
     reader, written = schema(field("a", type_)), schema(field("a", written_as))
     payloads = [payload(written, {"a": value}) for value in (good, bad, good)]
-    decoder = Decoder(reader, Schemas({1: reader}), pa.struct([("a", column)]))
+    decoder = Decoder(reader, Schemas({1: reader}).by_id, pa.struct([("a", column)]))
     records, reasons = decoder.decode(pa.array([*payloads, b"bad"], pa.binary()))
     assert records.type == pa.struct([("a", column)])
     assert [record is None for record in records.to_pylist()] == [False, True, False, True]
@@ -124,7 +124,7 @@ def test_a_value_that_its_column_has_no_room_for_is_a_bad_payload_among_good_one
 
 def test_a_schema_is_asked_for_once_and_an_unknown_one_once_a_batch():
     schemas = Schemas({1: OLD})
-    decoder = Decoder(OLD, schemas)
+    decoder = Decoder(OLD, schemas.by_id)
     batch = pa.array([payload(OLD, {"a": 1})] * 5 + [b"\0\0\0\0\x09\x02"] * 5, pa.binary())
     decoder.decode(batch)
     assert schemas.asked == 2
@@ -167,17 +167,17 @@ def test_dates_times_and_decimals_are_columns_of_these_types():
     written = payload(LOGICAL, record)
     assert decode(LOGICAL, {1: LOGICAL}, written) == ([record], [None])
     arrow = AvroSchema.parse(LOGICAL).arrow
-    assert Encoder(LOGICAL, 1).encode(pa.array([record], arrow)).to_pylist() == [written]
+    assert Encoder(LOGICAL).encode(pa.array([record], arrow)).to_pylist() == [written]
 
 
 def test_a_row_that_the_schema_does_not_allow_is_named_with_the_cause():
     rows = pa.array([{"a": 1}, {"a": None}], pa.struct([("a", pa.int32())]))
     with pytest.raises(RowUnfitError, match=r"does not allow \{'a': None\}: .*int"):
-        Encoder(OLD, 1).encode(rows)
+        Encoder(OLD).encode(rows)
 
 
 def test_fields_without_a_column_get_their_default():
-    encoded = Encoder(NEW, 2).encode(pa.array([{"a": 5}, None], pa.struct([("a", pa.int64())])))
+    encoded = Encoder(NEW._replace(id=2)).encode(pa.array([{"a": 5}, None], pa.struct([("a", pa.int64())])))
     assert encoded.to_pylist() == [payload(NEW, {"a": 5, "b": None}, 2), None]
 
 
@@ -196,7 +196,7 @@ def test_what_no_column_can_hold_is_refused_by_name(type_, reason):
 def test_what_is_no_schema_is_refused():
     for text in ("{", '{"type": "nothing"}', "5"):
         with pytest.raises(ConfigError, match="not an Avro schema"):
-            AvroSchema.parse(RegisteredSchema(text))
+            AvroSchema.parse(Registered(1, AVRO, text))
 
 
 _values = {
@@ -236,8 +236,8 @@ def _records(draw):
 def test_what_is_encoded_is_decoded(made):
     written, record = made
     arrow = AvroSchema.parse(written).arrow
-    encoded = Encoder(written, 3).encode(pa.array([record], arrow))
-    records, reasons = Decoder(written, Schemas({3: written})).decode(encoded)
+    encoded = Encoder(written._replace(id=3)).encode(pa.array([record], arrow))
+    records, reasons = Decoder(written, Schemas({3: written}).by_id).decode(encoded)
     assert reasons.to_pylist() == [None]
     assert records.to_pylist(maps_as_pydicts="strict") == [record]
 
@@ -265,7 +265,7 @@ def test_any_bytes_are_a_record_or_have_a_reason(noise):
 def test_a_value_that_its_field_has_no_room_for_is_refused_and_not_bent(type_, column, said):
     written = schema(field("a", type_))
     rows = pa.StructArray.from_arrays([column], ["a"])
-    encoder = Encoder(written, 1)
+    encoder = Encoder(written)
     assert len(encoder.encode(rows.slice(0, 1))) == 1
     with pytest.raises(RowUnfitError, match=f"the schema does not allow a value of a row: .*{said}"):
         encoder.encode(rows)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.text import is_plain_url, without_userinfo
+from barnabas.client.schemas.registry import SchemaRegistry
 from barnabas.pipelines.options import SinkOptions
 from barnabas.spark.option_values import refuse
-from barnabas.spark.registry_client import RegistryClient
 
 #: upper case, as nothing else in these URLs and messages is
 passwords = st.text(string.ascii_uppercase, min_size=2, max_size=5)
@@ -37,11 +37,12 @@ def test_the_password_is_in_no_message(known: tuple[str, str]) -> None:
     assert piece not in without_userinfo(url)
     assert piece not in str(refuse("registry", url, "no"))
     try:
-        client = RegistryClient(url)
+        client = SchemaRegistry(url)
     except ConfigError as error:
         assert piece not in str(error)
     else:
         assert piece not in client._url
+        assert piece not in " ".join([*client.options, *client.curl("GET", "/subjects")])
     try:
         SinkOptions.parse({"postgres": url, "table": "t"})
     except BarnabasError as error:
@@ -83,5 +84,5 @@ def test_a_url_that_everyone_reads_alike_is_plain(url: str) -> None:
 
 
 def test_a_percent_encoded_password_is_decoded() -> None:
-    headers = RegistryClient("http://u%40x:p%2Fq@host")._headers
+    headers = SchemaRegistry("http://u%40x:p%2Fq@host")._headers
     assert headers["Authorization"] == "Basic dUB4OnAvcQ=="

@@ -16,8 +16,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.system.limits import limit_cpu, limit_memory
 from barnabas.base.text import shown
 from barnabas.client.errors import ClientError
-from barnabas.client.schemas.codec import Encoder, SchemaError
-from barnabas.client.schemas.registered import Registered
+from barnabas.client.schemas.codec import Encoder
+from barnabas.client.schemas.registered import Registered, SchemaError
 from barnabas.client.schemas.unfit import UnfitError
 
 #: of one value: seconds of processor time, bytes of memory, seconds until the answer

@@ -9,14 +9,12 @@ from typing import Any, Protocol
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.installation import pip_install
 from barnabas.base.text import shown
-from barnabas.client.schemas.registered import AVRO, JSON, PROTOBUF, Registered
+from barnabas.client.schemas.registered import AVRO, JSON, PROTOBUF, Registered, SchemaError
 from barnabas.client.schemas.unfit import UnfitError
 
-_MAGIC, _PREFIX = 0, 5
-
-
-class SchemaError(BarnabasError):
-    """A registered schema that cannot be used."""
+_MAGIC = 0
+#: bytes of a payload before the schema's format begins: the magic byte and the id
+PREFIX = 5
 
 
 class Codec(Protocol):
@@ -92,7 +90,7 @@ class Encoder:
             raise _missing(error) from None
         except Exception as error:
             raise _unusable(self._schema, error) from None
-        return bytes([_MAGIC]) + self._schema.id.to_bytes(_PREFIX - 1, "big") + content
+        return prefix(self._schema.id) + content
 
     def encode_text(self, text: str | bytes) -> bytes:
         """Return the payload of a JSON text. Raises as `encode`."""
@@ -109,14 +107,14 @@ class Encoder:
 
 def schema_id(data: bytes) -> int | None:
     """Return the id of the schema by which a payload begins; None where there is none."""
-    if len(data) < _PREFIX or data[0] != _MAGIC:
+    if len(data) < PREFIX or data[0] != _MAGIC:
         return None
-    return int.from_bytes(data[1:_PREFIX], "big")
+    return int.from_bytes(data[1:PREFIX], "big")
 
 
-def content(data: bytes) -> bytes:
-    """Return a payload without the magic byte and the id."""
-    return data[_PREFIX:]
+def prefix(id_: int) -> bytes:
+    """Return the magic byte and a schema's id."""
+    return bytes([_MAGIC]) + id_.to_bytes(PREFIX - 1, "big")
 
 
 def _refuse_constant(name: str) -> Any:

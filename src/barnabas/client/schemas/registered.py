@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.text import shown
-from barnabas.client.schemas.registry import RegistryError, SchemaRegistry, subject_path
+from barnabas.client.schemas.registry import (
+    RegistryDenied,
+    RegistryError,
+    RegistryRefused,
+    SchemaRegistry,
+    subject_path,
+)
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 LATEST = "latest"
 #: bounds on a schema's references, so that no registry delays its clients: schemas, depth, characters
 MOST_REFERENCES, DEEPEST, MOST_TEXT = 200, 32, 8 << 20
 _LARGEST_ID = 2**31 - 1
+_IDS = "/schemas/ids/"
 
 
 class SchemaNameError(BarnabasError):
     """A text that names no schema."""
+
+
+class SchemaError(BarnabasError):
+    """A registered schema that cannot be used."""
 
 
 class Registered(NamedTuple):
@@ -25,6 +36,7 @@ class Registered(NamedTuple):
 
     Attributes:
         text: of Protobuf the FileDescriptorProto in base64, which needs no compiler.
+        id: 0 of a schema that is not registered yet.
         references: the schemas that it refers to by the names it does so by; needed ones stand first.
     """
 
@@ -32,6 +44,14 @@ class Registered(NamedTuple):
     kind: str
     text: str
     references: tuple[tuple[str, str], ...] = ()
+
+
+class Reads(Protocol):
+    """The part of a `SchemaRegistry` that finds schemas."""
+
+    def get(self, path: str) -> Any:
+        """Return a JSON answer. Raises RegistryError."""
+        ...
 
 
 def versions_path(subject: str, version: int | str) -> str:
@@ -51,7 +71,7 @@ def path_of(name: str) -> str:
     if name.isascii() and name.isdecimal():
         if len(name) > 10 or int(name) > _LARGEST_ID:
             raise SchemaNameError(f"schema {shown(name, 40)}: the largest id is {_LARGEST_ID}")
-        return f"/schemas/ids/{int(name)}"
+        return f"{_IDS}{int(name)}"
     subject, slash, version = name.rpartition("/")
     if not slash or not (version == LATEST or (version.isascii() and version.isdecimal())):
         subject, version = name, LATEST
@@ -62,63 +82,134 @@ def path_of(name: str) -> str:
     return versions_path(subject, version)
 
 
-def find(registry: SchemaRegistry, name: str) -> tuple[Registered, str]:
+def find(registry: Reads, name: str) -> tuple[Registered, str]:
     """Return the schema with a name, as `path_of`, and the name that it keeps when newer versions come.
 
     Raises:
         SchemaNameError: no schema has such a name.
-        RegistryError: the registry does not have it or does not answer, or the schema refers to too much.
+        RegistryRefused: the registry does not have the schema, or one that it refers to.
+        RegistryError: the registry does not answer, or its answer is malformed.
+        SchemaError: the schema refers to too much.
     """
-    answer = registry.get(path_of(name))
+    path = path_of(name)
+    id_ = int(name) if path.startswith(_IDS) else None
+    return _resolved(registry, path, f"schema {shown(name, 40)}", id_=id_)
+
+
+def by_id(registry: Reads, id_: int, kind: str = "") -> Registered:
+    """Return the schema with an id. Raises as `find`, and SchemaError if it is not of a given `kind`."""
+    return _resolved(registry, f"{_IDS}{id_}", f"schema id {id_}", kind, id_)[0]
+
+
+def latest(registry: Reads, subject: str, kind: str = "") -> Registered:
+    """Return the newest version of a subject. Raises as `by_id`."""
+    return _resolved(registry, versions_path(subject, LATEST), f"subject {subject}", kind)[0]
+
+
+class Reference(NamedTuple):
+    """A registered version that a schema to be registered refers to, and the name it does so by."""
+
+    name: str
+    subject: str
+    version: int
+
+    @classmethod
+    def parse(cls, name: str, where: str) -> Self:
+        """Parse ``SUBJECT/VERSION``. Raises ConfigError."""
+        subject, _, version = where.rpartition("/")
+        if not subject or not version.isdecimal():
+            raise ConfigError(f"reference {name}={where}: write SUBJECT/VERSION, such as items-value/1")
+        return cls(name, subject, int(version))
+
+
+def register(
+    registry: SchemaRegistry, subject: str, text: str, kind: str = AVRO, references: Sequence[Reference] = ()
+) -> int:
+    """Return the id of a schema, which the registry registers unless it has it.
+
+    Raises:
+        ConfigError: the registry rejects the schema.
+        RegistryError: the registry does not answer, or denies the user the registration.
+    """
+    body: dict[str, Any] = {"schema": text}
+    if kind != AVRO:  # registries from before other formats do not know the field
+        body["schemaType"] = kind
+    if references:
+        body["references"] = [reference._asdict() for reference in references]
     try:
-        if "subject" in answer and "version" in answer and "id" in answer:
-            same = f"{answer['subject']}/{int(answer['version'])}"
-            return _whole(
-                registry, versions_path(answer["subject"], answer["version"]), answer, answer["id"]
-            ), same
-        return _whole(registry, path_of(name), answer, int(name)), str(int(name))
+        answer = registry.send("POST", f"/subjects/{subject_path(subject)}/versions", body)
+        return int(answer["id"])
+    except RegistryDenied:
+        raise
+    except RegistryRefused as error:
+        raise ConfigError(f"subject {subject} does not take the schema: {error}") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise RegistryError(f"the registry's answer for subject {subject} is malformed: {error!r}") from None
+
+
+def _resolved(
+    registry: Reads, path: str, item: str, kind: str = "", id_: int | None = None
+) -> tuple[Registered, str]:
+    """Return the schema at an address, with its references, and the name that it keeps.
+
+    Args:
+        item: the schema as messages name it.
+        id_: the schema's id; None for the address of a version.
+    """
+    try:
+        answer = registry.get(path + _form("?", kind))
+        found = str(answer.get("schemaType", AVRO))
+        if kind not in ("", found):
+            raise SchemaError(f"its type is {shown(found, 40)}, not {kind}")
+        name = str(id_)
+        if id_ is None:
+            id_, subject, version = int(answer["id"]), str(answer["subject"]), int(answer["version"])
+            name, path = f"{subject}/{version}", versions_path(subject, version)
+        if not kind and found == PROTOBUF:
+            answer = registry.get(path + _form("?", found))
+        references: dict[str, str] = {}
+        room = MOST_TEXT
+        for referred, text in _references(registry, answer, found, set(), 0):
+            room -= len(text)
+            if room < 0:
+                raise SchemaError("it refers to too much text")
+            references.setdefault(referred, text)
+        return Registered(id_, found, str(answer["schema"]), tuple(references.items())), name
+    except RegistryRefused as error:
+        raise error.of(item) from None
+    except SchemaError as error:
+        raise SchemaError(f"{item} cannot be used: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RegistryError(f"schema {shown(name, 40)} cannot be used: {shown(repr(error))}") from None
-
-
-def by_id(registry: SchemaRegistry, id_: int) -> Registered:
-    """Return the schema with an id. Raises as `find`."""
-    return find(registry, str(id_))[0]
-
-
-def _whole(registry: SchemaRegistry, path: str, answer: Mapping[str, Any], id_: int) -> Registered:
-    kind = answer.get("schemaType", AVRO)
-    form = "?format=serialized" if kind == PROTOBUF else ""
-    if form:
-        answer = registry.get(path + form)
-    references: dict[str, str] = {}
-    room = MOST_TEXT
-    for name, text in _references(registry, answer, form, set(), 0):
-        room -= len(text)
-        if room < 0:
-            raise ValueError("it refers to too much text")
-        references.setdefault(name, text)
-    return Registered(int(id_), str(kind), str(answer["schema"]), tuple(references.items()))
+        raise RegistryError(f"{item} cannot be used: {shown(repr(error))}") from None
 
 
 def _references(
-    registry: SchemaRegistry, answer: Mapping[str, Any], form: str, read: set[tuple[str, str]], depth: int
+    registry: Reads, answer: Mapping[str, Any], kind: str, read: set[tuple[str, str]], depth: int
 ) -> Iterator[tuple[str, str]]:
     """Yield names and texts of all references at any depth, each once, before its dependents.
+
+    A registry keeps a deleted version as long as another schema refers to it.
 
     Args:
         read: names and addresses that were read.
     """
     if depth > DEEPEST:
-        raise ValueError("its references are too deep")
+        raise SchemaError("its references are too deep")
     for reference in answer.get("references") or ():
         name = str(reference["name"])
-        path = versions_path(reference["subject"], int(reference["version"])) + form
+        path = versions_path(reference["subject"], int(reference["version"]))
         if (name, path) in read:
             continue
         read.add((name, path))
         if len(read) > MOST_REFERENCES:
-            raise ValueError("it has too many references")
-        referred = registry.get(path)
-        yield from _references(registry, referred, form, read, depth + 1)
+            raise SchemaError("it has too many references")
+        try:
+            referred = registry.get(f"{path}?deleted=true{_form('&', kind)}")
+        except RegistryRefused as error:
+            raise error.of(f"its reference {shown(name, 100)}") from None
+        yield from _references(registry, referred, kind, read, depth + 1)
         yield name, str(referred["schema"])
+
+
+def _form(joint: str, kind: str) -> str:
+    return f"{joint}format=serialized" if kind == PROTOBUF else ""

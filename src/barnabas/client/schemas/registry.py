@@ -1,26 +1,51 @@
-"""A schema registry, asked over Confluent's REST API."""
+"""The client of a schema registry, over Confluent's REST API.
+
+It uses the standard library alone: Spark's executors import it.
+"""
 
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from barnabas.base.errors import BarnabasError
-from barnabas.base.text import shown, without_userinfo
-from barnabas.client.servers import Servers
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.text import is_plain_url, shown, without_userinfo
 
-_TIMEOUT_S = 3.0
-#: a change is compiled, compared and replicated first
-_CHANGE_TIMEOUT_S = 15.0
+if TYPE_CHECKING:
+    from barnabas.client.servers import Servers
+
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _LONGEST_REASON = 2000
 _LARGEST_ANSWER = 4 << 20
+_FIRST_PAUSE_S = 0.1
+_DENIED = (401, 403)
+#: request timeout, too many requests: the registry may answer the next attempt
+_TEMPORARY = (408, 429)
+
+
+class Patience(NamedTuple):
+    """The seconds until an answer to a read and to a change, and the attempts.
+
+    A change takes longer: the registry compiles, compares and replicates it first.
+    """
+
+    read_s: float
+    change_s: float
+    attempts: int
+
+
+#: for a person who waits for the answer
+ONCE = Patience(3.0, 15.0, 1)
+#: for a job, which would fail without the answer
+STEADY = Patience(10.0, 15.0, 5)
 
 
 class RegistryError(BarnabasError):
@@ -31,59 +56,89 @@ class RegistryRefused(RegistryError):
     """The schema registry has answered, and refuses.
 
     Attributes:
-        is_missing: what was asked for is not there.
+        is_missing: the registry does not have the item.
     """
 
     def __init__(self, message: str, *, is_missing: bool) -> None:
         super().__init__(message)
         self.is_missing = is_missing
 
+    def of(self, item: str) -> Self:
+        """Return the same error, whose text names the item."""
+        return type(self)(
+            f"{item}{' is not registered' if self.is_missing else ''}: {self}", is_missing=self.is_missing
+        )
+
+
+class RegistryDenied(RegistryRefused):
+    """The schema registry does not know the user, or does not allow the user the request."""
+
 
 class SchemaRegistry:
     """A registry, for any thread.
 
     Args:
-        url: as clients are given it.
-        login: a cluster whose user and authorities are the registry's, too.
+        url: ``http://user:password@host:8081`` logs in. Other characters than letters and digits are
+            percent-encoded in both.
+        login: a cluster whose authorities are the registry's, too, and whose user, unless the URL has one.
+
+    Raises:
+        ConfigError: the URL is malformed. The text does not contain its password.
     """
 
-    def __init__(self, url: str, login: Servers | None = None) -> None:
-        self._url = url.rstrip("/")
+    def __init__(self, url: str, login: Servers | None = None, patience: Patience = ONCE) -> None:
+        parts = _parsed(url)
+        self._shown = without_userinfo(url)
+        self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+        self._patience = patience
         self._tls: ssl.SSLContext | None = None
         self._headers: dict[str, str] = {"Accept": _TYPE}
         self._has_login = login is not None
-        #: how curl logs in, without the password, for which it asks
+        #: options of curl, without the password, for which it asks
         self._login: list[str] = []
-        if login is not None:
-            if url.startswith("https:"):
-                self._tls = ssl.create_default_context(cafile=login.settings.get("ssl.ca.location"))
-            user, password = (login.settings.get(f"sasl.{name}", "") for name in ("username", "password"))
-            self._login = ["--user", user]
-            if self._tls is not None and (authorities := login.settings.get("ssl.ca.location")):
-                self._login += ["--cacert", authorities]
-            encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {encoded}"
+        if pair := _user(parts, login):
+            self._login = ["--user", pair[0]]
+            self._headers["Authorization"] = f"Basic {base64.b64encode(':'.join(pair).encode()).decode()}"
+        if login is not None and parts.scheme == "https":
+            authorities = login.settings.get("ssl.ca.location")
+            self._tls = ssl.create_default_context(cafile=authorities)
+            self._login += ["--cacert", authorities] if authorities else []
 
     def get(self, path: str) -> Any:
         """Return a JSON answer. Raises RegistryError."""
-        return self._ask("GET", path, None, _TIMEOUT_S)
+        return self._ask("GET", path, None, self._patience.read_s)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Request a change, or a check of one; return the response's JSON. Raises RegistryError."""
-        return self._ask(method, path, body, _CHANGE_TIMEOUT_S)
+        return self._ask(method, path, body, self._patience.change_s)
 
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:
         """Return the command that sends the same. It has no password."""
         data = [] if body is None else ["--header", f"Content-Type: {_TYPE}", "--data", _json(body)]
-        address = without_userinfo(self._url) + path
-        return ["curl", "--silent", "--show-error", "--request", method, *data, *self._login, address]
+        request = ["--request", method, *data, *self._login, self._url + path]
+        return ["curl", "--silent", "--show-error", *request]
 
     @property
     def options(self) -> list[str]:
         """The options by which a `barnabas` command reaches it. They have no password."""
-        return ["--registry", without_userinfo(self._url), *(["--registry-login"] if self._has_login else [])]
+        return ["--registry", self._shown, *(["--registry-login"] if self._has_login else [])]
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> Any:
+        """Return the answer of the first attempt that the registry does not fail."""
+        left, pause = self._patience.attempts, _FIRST_PAUSE_S
+        while True:
+            left -= 1
+            try:
+                return self._ask_once(method, path, body, timeout)
+            except RegistryRefused:
+                raise
+            except RegistryError:
+                if not left:
+                    raise
+            time.sleep(pause)
+            pause *= 2
+
+    def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> Any:
         data = None if body is None else _json(body).encode()
         headers = self._headers if data is None else {**self._headers, "Content-Type": _TYPE}
         try:
@@ -93,21 +148,48 @@ class SchemaRegistry:
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error) from None
-        except (OSError, ValueError, urllib.error.URLError) as error:
-            raise RegistryError(
-                f"the schema registry at {without_userinfo(self._url)} does not answer: {error}"
-            ) from None
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
+            raise RegistryError(f"the schema registry at {self._url} does not answer: {error}") from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> RegistryError:
         try:
             reason = json.loads(error.read(_LARGEST_ANSWER))["message"]
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, http.client.HTTPException):
             reason = error.reason
-        words = f"the schema registry at {without_userinfo(self._url)}"
+        words = f"the schema registry at {self._url}"
         reason = shown(reason, _LONGEST_REASON)
-        if error.code >= 500:
+        if error.code >= 500 or error.code in _TEMPORARY:
             return RegistryError(f"{words} fails (HTTP {error.code}): {reason}")
-        return RegistryRefused(f"{words} refuses (HTTP {error.code}): {reason}", is_missing=error.code == 404)
+        kind = RegistryDenied if error.code in _DENIED else RegistryRefused
+        return kind(f"{words} refuses (HTTP {error.code}): {reason}", is_missing=error.code == 404)
+
+
+def _parsed(url: str) -> urllib.parse.SplitResult:
+    """Return the parts of a registry's URL. Raises ConfigError."""
+    if not is_plain_url(url):
+        raise _malformed(url, "a user and a password have /, ?, #, @ and spaces percent-encoded")
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:  # its text quotes the URL
+        raise _malformed(url, "this cannot be read") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise _malformed(url, "this has no host, or another scheme")
+    return parts
+
+
+def _user(parts: urllib.parse.SplitResult, login: Servers | None) -> tuple[str, str] | None:
+    """Return the user and the password of the URL, else those of the cluster."""
+    if parts.username is not None:
+        return urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
+    if login is not None:
+        return login.settings.get("sasl.username", ""), login.settings.get("sasl.password", "")
+    return None
+
+
+def _malformed(url: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"registry={without_userinfo(url)}: write its URL, such as http://127.0.0.1:8081; {why}"
+    )
 
 
 def subject_path(subject: str) -> str:

@@ -10,8 +10,7 @@ import pytest
 
 from barnabas.client.errors import ClientError
 from barnabas.client.schemas import alone
-from barnabas.client.schemas.codec import SchemaError
-from barnabas.client.schemas.registered import AVRO, JSON, Registered
+from barnabas.client.schemas.registered import AVRO, JSON, Registered, SchemaError
 from barnabas.client.schemas.unfit import UnfitError
 
 WITH_LIMITS = pytest.mark.skipif(sys.platform == "win32", reason="Windows bounds no process")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from barnabas.client.schemas.codec import Encoder, SchemaError
-from barnabas.client.schemas.registered import JSON, Registered
+from barnabas.client.schemas.codec import Encoder
+from barnabas.client.schemas.registered import JSON, Registered, SchemaError
 from barnabas.client.schemas.unfit import UnfitError
 
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from barnabas.client.schemas.protobuf import ProtobufSchema
+from barnabas.client.schemas.protobuf_file import ProtobufFile
 from barnabas.client.schemas.registered import PROTOBUF, Registered
 from barnabas.client.schemas.unfit import UnfitError
 from barnabas.registry.protobuf import ProtobufSchema as Compiled
@@ -69,8 +70,9 @@ def test_the_bytes_are_those_that_the_library_writes(shop, value):
     from google.protobuf.message_factory import GetMessageClass
 
     made = ProtobufSchema(shop)
-    message = GetMessageClass(made._main.message_types_by_name["Order"])()
-    ParseDict(json.loads(json.dumps(value)), message, descriptor_pool=made._pool)
+    file = ProtobufFile(shop)
+    message = GetMessageClass(file.message("Order"))()
+    ParseDict(json.loads(json.dumps(value)), message, descriptor_pool=file.pool)
     written = made.write(value, "value")
     assert written == b"\0" + message.SerializeToString(deterministic=True)
     assert made.write(made.read(written), "value") == written

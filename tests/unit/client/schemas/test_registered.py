@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.schemas.registered import SchemaNameError, find, path_of
+from barnabas.client.schemas.registered import SchemaError, SchemaNameError, find, path_of
 from barnabas.client.schemas.registry import RegistryError
 
 
@@ -63,7 +63,7 @@ def test_references_stand_before_what_needs_them_and_each_is_asked_for_once():
         {
             f"/subjects/{subject}/versions/{number}": version(subject, *referred, schemaType="JSON")
             for subject, referred in {"a": "bc", "b": "d", "c": "d", "d": ""}.items()
-            for number in ("1", "latest")
+            for number in ("1?deleted=true", "latest")
         }
     )
     found, same = find(registry, "a")
@@ -79,7 +79,7 @@ def test_protobuf_is_asked_for_in_the_form_that_needs_no_compiler():
         {
             "/schemas/ids/7": {"schema": "text", "schemaType": "PROTOBUF"},
             "/schemas/ids/7?format=serialized": plain,
-            "/subjects/b/versions/1?format=serialized": version("b", schemaType="PROTOBUF"),
+            "/subjects/b/versions/1?deleted=true&format=serialized": version("b", schemaType="PROTOBUF"),
         }
     )
     found, same = find(registry, "7")
@@ -105,7 +105,9 @@ def test_an_answer_that_is_none_of_a_registry_is_an_error(answer):
 def test_references_beyond_the_bounds_are_given_up():
     texts = {"schema": "x" * 3_000_000, "schemaType": "JSON"}
     many = {"schema": "{}", "schemaType": "JSON", "references": [reference(f"s{n}") for n in range(5)]}
-    registry = Fake({"/schemas/ids/7": many} | {f"/subjects/s{n}/versions/1": texts for n in range(5)})
-    with pytest.raises(RegistryError, match="too much text"):
+    registry = Fake(
+        {"/schemas/ids/7": many} | {f"/subjects/s{n}/versions/1?deleted=true": texts for n in range(5)}
+    )
+    with pytest.raises(SchemaError, match=r"schema 7 cannot be used: .*too much text"):
         find(registry, "7")
     assert len(registry.asked) < 5

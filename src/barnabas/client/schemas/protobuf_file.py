@@ -1,0 +1,160 @@
+"""Registered Protobuf schemas, linked with the files that they import.
+
+The registry compiles; here its FileDescriptorProtos are only linked, so that no protoc is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from barnabas.base.text import shown
+from barnabas.client.schemas.registered import DEEPEST, MOST_REFERENCES, Registered
+
+_MAIN = "<schema>"
+#: files of the Python packages
+_WELL_KNOWN = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
+_BYTES = FieldDescriptorProto.TYPE_BYTES
+#: Confluent's files: the message of each, and its fields in the order of their numbers
+_CONFLUENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "confluent/meta.proto": ("", {}),  # options only, which no record has
+    "confluent/type/decimal.proto": (
+        "Decimal",
+        {
+            "value": _BYTES,
+            "precision": FieldDescriptorProto.TYPE_UINT32,
+            "scale": FieldDescriptorProto.TYPE_INT32,
+        },
+    ),
+    "confluent/type/variant.proto": ("Variant", {"metadata": _BYTES, "value": _BYTES}),
+}
+
+
+class ProtobufFile:
+    """A schema's descriptors.
+
+    Raises:
+        ValueError: it is no FileDescriptorProto, or does not fit what it imports, or an import is missing.
+        ModuleNotFoundError: the package of a well-known file is not installed.
+    """
+
+    def __init__(self, schema: Registered) -> None:
+        self._pool: Any = DescriptorPool()
+        self._files = {
+            name: _decoded(name, text) for name, text in (*schema.references, (_MAIN, schema.text))
+        }
+        self._added: set[str] = set()
+        self._add(_MAIN, 0)
+        self._main: Any = self._pool.FindFileByName(_MAIN)
+
+    @property
+    def pool(self) -> Any:
+        """The pool of its descriptors and those of its imports."""
+        return self._pool
+
+    @property
+    def messages(self) -> list[str]:
+        """The full names of its messages; a nested one follows the message that contains it."""
+        return list(_names(self._main.message_types_by_name.values()))
+
+    def message(self, name: str = "") -> Any:
+        """Return the descriptor of a message by its full name or its name in the package; else the first one.
+
+        Raises:
+            ValueError: there is no such message.
+        """
+        if not name:
+            return self.at((0,))
+        for each in (name, f"{self._main.package}.{name}"):
+            try:
+                return self._pool.FindMessageTypeByName(each)
+            except KeyError:
+                pass
+        there = ", ".join(self.messages[:20])
+        raise ValueError(f"there is no message {shown(name, 100)} in it; its messages are {there or 'none'}")
+
+    def at(self, indexes: Sequence[int]) -> Any:
+        """Return the message at these indexes: of the first level, then within. Raises ValueError."""
+        found: Any = None
+        messages = list(self._main.message_types_by_name.values())
+        for index in indexes:
+            if not 0 <= index < len(messages):
+                raise ValueError(f"the schema has no message at {'.'.join(map(str, indexes))}")
+            found = messages[index]
+            messages = found.nested_types
+        return found
+
+    def indexes_of(self, message: Any) -> tuple[int, ...]:
+        """Return the inverse of `at`. Raises ValueError if an import defines the message."""
+        if message.file.name != _MAIN:
+            raise ValueError(f"message {message.full_name} is of an import, and cannot be written by itself")
+        found: list[int] = []
+        while message is not None:
+            holder = message.containing_type
+            siblings = holder.nested_types if holder else message.file.message_types_by_name.values()
+            found.insert(0, [each.name for each in siblings].index(message.name))
+            message = holder
+        return tuple(found)
+
+    def _add(self, name: str, depth: int) -> None:
+        """Add a file to the pool after those that it imports."""
+        if name in self._added:
+            return
+        if depth > DEEPEST or len(self._added) > MOST_REFERENCES:
+            raise ValueError("it imports too much")
+        self._added.add(name)
+        file = self._files.get(name) or _known(name)
+        for each in file.dependency:
+            self._add(each, depth + 1)
+        try:
+            self._pool.AddSerializedFile(file.SerializeToString())
+        except TypeError as error:
+            about = "" if name == _MAIN else f"{shown(name, 100)}: "
+            raise ValueError(f"{about}{' '.join(str(error).split())}") from None
+
+
+def _names(messages: Any) -> Iterator[str]:
+    for each in messages:
+        if not each.GetOptions().map_entry:
+            yield each.full_name
+            yield from _names(each.nested_types)
+
+
+def _decoded(name: str, text: str) -> FileDescriptorProto:
+    try:
+        file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (ValueError, DecodeError):
+        raise ValueError("the registry does not know the format serialized") from None
+    file.name = name
+    return file
+
+
+def _known(name: str) -> FileDescriptorProto:
+    """Return a file that libraries have and registries do not."""
+    if name in _CONFLUENT:
+        return _confluent(name)
+    if _WELL_KNOWN.fullmatch(name) is None:
+        raise ValueError(f"it imports {shown(name, 100)}, which it does not refer to")
+    file = FileDescriptorProto()
+    import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2").DESCRIPTOR.CopyToProto(file)
+    return file
+
+
+def _confluent(name: str) -> FileDescriptorProto:
+    message, fields = _CONFLUENT[name]
+    package = name.rpartition("/")[0].replace("/", ".")
+    file = FileDescriptorProto(name=name, package=package, syntax="proto3")
+    if message:
+        numbered = [
+            FieldDescriptorProto(name=each, number=number, type=kind, label=1)
+            for number, (each, kind) in enumerate(fields.items(), 1)
+        ]
+        file.message_type.append(DescriptorProto(name=message, field=numbered))
+    return file
