@@ -12,21 +12,14 @@ from barnabas.base.types import TopicPartition
 from barnabas.client.addresses import Address
 from barnabas.client.brokers import PATIENCE, Brokers
 from barnabas.client.errors import ClientError, error_code
+from barnabas.client.offset_requests import by_partition, offsets_request
 from barnabas.kafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from barnabas.kafka.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from barnabas.kafka.protocol.messages.metadata import MetadataResponse
 from barnabas.kafka.protocol.schema import Request
-
-#: the replica id of a consumer
-_CONSUMER = -1
 
 
 def list_offsets(
@@ -39,14 +32,8 @@ def list_offsets(
         skip_failed: leave partitions out whose leader does not tell, instead of asking it again.
     """
 
-    def request(times: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for (name, number), time in times.items():
-            topic = topics.setdefault(name, ListOffsetsTopic(name=name))
-            topic.partitions.append(ListOffsetsPartition(partition_index=number, timestamp=time))
-        return ListOffsetsRequest(
-            replica_id=_CONSUMER, topics=list(topics.values()), timeout_ms=round(1000 * brokers.timeout)
-        )
+    def request(times: Mapping[TopicPartition, int]) -> Request:
+        return offsets_request(times, timeout_ms=round(1000 * brokers.timeout))
 
     answers = _ask_leaders(brokers, times, request, PATIENCE, skip_failed=skip_failed)
     return {partition: answer.offset for partition, answer in answers.items()}
@@ -94,13 +81,11 @@ def _ask_leaders(
             except ClientError as error:
                 failures.append(error)
                 continue
-            for topic in response.topics:
-                for each in topic.partitions:
-                    partition = TopicPartition(topic.name, each.partition_index)
-                    if each.error_code:
-                        failures.append(_refusal(each.error_code, partition))
-                    else:
-                        answers[partition] = each
+            for partition, each in by_partition(response):
+                if each.error_code:
+                    failures.append(_refusal(each.error_code, partition))
+                else:
+                    answers[partition] = each
         if failures and not skip_failed:
             raise failures[0]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.base.types import TopicPartition
+from barnabas.client.offset_requests import EARLIEST, LATEST
 from barnabas.console.access_changes import create_rule, delete_rule, delete_user, set_password
 from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of
-from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, leaders, offsets_at
+from barnabas.console.offsets import committed_offsets, leaders, offsets_at
 from barnabas.console.pages.query import QueryError
 from barnabas.console.pages.schemas import NO_REGISTRY
 from barnabas.console.schema_changes import delete_schema, register_schema, set_compatibility

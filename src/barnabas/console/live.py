@@ -13,8 +13,9 @@ from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
+from barnabas.client.offset_requests import EARLIEST, LATEST
 from barnabas.console.kafka import said
-from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, offsets_at
+from barnabas.console.offsets import committed_offsets, offsets_at
 from barnabas.console.pages.topic import found_in
 from barnabas.console.reading import Chunk, fetch, next_offset, records_in
 from barnabas.console.view import ClusterView

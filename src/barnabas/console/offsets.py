@@ -9,17 +9,10 @@ from typing import Any
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
+from barnabas.client.offset_requests import by_partition, offsets_request
 from barnabas.console.kafka import Kafka
-from barnabas.kafka.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from barnabas.kafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
-EARLIEST, LATEST = -2, -1
-_READ_COMMITTED = 1
-_CONSUMER = -1
 _GROUPS_AT_ONCE = 100
 
 
@@ -53,26 +46,16 @@ def offsets_at(
         committed: `LATEST` is where open transactions begin. The offset is -1 if there is no record from then
             on.
     """
-    at = time if callable(time) else lambda _: time
-    requests: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
+    times: dict[int, dict[TopicPartition, int]] = {}
     for partition, leader in led.items():
-        wanted = ListOffsetsPartition(partition_index=partition.partition, timestamp=at(partition))
-        requests.setdefault(leader, {}).setdefault(partition.topic, []).append(wanted)
+        times.setdefault(leader, {})[partition] = time(partition) if callable(time) else time
     found: dict[TopicPartition, int] = {}
-    for leader, topics in requests.items():
-        request = ListOffsetsRequest(
-            replica_id=_CONSUMER,
-            isolation_level=_READ_COMMITTED if committed else 0,
-            topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
-        )
+    for leader, wanted in times.items():
         try:
-            response = kafka.ask(leader, request)
+            response = kafka.ask(leader, offsets_request(wanted, committed=committed))
         except (ClientError, KafkaError):
             continue  # it may have gone a moment ago
-        for topic in response.topics:
-            for result in topic.partitions:
-                if not result.error_code:
-                    found[TopicPartition(topic.name, result.partition_index)] = result.offset
+        found |= {each: answer.offset for each, answer in by_partition(response) if not answer.error_code}
     return found
 
 

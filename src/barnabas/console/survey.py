@@ -12,8 +12,9 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
+from barnabas.client.offset_requests import EARLIEST, LATEST
 from barnabas.console.kafka import Kafka, rest
-from barnabas.console.offsets import EARLIEST, LATEST, leaders_of, offsets_at
+from barnabas.console.offsets import leaders_of, offsets_at
 from barnabas.console.rates import Rates
 
 log = logger_of(__name__)

@@ -14,10 +14,11 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.client import Admin
 from barnabas.client.errors import ClientError
+from barnabas.client.offset_requests import LATEST
 from barnabas.console.events import Events
 from barnabas.console.kafka import Kafka, rest, said
 from barnabas.console.lag import Ages
-from barnabas.console.offsets import LATEST, committed_offsets, leaders_of, offsets_at
+from barnabas.console.offsets import committed_offsets, leaders_of, offsets_at
 from barnabas.console.rates import Rates
 from barnabas.console.shown import Decode
 from barnabas.console.survey import Survey, Totals, note_sizes

@@ -10,11 +10,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.types import BrokerId, Offset, TopicId, TopicPartition
 from barnabas.client.connection import Connection, Repeated
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
-from barnabas.kafka.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from barnabas.client.offset_requests import by_partition, offsets_request
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.spark.fetch_settings import FetchSettings
 
@@ -114,18 +110,8 @@ class Cluster:
 
     def offset(self, tp: TopicPartition, node: BrokerId, which: int) -> tuple[ErrorCode, Offset]:
         """An end of a partition's log by its leader's word: `EARLIEST`, or `LATEST` that a reader may see."""
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=int(self.settings.read_committed),
-            topics=[
-                ListOffsetsTopic(
-                    name=tp.topic,
-                    partitions=[ListOffsetsPartition(partition_index=tp.partition, timestamp=which)],
-                )
-            ],
-        )
-        (topic,) = self.leader(node).ask(request).topics
-        (found,) = topic.partitions
+        request = offsets_request({tp: which}, committed=self.settings.read_committed)
+        ((_, found),) = by_partition(self.leader(node).ask(request))
         return error_code(found.error_code), found.offset
 
     def close(self) -> None:

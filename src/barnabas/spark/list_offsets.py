@@ -14,11 +14,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.connection import Repeated
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
-from barnabas.kafka.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from barnabas.client.offset_requests import by_partition, offsets_request
 from barnabas.spark.cluster import Cluster
 from barnabas.spark.ranges import Offsets
 
@@ -46,7 +42,11 @@ class OffsetQuestion:
             self._partitions.setdefault(leader_of[tp], []).append(tp)
         self._leaderless = self._partitions.pop(-1, [])
         self._questions = {
-            leader: Repeated(_request({tp: wanted[tp] for tp in partitions}, cluster.settings.read_committed))
+            leader: Repeated(
+                offsets_request(
+                    {tp: wanted[tp] for tp in partitions}, committed=cluster.settings.read_committed
+                )
+            )
             for leader, partitions in self._partitions.items()
         }
         self._known: list[Any] | None = None  # the answers that `_answers` is put together of
@@ -88,21 +88,9 @@ class OffsetQuestion:
             if leader in silent:
                 put.silent |= dict.fromkeys(self._partitions[leader], silent[leader])
                 continue
-            for topic in question.answer.topics:
-                for each in topic.partitions:
-                    tp = TopicPartition(topic.name, each.partition_index)
-                    if each.error_code:
-                        put.refused[tp] = error_code(each.error_code)
-                    else:
-                        put.offsets[tp] = each.offset
+            for tp, each in by_partition(question.answer):
+                if each.error_code:
+                    put.refused[tp] = error_code(each.error_code)
+                else:
+                    put.offsets[tp] = each.offset
         return put
-
-
-def _request(wanted: Offsets, read_committed: bool) -> ListOffsetsRequest:
-    topics: dict[str, ListOffsetsTopic] = {}
-    for tp, which in wanted.items():
-        topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[]))
-        topic.partitions.append(ListOffsetsPartition(partition_index=tp.partition, timestamp=which))
-    return ListOffsetsRequest(
-        replica_id=-1, isolation_level=int(read_committed), topics=list(topics.values())
-    )

@@ -25,6 +25,7 @@ from barnabas.base.types import TopicPartition
 from barnabas.client.brokers import Brokers
 from barnabas.client.consumer_groups import Committed, commit_offsets, committed
 from barnabas.client.offset_calls import list_offsets
+from barnabas.client.offset_requests import LATEST
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.spark.cluster import id_as_text
 from barnabas.spark.task_content import KeysContent, TaskContent
@@ -35,7 +36,6 @@ T = TypeVar("T")
 _ATTEMPTS = 30
 _RETRY_S = 0.5
 
-_LATEST = -1
 _TASK_MARK = re.compile(r"(rows=\d+ content=\w+) topics=(\S*)")
 _BATCH_MARK = re.compile(r"tasks=(\w+) topic=(\S*)")
 
@@ -170,7 +170,7 @@ class SinkProgress:
         """Whether any partition of the topic has ever had a record."""
         names = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         (found,) = self._brokers.ask_any(names).topics
-        wanted = {TopicPartition(topic, each.partition_index): _LATEST for each in found.partitions}
+        wanted = {TopicPartition(topic, each.partition_index): LATEST for each in found.partitions}
         return any(list_offsets(self._brokers, wanted, skip_failed=False).values())
 
 

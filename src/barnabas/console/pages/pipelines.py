@@ -13,8 +13,9 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
+from barnabas.client.offset_requests import EARLIEST, LATEST
 from barnabas.console.kafka import Kafka
-from barnabas.console.offsets import EARLIEST, LATEST, leaders, offsets_at
+from barnabas.console.offsets import leaders, offsets_at
 from barnabas.console.pages.query import Query
 from barnabas.console.pages.topic import described
 from barnabas.console.reading import fetch, next_offset, records_in

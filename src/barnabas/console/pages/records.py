@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from barnabas.base.types import TopicPartition
+from barnabas.client.offset_requests import EARLIEST, LATEST
 from barnabas.console.dead_letters import origin
 from barnabas.console.filters import Candidate, Filter, parse, paths
-from barnabas.console.offsets import EARLIEST, LATEST, leaders, offsets_at
+from barnabas.console.offsets import leaders, offsets_at
 from barnabas.console.pages.query import Query, QueryError, choice, numbers, whole
 from barnabas.console.pages.topic import described
 from barnabas.console.reading import Found, fetch, next_offset, records_in

@@ -7,8 +7,9 @@ from typing import Any
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.client.errors import ClientError
+from barnabas.client.offset_requests import EARLIEST, LATEST
 from barnabas.console.kafka import said
-from barnabas.console.offsets import EARLIEST, LATEST, lags, leaders, offsets_at
+from barnabas.console.offsets import lags, leaders, offsets_at
 from barnabas.console.pages.query import Query, choice
 from barnabas.console.view import ClusterView
 

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from typing import Any
 
 from barnabas.base.types import TopicPartition
-from barnabas.console.offsets import EARLIEST, LATEST, offsets_at
+from barnabas.client.offset_requests import EARLIEST, LATEST
+from barnabas.console.offsets import offsets_at
 from barnabas.console.pages.query import Listing, Query, choice
 from barnabas.console.view import ClusterView
 
