@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import codecs
 import json
 import re
@@ -12,6 +11,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+from barnabas.client.json_bytes import bytes_to_json, from_base64, is_base64
 
 if TYPE_CHECKING:
     from barnabas.client.record import Record
@@ -37,11 +38,11 @@ def to_json(record: Record) -> str:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
-        "key": _bytes_to_json(record.key),
-        "value": _bytes_to_json(record.value),
+        "key": bytes_to_json(record.key),
+        "value": bytes_to_json(record.value),
     }
     if record.headers:
-        document["headers"] = [[name, _bytes_to_json(value)] for name, value in record.headers]
+        document["headers"] = [[name, bytes_to_json(value)] for name, value in record.headers]
     return json.dumps(document, ensure_ascii=False)
 
 
@@ -151,15 +152,6 @@ def iso_time(timestamp_ms: int | None) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _bytes_to_json(data: bytes | None) -> Any:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
-
-
 def _bytes_from_json(name: str, value: Any, encode: Encode | None = None) -> bytes | None:
     if value is None:
         return None
@@ -168,8 +160,8 @@ def _bytes_from_json(name: str, value: Any, encode: Encode | None = None) -> byt
     try:
         if isinstance(value, str):
             return value.encode()
-        if isinstance(value, dict) and set(value) == {"base64"}:
-            return base64.b64decode(value["base64"], validate=True)
+        if is_base64(value):
+            return from_base64(value)
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise ValueError(f'not a record that can be sent: "{name}" has half a surrogate pair') from None

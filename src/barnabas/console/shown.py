@@ -6,11 +6,12 @@ direction of the text (CVE-2021-42574).
 
 from __future__ import annotations
 
-import base64
 import json
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from barnabas.client.json_bytes import bytes_to_json, in_base64
 
 #: how much of a key, a value or a header a page of records has, and the page of one record, in characters
 PREVIEW, MOST_SHOWN = 2048, 1 << 20
@@ -115,15 +116,10 @@ def exported(data: bytes | None, decode: Decode | None = None, masks: Masks = ()
     Returns:
         None for what masks hide whole, since it is not JSON.
     """
-    if data is None:
-        return None
-    if masks:
+    if data is not None and masks:
         value = compared(data, decode, masks)
         return None if value is None else json.dumps(value, ensure_ascii=False, default=_plain)
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return _plain(data)
+    return bytes_to_json(data)
 
 
 def _is_text(data: bytes) -> bool:
@@ -162,7 +158,7 @@ def _dumped(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value).decode()}
+        return in_base64(value)
     return str(value)
 
 

@@ -11,12 +11,12 @@ It takes what Avro's JSON encoding has, and what the console shows of a record:
 
 from __future__ import annotations
 
-import base64
 import struct
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.client.schemas.avro_logical import LOGICAL, is_base64, is_number
+from barnabas.client.json_bytes import from_base64, is_base64
+from barnabas.client.schemas.avro_logical import LOGICAL, is_number
 from barnabas.client.schemas.unfit import UnfitError, inside, require, told
 from barnabas.kafka.records.record import encode_varint
 
@@ -265,7 +265,7 @@ def _bytes_of(value: Any, path: str, what: str) -> bytes:
         return value
     try:
         if is_base64(value):
-            return base64.b64decode(value["base64"], validate=True)
+            return from_base64(value)
         if isinstance(value, str):
             return value.encode("latin-1")
     except (ValueError, TypeError):

@@ -8,17 +8,13 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal, localcontext
 from typing import Any
 
+from barnabas.client.json_bytes import is_base64
 from barnabas.client.schemas.unfit import UnfitError, told
 
 _EPOCH, _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1).toordinal()
 #: units of a second in what is counted
 _UNITS = {"millis": 1000, "micros": 1_000_000}
 _MOST_DIGITS = 1000
-
-
-def is_base64(value: Any) -> bool:
-    """Whether a JSON value is bytes, ``{"base64": ...}``."""
-    return isinstance(value, dict) and set(value) == {"base64"}
 
 
 def is_number(value: Any) -> bool:

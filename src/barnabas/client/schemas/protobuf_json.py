@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from barnabas.base.text import shown
+from barnabas.client.json_bytes import is_base64
 from barnabas.client.schemas.unfit import UnfitError, inside, require, told
 
 _LONGEST_REASON = 200
@@ -147,7 +148,7 @@ def _enum(kind: Any, value: Any, path: str) -> int:
 
 
 def _bytes(value: Any, path: str) -> bytes:
-    text = value["base64"] if isinstance(value, dict) and set(value) == {"base64"} else value
+    text = value["base64"] if is_base64(value) else value
     try:
         # the mapping takes both alphabets, with and without padding
         plain = text.replace("-", "+").replace("_", "/").rstrip("=")

@@ -1,0 +1,31 @@
+"""Bytes in JSON: text where they are UTF-8, else ``{"base64": ...}``."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+
+def bytes_to_json(data: bytes | None) -> Any:
+    """Return the JSON value of bytes."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return in_base64(data)
+
+
+def in_base64(data: bytes) -> dict[str, str]:
+    """Return the JSON value of bytes that are no text."""
+    return {"base64": base64.b64encode(data).decode()}
+
+
+def is_base64(value: Any) -> bool:
+    """Return whether a JSON value is bytes as `in_base64` writes them."""
+    return isinstance(value, dict) and set(value) == {"base64"}
+
+
+def from_base64(value: Any) -> bytes:
+    """Return the bytes of a value that `is_base64`. Raises ValueError, TypeError."""
+    return base64.b64decode(value["base64"], validate=True)
