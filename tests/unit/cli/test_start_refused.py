@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from tests.slow import SCOPES, in_turn
 
 from barnabas.broker.config import BrokerConfig, Type
-from barnabas.broker.server.broker import Broker
+from barnabas.broker.logs.manager import LogManager
 from barnabas.cli.app import app
 
 
@@ -18,7 +18,7 @@ def refused(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("barnabas.broker.server.network.listener.Listener.bind", never)
-    monkeypatch.setattr(Broker, "_open_logs", never)
+    monkeypatch.setattr(LogManager, "open", never)
 
     def run(*arguments, code=1):
         result = CliRunner().invoke(app, ["start", *map(str, arguments)], prog_name="barnabas")

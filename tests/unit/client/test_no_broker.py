@@ -46,7 +46,8 @@ def test_consumer_of_a_group_says_that_no_broker_answers(caplog):
 
 
 def test_questions_about_partitions_name_the_cluster_that_does_not_answer(monkeypatch):
-    monkeypatch.setattr("barnabas.client.consumer._ANSWER_S", 0.5)
+    for patience in ("_ANSWER_S", "_LEADER_S"):
+        monkeypatch.setattr(f"barnabas.client.consumer.{patience}", 0.5)
     consumer = Consumer(NOWHERE)
     partition = TopicPartition("t", 0)
     for ask in (
