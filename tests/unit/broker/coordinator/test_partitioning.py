@@ -1,6 +1,8 @@
 """Where Kafka keeps a key: values computed by Java's String.hashCode and Kafka's Utils.abs."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.broker.coordinator.partitioning import cached_hash, java_string_hash, partition_for
 
@@ -42,3 +44,17 @@ def test_a_key_that_no_record_can_store_is_neither_hashed_nor_kept():
     assert partition_for("g" * 2**15, 50) == 0
     assert partition_for("g" * (2**15 - 1), 50) == abs(java_string_hash("g" * (2**15 - 1))) % 50 != 0
     assert cached_hash.cache_info() == cached
+
+
+def horner(text: str) -> int:
+    """`String.hashCode` as Java's documentation defines it."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(encoded), 2):
+        value = (31 * value + int.from_bytes(encoded[index : index + 2], "big")) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+@given(st.text(st.characters(), max_size=40), st.integers(0, 40))
+def test_hash_by_blocks_is_the_hash_by_code_units(text, times):
+    assert java_string_hash(text * times) == horner(text * times)
