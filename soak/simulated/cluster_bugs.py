@@ -21,9 +21,9 @@ from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.replication.partition.in_sync import InSyncReplicas
 from barnabas.broker.replication.partition.leader import Leader
 from barnabas.broker.replication.partition.progress import FollowerProgress
-from barnabas.broker.server.broker import Broker
 from barnabas.broker.server.fetching.fetch import Fetch
 from barnabas.broker.server.fetching.read_index import ReadIndex
+from barnabas.broker.server.leadership import Leadership
 from soak.simulated.bugs import Bugs, adding, replaced
 
 #: by name: what it does, and how it is planted
@@ -146,7 +146,7 @@ def _divergence_not_told() -> Iterator[None]:
 def _deposed_answers() -> Iterator[None]:
     with replaced(
         (ReadIndex, "confirm", lambda self, partitions: None),
-        (Broker, "_note_stale_epoch", lambda self, epoch: None),
+        (Leadership, "epoch_ended", lambda self, epoch: None),
     ):
         yield
 

@@ -25,7 +25,7 @@ def java_string_hash(text: str) -> int:
     """
     units = memoryview(text.encode(_CODE_UNITS, "surrogatepass")).cast("H")
     first = len(units) % len(_POWERS)
-    value = sum(map(mul, units[:first], _POWERS[len(_POWERS) - first :]))
+    value: int = sum(map(mul, units[:first], _POWERS[len(_POWERS) - first :]))
     for start in range(first, len(units), len(_POWERS)):
         value = (value * _BLOCK_POWER + sum(map(mul, units[start:], _POWERS))) & 0xFFFFFFFF
     value &= 0xFFFFFFFF

@@ -55,6 +55,8 @@ class _Stage(AbstractAsyncContextManager[T], Generic[T]):
     async def __aenter__(self) -> T:
         try:
             return await self._opening(self._closing)
+        except GeneratorExit:  # the event loop is gone: no part can be awaited
+            raise
         except BaseException:
             await self._closing.close()
             raise
@@ -65,7 +67,8 @@ class _Stage(AbstractAsyncContextManager[T], Generic[T]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._closing.close()
+        if exc_type is not GeneratorExit:
+            await self._closing.close()
 
 
 def stage(
