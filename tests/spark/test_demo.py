@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from confluent_kafka import Producer
 from demo import APP, DB, INGRESS, LOG_TOPICS, STATS_TOPIC, report
 from demo.report import Count, read_counts, reconcile
 from demo.shipping import Shipped
+
+ROOT = Path(__file__).parents[2]
 
 
 def made_up_logs(folder: Path) -> list[Path]:
@@ -38,6 +41,18 @@ def cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip().strip("│").split("│")]
 
 
+def run_demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the demo of this checkout in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "demo", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_the_demo_ends_well_and_its_totals_agree_even_after_a_former_run(
@@ -49,8 +64,7 @@ def test_the_demo_ends_well_and_its_totals_agree_even_after_a_former_run(
     (folder / "records").mkdir(parents=True)
     (folder / "records" / "left-over.parquet").write_text("of a former run")
     (folder / ".barnabas-demo").touch()
-    command = [sys.executable, "-m", "demo", "--folder", str(folder), *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = run_demo(tmp_path, "--folder", str(folder), *map(str, files))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The totals agree: shipped = stored = in Parquet = sum of the counts" in done.stdout
     (sums,) = (cells(line) for line in done.stdout.splitlines() if line.startswith("│ all "))
@@ -65,10 +79,7 @@ def test_the_demo_ends_well_and_its_totals_agree_even_after_a_former_run(
 def test_the_totals_agree_though_a_leader_is_killed_half_way(tmp_path: Path) -> None:
     files = made_up_logs(tmp_path)
     folder = tmp_path / "demo"
-    command = [sys.executable, "-m", "demo", "--brokers", "3", "--folder", str(folder)]
-    done = subprocess.run(
-        [*command, *map(str, files)], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    done = run_demo(tmp_path, "--brokers", "3", "--folder", str(folder), *map(str, files))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The totals agree: shipped = stored = in Parquet = sum of the counts" in done.stdout
     (sums,) = (cells(line) for line in done.stdout.splitlines() if line.startswith("│ all "))
@@ -80,8 +91,7 @@ def test_the_totals_agree_though_a_leader_is_killed_half_way(tmp_path: Path) -> 
 
 
 def test_the_demo_says_in_one_line_what_it_lacks(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "demo", "--folder", "demo", "none.log"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = run_demo(tmp_path, "--folder", "demo", "none.log")
     assert done.returncode == 1
     expected = f"The demo cannot go on: {tmp_path}/none.log: there is no file of that name that can be read\n"
     assert done.stdout == expected
