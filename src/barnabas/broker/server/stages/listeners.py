@@ -68,32 +68,7 @@ async def open_listeners(closing: Closing, stages: Stages) -> Dispatcher:
     clients = ClientChanges(quotas, connections)
     clients.follow(everything(foundation))
     metadata.loader.subscribe(clients.follow)
-    served = served_apis(
-        [
-            view,
-            stages.membership.controller,
-            stages.logs.manager,
-            stages.upkeep.moves,
-            stages.replication.replicas,
-            stages.replication.throttles,
-            stages.replication.producer_ids,
-            stages.replication.fetch_sessions,
-            stages.replication.read_index,
-            stages.coordination.groups,
-            stages.coordination.transactions,
-            stages.coordination.guard,
-            stages.coordination.markers,
-            metadata.forwarding,
-            binding.authorizer,
-            binding.trail,
-            binding.token_keys,
-            quotas,
-            foundation.telemetry,
-            foundation.long_work,
-            foundation.cold_reads,
-            foundation.search,
-        ]
-    )
+    served = served_apis([*_parts(stages), quotas])
     slow_ms = config.barnabas_slow_request_ms
     dispatcher = Dispatcher(
         served,
