@@ -51,7 +51,7 @@ def rule(user: str) -> AclCreation:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """What a broker has left; the last change took a login away."""
+    """The data of a stopped broker; its last change removed a login."""
     folder = tmp_path / "data"
     with AclBroker(folder, **EMBEDDED) as broker, contextlib.closing(Wire(broker.open_address)) as admin:
         topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
@@ -66,7 +66,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def served(broker: AclBroker) -> dict[str, int]:
-    """How the broker treats each user who asks for the topic."""
+    """Return the broker's answer to each user who requests the topic."""
     found = {}
     for user in EXPECTED:
         with contextlib.closing(Wire(broker.address)) as wire:

@@ -26,7 +26,7 @@ WHOLE = 30.0
 
 
 def backups(scene: Scene, broker: int) -> list[Backup]:
-    """What a broker keeps in its log directories."""
+    """The content of a broker's log directories."""
     return [read_backup(scene.cluster.brokers[broker].disk, folder) for folder in FOLDERS]
 
 

@@ -15,7 +15,7 @@ def find_rejected(
     Args:
         attempt: takes the rows from a number up to, but without, another one. Returns None when it has taken
             all of them, else the reason; then it has taken none.
-        check: is told how many rows are rejected so far, and why the last one; raises to give up.
+        check: called with the number of rejected rows and the last reason; raises to stop.
     """
     rejected: dict[int, str] = {}
     waiting = [(0, count)] if count else []

@@ -80,7 +80,7 @@ def known_to(wire: Wire) -> set[int]:
 
 
 def login_error(wire: Wire) -> int:
-    """How a broker answers alice."""
+    """Return the broker's answer to a request of alice."""
     wire(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = wire(SaslAuthenticateRequest(auth_bytes=f"\0alice\0{PASSWORD}".encode()), 2)
     code: int = answer.error_code

@@ -43,7 +43,7 @@ class Coordinator(Generic[S]):
         view: the broker's state.
         make_shard: makes what keeps the keys of one partition.
         planned_partitions: how many partitions the topic will have, while it does not exist.
-        write_timeout_ms: how long an append may take until its client is told to try again.
+        write_timeout_ms: time limit of an append; after it the client gets a retriable error.
     """
 
     def __init__(

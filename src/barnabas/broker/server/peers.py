@@ -1,4 +1,4 @@
-"""How a broker reaches the others of its cluster: by the addresses in its image."""
+"""Connects a broker to the other brokers of its cluster, by the addresses in the cluster image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker serves: each handler, with the parts of the broker that it names."""
+"""Builds the table of served APIs: each handler gets the parts of the broker that it names."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class OffsetKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for a partition."""
+    """An offset that a group committed for a partition."""
 
     offset: Offset
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH

@@ -166,7 +166,7 @@ def handles(
         unconfirmed: the reason why a broker in doubt may answer.
         is_forwarded: whether the controller answers the request, whichever broker is asked.
         needs_login: whether the client must have logged in, and not by a delegation token.
-        new_names: the kind of names that the request may create: a principal may have so many of them.
+        new_names: the kind of names that the request may create; their number for each principal is limited.
         is_audited: whether the audit log has the request: it changes topics, settings, users or rules.
 
     Raises:
