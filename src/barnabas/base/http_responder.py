@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from barnabas.base.environment.network import BindError, Network, ServerSocket
 from barnabas.base.errors import ConfigError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 
 log = logger_of(__name__)
@@ -194,7 +195,7 @@ class _Exchange(asyncio.Protocol):
         elif end:
             self._received = b""
             self._set_timer(ANSWER_SECONDS)
-            self._task = self._loop.create_task(self._answer(head), name="metrics")
+            self._task = start_task(self._answer(head), "metrics")
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -214,9 +215,7 @@ class _Exchange(asyncio.Protocol):
     async def end(self) -> None:
         """Close the connection because the broker stops."""
         self._transport.abort()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await stop_tasks(self._task)
         await self._closed
 
     # --- inside ---

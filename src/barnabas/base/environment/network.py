@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from barnabas.base.environment.machine import machine_name, port_owner
 from barnabas.base.system.sockets import claim_alone
+from barnabas.base.tasks import start_task
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -227,7 +228,7 @@ class _TlsAcceptor:
         if wait is None:
             connection.close()
             return
-        task = self._loop.create_task(self._secure(connection, protocol, wait))
+        task = start_task(self._secure(connection, protocol, wait), "accepting a connection")
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 

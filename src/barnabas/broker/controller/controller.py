@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId
 from barnabas.broker.controller.acls import AclControl
@@ -243,7 +244,7 @@ class Controller:
         self._is_isolated = isolated
         if isolated and self.active:
             self._election.resign()
-            self._stepping_down = asyncio.create_task(self._step_down(), name="controller steps down")
+            self._stepping_down = start_task(self._step_down(), "controller steps down", is_vital=True)
         else:
             self.registration.announce(is_isolated=isolated)
             self._begin_join()
@@ -290,10 +291,7 @@ class Controller:
         self._election.resign()
         if self._restoring is not None:
             self._restoring.cancel()
-        for task in (self._joining, self._stepping_down):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await stop_tasks(self._joining, self._stepping_down)
         await self._balance.stop()
         await self._internal_topics.stop()
         await self.partitions.stop()
@@ -341,7 +339,7 @@ class Controller:
     def _begin_join(self) -> None:
         self._must_join = True
         if self._joining is None or self._joining.done():
-            self._joining = asyncio.create_task(self._join_again(), name="controller election")
+            self._joining = start_task(self._join_again(), "controller election", is_vital=True)
 
     async def _join_again(self) -> None:
         delay = _FIRST_RETRY

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection
 
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicId
 from barnabas.broker.metadata import znodes
@@ -61,13 +62,11 @@ class DeletionNotes:
         if self._is_stopped:  # images go on coming for a while
             return
         if delta.after.deleted_topics and (self._confirming is None or self._confirming.done()):
-            self._confirming = asyncio.create_task(self._confirm_all(), name="deletion notes")
+            self._confirming = start_task(self._confirm_all(), "deletion notes")
 
     async def stop(self) -> None:
         self._is_stopped = True
-        if self._confirming is not None:
-            self._confirming.cancel()
-            await asyncio.gather(self._confirming, return_exceptions=True)
+        await stop_tasks(self._confirming)
 
     async def _confirm_all(self) -> None:
         while named := self._named():

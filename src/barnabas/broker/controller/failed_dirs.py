@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.controller.replica_logs import Ask, failed_replicas
@@ -53,12 +54,10 @@ class FailedDirs:
     def begin(self) -> None:
         """Ask the brokers that have not been asked."""
         if self._unasked() and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.create_task(self._ask_all(), name="failed log directories")
+            self._asking = start_task(self._ask_all(), "failed log directories")
 
     async def stop(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
+        await stop_tasks(self._asking)
 
     def replicas(self) -> Mapping[TopicPartition, frozenset[BrokerId]]:
         """Return the brokers whose replica has failed, by partition."""

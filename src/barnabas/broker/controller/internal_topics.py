@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from barnabas.base.errors import KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from barnabas.broker.config import BrokerConfig
@@ -64,12 +65,10 @@ class InternalTopics:
             return
         self._must_grow = True
         if self._growing is None or self._growing.done():
-            self._growing = asyncio.create_task(self._grow(), name="replicas of internal topics")
+            self._growing = start_task(self._grow(), "replicas of internal topics")
 
     async def stop(self) -> None:
-        if self._growing is not None:
-            self._growing.cancel()
-            await asyncio.gather(self._growing, return_exceptions=True)
+        await stop_tasks(self._growing)
 
     async def _grow(self) -> None:
         while self._must_grow:

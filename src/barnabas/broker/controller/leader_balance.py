@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.base.errors import KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.controller.elections import ElectionControl, ElectionType
@@ -39,12 +40,10 @@ class LeaderBalance:
 
     def start(self) -> None:
         if self._view.config.auto_leader_rebalance_enable:
-            self._looking = asyncio.create_task(self._look(), name="leader balance")
+            self._looking = start_task(self._look(), "leader balance")
 
     async def stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        await stop_tasks(self._looking)
 
     async def _look(self) -> None:
         while True:

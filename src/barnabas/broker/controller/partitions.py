@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from barnabas.broker.controller.controller_election import ControllerElection
@@ -109,7 +110,7 @@ class PartitionControl:
         """Settle all partitions soon."""
         self._is_due = True
         if self._settling is None or self._settling.done():
-            self._settling = asyncio.create_task(self._settle_while_due(), name="partition leaders")
+            self._settling = start_task(self._settle_while_due(), "partition leaders", is_vital=True)
 
     async def settled(self) -> None:
         """Wait until everything that the image shows has been dealt with, or this controller has resigned."""
@@ -130,9 +131,7 @@ class PartitionControl:
 
     async def stop(self) -> None:
         await self._failed_dirs.stop()
-        if self._settling is not None:
-            self._settling.cancel()
-            await asyncio.gather(self._settling, return_exceptions=True)
+        await stop_tasks(self._settling)
 
     async def _settle_while_due(self) -> None:
         while self._is_due and self._election.is_won:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.controller.assignment import check_assignment
@@ -127,14 +128,12 @@ class ReassignmentControl:
 
     async def stop(self) -> None:
         """Finish nothing more."""
-        if self._finishing is not None:
-            self._finishing.cancel()
-            await asyncio.gather(self._finishing, return_exceptions=True)
+        await stop_tasks(self._finishing)
 
     def _begin_finishing(self) -> None:
         self._must_finish = True
         if self._finishing is None or self._finishing.done():
-            self._finishing = asyncio.create_task(self._finish_ready(), name="reassignments")
+            self._finishing = start_task(self._finish_ready(), "reassignments")
 
     async def _finish_ready(self) -> None:
         while self._must_finish and self._election.is_won:

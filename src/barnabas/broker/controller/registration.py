@@ -7,6 +7,7 @@ import contextlib
 from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.types import BrokerId
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.ephemeral import claim
@@ -117,15 +118,13 @@ class Registration:
 
     def announce(self, **changes: Any) -> None:
         """Start an `update` without waiting for it."""
-        task = asyncio.create_task(self.update(**changes), name="broker registration")
+        task = start_task(self.update(**changes), "broker registration")
         self._announcing.add(task)
         task.add_done_callback(self._announcing.discard)
 
     async def stop(self) -> None:
         """Announce nothing more."""
-        for task in self._announcing:
-            task.cancel()
-        await asyncio.gather(*self._announcing, return_exceptions=True)
+        await stop_tasks(*self._announcing)
 
     async def _withdraw(self) -> None:
         """Delete the node that was given up, if this session has it still."""

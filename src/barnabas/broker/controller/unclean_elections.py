@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Mapping
 
 from barnabas.base.errors import KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.broker.controller.controller_election import ControllerElection
@@ -59,12 +60,10 @@ class UncleanElections:
         self._is_due = True
         self._news.set()
         if self._electing is None or self._electing.done():
-            self._electing = asyncio.create_task(self._elect_while_due(), name="unclean elections")
+            self._electing = start_task(self._elect_while_due(), "unclean elections")
 
     async def stop(self) -> None:
-        if self._electing is not None:
-            self._electing.cancel()
-            await asyncio.gather(self._electing, return_exceptions=True)
+        await stop_tasks(self._electing)
 
     async def _elect(self) -> None:
         image = await self._loader.settled()

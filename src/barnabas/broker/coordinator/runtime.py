@@ -40,6 +40,7 @@ from typing import Any, Generic, TypeVar
 
 from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import (
     NO_PRODUCER_EPOCH,
@@ -148,7 +149,9 @@ class CoordinatorRuntime(Generic[S]):
         if start == end:
             self._activate(slot)
             return
-        slot.loading = asyncio.get_running_loop().create_task(self._load(partition, slot, start, end))
+        slot.loading = start_task(
+            self._load(partition, slot, start, end), f"loading of coordinator {partition}"
+        )
 
     def resign(self, partition: int) -> None:
         """This broker no longer leads `partition`: drop its state, fail waiting requests."""

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from barnabas.base.environment.network import Network
 from barnabas.base.errors import ProtocolError
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.broker.interbroker.connection import Connection
 from barnabas.broker.interbroker.errors import (
@@ -239,7 +240,7 @@ class Channel:
         connection = self._connection
         if connection is None:
             if self._connecting is None and not self._is_closed:
-                self._connecting = self._loop.create_task(self._connect())
+                self._connecting = start_task(self._connect(), f"connection to {self.name}")
             return
         while self._queue and self._has_room(connection):
             call = next(iter(self._queue))

@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import KafkaError
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
 from barnabas.broker.logs import LogDirectory
@@ -103,8 +104,7 @@ class LogCleaner(Generic[P]):
     def start(self) -> None:
         if not self._threads:
             return
-        loop = asyncio.get_running_loop()
-        self._workers = [loop.create_task(self._work(), name="cleaner") for _ in range(self._threads)]
+        self._workers = [start_task(self._work(), "cleaner", is_vital=True) for _ in range(self._threads)]
 
     async def stop(self) -> None:
         """Stop the running cleaning; a half-done one does no harm."""

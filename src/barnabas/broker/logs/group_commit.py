@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Protocol
 
 from barnabas.base.environment.blocking import Pool
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
 
@@ -42,7 +43,7 @@ class GroupCommit:
         """`partition` was appended to: flush it in the next round."""
         self._dirty[partition] = None
         if self._round is None:
-            self._round = asyncio.get_running_loop().create_task(self._run(), name="group commit")
+            self._round = start_task(self._run(), "group commit", is_vital=True)
 
     async def stop(self) -> None:
         """Wait for running fsyncs."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.base.environment.blocking import Pool
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicId, TopicPartition
 from barnabas.broker.storage import PartitionLog
@@ -98,7 +99,7 @@ class IncompleteReplicas:
         log.info("%s is complete again", topic_partition)
         self._complete.append(replica.opened)
         if self._writing is None:
-            self._writing = asyncio.create_task(self._remove_marks(), name="marks of incomplete replicas")
+            self._writing = start_task(self._remove_marks(), "marks of incomplete replicas")
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """A replica is deleted, and its folder with the mark."""

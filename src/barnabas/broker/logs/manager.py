@@ -13,6 +13,7 @@ from barnabas.base.environment.blocking import Pool
 from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.filesystem import FileSystem
 from barnabas.base.errors import ConfigError, ErrorCode, KafkaError
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
 from barnabas.broker.config import BrokerConfig, TopicConfig
@@ -729,7 +730,7 @@ class LogManager:
     def _write_soon(self, directory: LogDirectory) -> None:
         self._outdated[directory] = None
         if self._writing_outdated is None:
-            self._writing_outdated = asyncio.create_task(self._write_outdated(), name="checkpoints")
+            self._writing_outdated = start_task(self._write_outdated(), "checkpoints")
 
     async def _write_outdated(self) -> None:
         try:

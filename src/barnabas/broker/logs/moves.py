@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import Chunk, Offset, TopicPartition
 from barnabas.broker.config.setting import LONG_MAX
@@ -75,9 +76,7 @@ class LogMoves:
     async def stop(self) -> None:
         """Stop all moves; the next start continues them."""
         self._is_stopped = True
-        for worker in self._workers.values():
-            worker.cancel()
-        await asyncio.gather(*self._workers.values(), return_exceptions=True)
+        await stop_tasks(*self._workers.values())
         await self._pool.close()
 
     def begin(self, topic_partition: TopicPartition, path: str) -> None:
@@ -109,9 +108,7 @@ class LogMoves:
     def _work_on(self, target: LogDirectory) -> None:
         worker = self._workers.get(target)
         if (worker is None or worker.done()) and not self._is_stopped:
-            self._workers[target] = asyncio.create_task(
-                self._move_all(target), name=f"moves to {target.path}"
-            )
+            self._workers[target] = start_task(self._move_all(target), f"moves to {target.path}")
 
     async def _move_all(self, target: LogDirectory) -> None:
         retry = _FIRST_RETRY

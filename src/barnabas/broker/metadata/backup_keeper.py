@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.environment.clock import Clock
 from barnabas.base.environment.filesystem import FileSystem, replace_file
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.backup import FILE_NAME, backup_of, encode, is_kept, take
@@ -67,14 +68,12 @@ class BackupKeeper:
         watching = await persistently(self._store, lambda: self._store.watch("/", self._on_event))
         self._cancels.append(watching)
         self._news.set()
-        self._keeping = asyncio.create_task(self._keep(), name="metadata backup")
+        self._keeping = start_task(self._keep(), "metadata backup")
 
     async def stop(self) -> None:
         while self._cancels:
             self._cancels.pop()()
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+        await stop_tasks(self._keeping)
 
     def _on_event(self, _event: Event, path: str) -> None:
         if is_kept(path):

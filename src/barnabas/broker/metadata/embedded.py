@@ -8,6 +8,7 @@ from pathlib import Path
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.environment.environment import Environment
+from barnabas.base.tasks import start_task
 from barnabas.broker.metadata.copies import JournalCopies
 from barnabas.broker.metadata.operations import SingleOperations
 from barnabas.broker.metadata.session import Session
@@ -117,7 +118,7 @@ class EmbeddedStore(SingleOperations):
         done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self._pending.append((operations, done))
         if self._writer is None:
-            self._writer = asyncio.create_task(self._write_pending(), name="metadata store writer")
+            self._writer = start_task(self._write_pending(), "metadata store writer", is_vital=True)
         return await done
 
     async def watch(self, path: str, watcher: Watcher) -> Cancel:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import TypeAlias
 
+from barnabas.base.tasks import stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata.builder import ImageBuilder, all_paths
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta
@@ -112,9 +113,7 @@ class MetadataLoader:
         while self._cancels:
             self._cancels.pop()()
         self._stop_retry()
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, return_exceptions=True)
+        await stop_tasks(self._refreshing)
         self._stop_retry()
 
     def _check_failure(self) -> None:

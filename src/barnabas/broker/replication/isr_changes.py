@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError, error_code
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicId
 from barnabas.broker.metadata.image import PartitionState
@@ -82,7 +83,7 @@ class IsrChanges:
             return
         self._due[partition] = None
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="ISR changes")
+            self._task = start_task(self._run(), "ISR changes", is_vital=True)
 
     async def stop(self) -> None:
         """Send nothing more."""
@@ -91,9 +92,7 @@ class IsrChanges:
             timer.cancel()
         self._put_off.clear()
         self._due.clear()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await stop_tasks(self._task)
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE

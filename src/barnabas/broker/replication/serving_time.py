@@ -49,10 +49,10 @@ class ServingTime:
         self._timer = self._loop.call_at(due, self._tick, due)
 
     def _tick(self, due: float) -> None:
+        self._wait()  # first: a failed check must not end the checks
         late = self._loop.time() - due
         if late > _TOLERANCE:
             self._stalled += late
         if self.now() - self._checked_at >= self._interval():
             self._checked_at = self.now()
             self._check()
-        self._wait()

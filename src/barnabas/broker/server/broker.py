@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
+from typing import Any
 
 from barnabas import __version__
 from barnabas.base.environment.clock import Clock
@@ -169,6 +171,10 @@ class Broker:
             BrokerFailedError: that has happened; the text says why.
         """
         await self._foundation.failure.failed()
+
+    def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handle errors of the event loop's callbacks, timers and tasks, where the loop runs one broker."""
+        self._foundation.failure.handle_loop_error(loop, context)
 
     def reload(self) -> None:
         """Read the key and the certificates of the listeners now, not at the next scheduled check."""

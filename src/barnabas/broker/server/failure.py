@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.tasks import IS_VITAL
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId
 from barnabas.broker.server.monitoring.health import Health
@@ -39,6 +41,16 @@ class Failure:
     def registration_failed(self, error: Exception) -> None:
         """Another broker has registered with this broker's id."""
         self.fail(f"it cannot register again: {error}")
+
+    def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an error of a callback, timer or task; the failure of a vital task stops the broker.
+
+        This is the exception handler of an event loop that runs one broker.
+        """
+        loop.default_exception_handler(context)
+        if context.get(IS_VITAL):
+            error = context["exception"]
+            self.fail(f"{context['message']} ({type(error).__name__}: {error})")
 
     async def failed(self) -> None:
         """Wait for a failure, which may never happen.

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId
 from barnabas.broker.metadata.image import BrokerState
@@ -76,13 +77,11 @@ class IsolationWatch:
     def start(self) -> None:
         """Begin to look; a broker whose store is its own has nobody to look for."""
         if self._pause:
-            self._task = asyncio.create_task(self._run(), name="isolation")
+            self._task = start_task(self._run(), "isolation watch", is_vital=True)
 
     async def stop(self) -> None:
         """Look no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await stop_tasks(self._task)
 
     async def _run(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from typing import Self
 from barnabas.base.environment.environment import Environment
 from barnabas.base.system import event_loop, limits
 from barnabas.base.system.signals import handle_reload_signal
+from barnabas.base.tasks import first, start_task
 from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metadata.first_users import NO_USERS, Users
@@ -22,7 +23,6 @@ from barnabas.broker.server.garbage import collect_all_when_idle, short_collecti
 from barnabas.broker.server.network.busy_polling import BusyPolling
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.signals import StopSignals
-from barnabas.broker.server.waiting import first
 
 #: the limit that is requested where the system sets none
 ENOUGH_FILES = 65_536
@@ -67,6 +67,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     busy_polling = BusyPolling(loop.call_soon) if event_loop.turns_are_cheap(loop) else None
     broker = Broker(config, environment or Environment.of_system(), busy_polling=busy_polling, users=users)
+    loop.set_exception_handler(broker.handle_loop_error)
     with short_switches(), short_collections() as collections:
         try:
             await broker.start()
@@ -76,7 +77,7 @@ async def serve(
             if on_ready is not None:
                 on_ready(broker)
             silent_for = broker.connections.silent_for
-            collecting = asyncio.ensure_future(collect_all_when_idle(collections, silent_for))
+            collecting = start_task(collect_all_when_idle(collections, silent_for), "garbage collection")
             with ExitStack() as companion:
                 if beside is not None:
                     companion.enter_context(beside(broker))
@@ -216,6 +217,7 @@ class BrokerServer:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._broker = Broker(self._config, self._environment, users=self._users)
+        self._loop.set_exception_handler(self._broker.handle_loop_error)
         try:
             await self._broker.start()
             self._started.set()

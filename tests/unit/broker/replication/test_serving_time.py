@@ -56,6 +56,26 @@ def test_the_check_comes_at_intervals_of_this_time():
     run_virtual(main())
 
 
+def test_a_check_that_fails_does_not_end_the_checks():
+    async def main():
+        checked, reported = [], []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+        def check():
+            checked.append(time.now())
+            if len(checked) == 1:
+                raise RuntimeError("planted")
+
+        time = ServingTime(lambda: 15.0, check)
+        time.start()
+        await asyncio.sleep(40)
+        assert len(checked) == 2
+        assert [str(context["exception"]) for context in reported] == ["planted"]
+        time.stop()
+
+    run_virtual(main())
+
+
 def test_the_check_follows_a_shorter_interval():
     async def main():
         checked = []

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId, ProducerIdentity
 from barnabas.broker.answers import Answer, settled
@@ -97,13 +98,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def start(self) -> None:
         """Begin to check for expired offsets periodically."""
-        self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
+        self._housekeeping = start_task(self._keep_house(), "expiry of offsets", is_vital=True)
 
     async def stop(self) -> None:
         """Answer waiting requests with NOT_COORDINATOR and drop all state."""
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
-            await asyncio.wait([self._housekeeping])
+        await stop_tasks(self._housekeeping)
         await super().stop()
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:

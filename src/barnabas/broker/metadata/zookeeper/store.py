@@ -12,6 +12,7 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.operations import SingleOperations
@@ -418,7 +419,7 @@ class ZooKeeperStore(SingleOperations):
             )
             self._session_id = session_id
             self._watch_over_session()
-            self._resuming = asyncio.create_task(self._resume(), name="ZooKeeper session")
+            self._resuming = start_task(self._resume(), "ZooKeeper session", is_vital=True)
             return
         self._stop_waiting("the connection to ZooKeeper broke")
         if link is Link.DROPPED:

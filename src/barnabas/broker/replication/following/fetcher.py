@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, Buffer, Offset
 from barnabas.broker.config import BrokerConfig
@@ -154,7 +155,7 @@ class Fetcher:
         #: those whose log start is being stored
         self._starts: dict[Followed, None] = {}
         self._event = asyncio.Event()
-        self._task = self._loop.create_task(self._run(), name=f"fetcher of broker {leader}")
+        self._task = start_task(self._run(), f"fetcher of broker {leader}", is_vital=True)
 
     def __len__(self) -> int:
         """Return the number of partitions that it copies."""
@@ -549,7 +550,7 @@ class Fetcher:
         self._begin(self._cut_off(followed, offset, start_over), f"truncation of {followed!r}")
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._loop.create_task(work, name=name)
+        task = start_task(work, name)
         self._disk_work[task] = None
         task.add_done_callback(self._disk_work.pop)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.base.environment.documents import DocumentError, read_document
 from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import ConfigError
+from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.logins.tokens import SignedTokens, TokenRules, Tokens, UnsignedTokens, parse_keys
@@ -63,12 +64,10 @@ class TokenKeys:
         except (DocumentError, ConfigError) as error:
             raise ConfigError(f"{_URL}={self._url} cannot be used: {error}") from None
         log.info("%d keys of the identity provider check the tokens of OAUTHBEARER", len(self.keys))
-        self._task = self._loop.create_task(self._renew(), name="token keys")
+        self._task = start_task(self._renew(), "token keys")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await stop_tasks(self._task)
         self._threads.abandon()
 
     def ask_again(self) -> None:

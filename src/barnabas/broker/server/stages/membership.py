@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.base.tasks import first
 from barnabas.base.types import BrokerId
 from barnabas.broker.controller import Controller
 from barnabas.broker.controller.replica_logs import Ask
@@ -15,7 +16,6 @@ from barnabas.broker.server.stages.closing import Closing, stage
 from barnabas.broker.server.stages.foundation import Foundation
 from barnabas.broker.server.stages.logs import Logs
 from barnabas.broker.server.stages.metadata import Metadata
-from barnabas.broker.server.waiting import first
 from barnabas.kafka.protocol.schema import Request, Response
 
 #: how long the controller waits for the response of a broker
