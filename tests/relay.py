@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 
 class Relay:
-    """Passes bytes between its own port and `target`'s, both on 127.0.0.1."""
+    """Passes bytes between its own port and `target`: a port, both on 127.0.0.1, or a Unix socket's path."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int | str) -> None:
         self._target = target
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -45,13 +45,18 @@ class Relay:
         """Let connections through again, and all that is said."""
         self._is_cut = self.mute = False
 
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._target, str):
+            return await asyncio.open_unix_connection(self._target)
+        return await asyncio.open_connection("127.0.0.1", self._target)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._tasks.add(asyncio.current_task())  # type: ignore[arg-type]
         self._writers.add(writer)
         with contextlib.suppress(OSError):
             if not self._is_cut:
                 self.connections += 1
-                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+                far_reader, far_writer = await self._connect()
                 self._writers.add(far_writer)
                 await asyncio.gather(
                     self._pass(reader, far_writer, is_answer=False),
@@ -72,8 +77,8 @@ class Relay:
 
 
 @asynccontextmanager
-async def relay(target: int) -> AsyncIterator[Relay]:
-    """A relay to port `target` for as long as the block lasts."""
+async def relay(target: int | str) -> AsyncIterator[Relay]:
+    """A relay to `target` for as long as the block lasts."""
     made = Relay(target)
     await made.start()
     try:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from tests.zookeeper import PATIENT, new_chroot
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.metadata.embedded import EmbeddedStore
 from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
+from barnabas.broker.metadata.server.thread import StoreServerThread
 from barnabas.broker.metadata.store import (
     Check,
     Create,
@@ -24,6 +26,7 @@ from barnabas.broker.metadata.store import (
     Set,
     StoreError,
 )
+from barnabas.broker.metadata.zookeeper.address import parse_address
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
 
@@ -59,6 +62,19 @@ def test_zookeeper_is_what_the_memory_store_imitates(
 ) -> None:
     address = new_chroot(zookeeper.address)
     asyncio.run(_compare(lambda: ZooKeeperStore.open(address, session_timeout=PATIENT), steps))
+
+
+@settings(max_examples=300 if THOROUGH else 10, deadline=None)
+@given(STEPS)
+def test_served_store_is_a_memory_store_that_survives(steps: list[list[Operation] | str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as exits:
+
+        async def opened() -> MetadataStore:
+            exits.close()  # the server of the store before
+            server = exits.enter_context(StoreServerThread([folder]))
+            return await ZooKeeperStore.open(parse_address(server.address), session_timeout=PATIENT)
+
+        asyncio.run(_compare(opened, steps))
 
 
 async def _compare(open_store: Opener, steps: list[list[Operation] | str]) -> None:

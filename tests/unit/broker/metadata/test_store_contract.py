@@ -16,6 +16,7 @@ from tests.zookeeper import new_chroot, opened
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.metadata.embedded import EmbeddedStore
 from barnabas.broker.metadata.memory import MemoryStore
+from barnabas.broker.metadata.server.thread import StoreServerThread
 from barnabas.broker.metadata.store import (
     BadVersionError,
     Check,
@@ -31,6 +32,7 @@ from barnabas.broker.metadata.store import (
     Set,
     StoreUnavailableError,
 )
+from barnabas.broker.metadata.zookeeper.address import parse_address
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.testing.shared_store import SharedServer, SharedStore
 
@@ -67,11 +69,19 @@ async def _shared(_: Path) -> AsyncIterator[MetadataStore]:
         await store.close()
 
 
+@asynccontextmanager
+async def _served(folder: Path) -> AsyncIterator[MetadataStore]:
+    with StoreServerThread([folder]) as server:
+        async with opened(parse_address(server.address)) as store:
+            yield store
+
+
 STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[MetadataStore]]] = {
     "memory": _memory,
     "embedded": _embedded,
     "simulated": _simulated,
     "shared": _shared,
+    "served": _served,
 }
 
 

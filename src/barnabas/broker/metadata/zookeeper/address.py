@@ -10,22 +10,43 @@ DEFAULT_PORT = 2181
 _FORM = "write HOST:PORT,HOST:PORT/chroot, for example zk1:2181,zk2:2181/prod"
 
 
+#: before the path of the socket of `barnabas.broker.metadata.server`
+_UNIX = "unix:"
+
+
 class ZooKeeperAddress(NamedTuple):
-    """The servers as ``host:port``, IPv6 addresses in brackets; `chroot` is empty or a path (``/prod``)."""
+    """The servers as ``host:port``, IPv6 addresses in brackets; `chroot` is empty or a path (``/prod``).
+
+    The one server at a Unix socket is ``unix:/path``; it has no chroot.
+    """
 
     servers: tuple[str, ...]
     chroot: str = ""
 
+    @property
+    def socket_path(self) -> str | None:
+        """The path of the server's Unix socket; None for servers of TCP."""
+        return self.servers[0].removeprefix(_UNIX) if self.servers[0].startswith(_UNIX) else None
+
     def __str__(self) -> str:
         return ",".join(self.servers) + self.chroot
+
+
+def unix_address(socket_path: str) -> str:
+    """Return the value of ``zookeeper.connect`` for a server at a Unix socket."""
+    return _UNIX + socket_path
 
 
 def parse_address(text: str, name: str = "zookeeper.connect") -> ZooKeeperAddress:
     """Read the value of ``zookeeper.connect``, or of the option `name`.
 
     Raises:
-        ConfigError: it is not of the form ``host:port,host:port/chroot``.
+        ConfigError: it is not of the form ``host:port,host:port/chroot``, or ``unix:/path``.
     """
+    if text.strip().startswith(_UNIX):
+        if not text.strip().removeprefix(_UNIX).startswith("/"):
+            raise ConfigError(f"{name}={text!r} has no absolute path after {_UNIX}")
+        return ZooKeeperAddress((text.strip(),))
     servers, slash, path = text.strip().partition("/")
     parts = path.rstrip("/").split("/") if path.rstrip("/") else []
     if any(part in ("", ".", "..") or not part.isprintable() for part in parts):

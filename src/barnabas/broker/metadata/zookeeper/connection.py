@@ -42,6 +42,7 @@ from kazoo.protocol.states import KeeperState
 from barnabas.base.errors import ConfigError
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata.store import Event
+from barnabas.broker.metadata.zookeeper.address import ZooKeeperAddress
 from barnabas.broker.metadata.zookeeper.requests import Request, failure_in
 
 log = logger_of(__name__)
@@ -113,7 +114,7 @@ class Connection:
 
     def __init__(
         self,
-        servers: Sequence[str],
+        address: ZooKeeperAddress,
         session_timeout: float,
         owner: Owner,
         auth: Sequence[tuple[str, str]] = (),
@@ -128,7 +129,7 @@ class Connection:
         self.loop_seen_at = time.monotonic()
         self._looking: asyncio.TimerHandle | None = None
         self._log = _KazooLog()
-        self._client = _Client(self, servers, session_timeout, self._log, auth, tls)
+        self._client = _Client(self, address, session_timeout, self._log, auth, tls)
 
     @property
     def heard_at(self) -> float:
@@ -336,12 +337,15 @@ class _Handler(ConnectionHandler):
             connection.post(connection.owner.node_changed, event, watch.path)
 
 
-class _Sockets(SequentialThreadingHandler):
-    """Makes the sockets of kazoo; over TLS, with a context of ours in place of its settings."""
+class Sockets(SequentialThreadingHandler):
+    """Makes the sockets of kazoo: of a Unix socket, or over TLS with a context of ours."""
 
-    def __init__(self, tls: Callable[[], ssl.SSLContext] | None) -> None:
+    def __init__(
+        self, tls: Callable[[], ssl.SSLContext] | None = None, socket_path: str | None = None
+    ) -> None:
         super().__init__()
         self._tls = tls
+        self._socket_path = socket_path
         #: why TLS did not begin, as it was logged last
         self._refused = ""
 
@@ -349,6 +353,15 @@ class _Sockets(SequentialThreadingHandler):
         self, address: tuple[str, int], hostname: str, timeout: float, **options: Any
     ) -> socket.socket:
         timeout = _attempt_in(timeout)
+        if self._socket_path is not None:
+            local = socket.socket(socket.AF_UNIX)
+            try:
+                local.settimeout(timeout)
+                local.connect(self._socket_path)
+            except BaseException:
+                local.close()
+                raise
+            return local
         if self._tls is None:
             plain: socket.socket = super().create_connection(
                 address=address, hostname=hostname, timeout=timeout, **options
@@ -379,11 +392,16 @@ class _Sockets(SequentialThreadingHandler):
             log.warning("%s", reason)
 
 
+def kazoo_hosts(address: ZooKeeperAddress) -> str:
+    """Return the servers for kazoo, which accepts addresses of TCP only; `Sockets` has the Unix socket."""
+    return ",".join(address.servers) if address.socket_path is None else "127.0.0.1"
+
+
 class _Client(KazooClient):
     def __init__(
         self,
         connection: Connection,
-        servers: Sequence[str],
+        address: ZooKeeperAddress,
         session_timeout: float,
         kazoo_log: _KazooLog,
         auth: Sequence[tuple[str, str]],
@@ -391,8 +409,8 @@ class _Client(KazooClient):
     ) -> None:
         self.connection = connection
         super().__init__(
-            hosts=",".join(servers),
-            handler=_Sockets(tls),
+            hosts=kazoo_hosts(address),
+            handler=Sockets(tls, address.socket_path),
             timeout=session_timeout,
             auth_data=list(auth),
             connection_retry={"max_tries": -1, "delay": _FIRST_RETRY, "max_delay": _LAST_RETRY},

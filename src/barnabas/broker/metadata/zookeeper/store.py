@@ -81,6 +81,7 @@ _ERRORS: dict[type[Exception], type[StoreError]] = {
     kazoo_errors.NotEmptyError: NotEmptyError,
     kazoo_errors.NoChildrenForEphemeralsError: EphemeralParentError,
     kazoo_errors.NoAuthError: NotAllowedError,
+    kazoo_errors.SystemZookeeperError: StoreUnavailableError,  # the disk of a server of ours: nothing changed
 }
 #: after these it is open whether a write was carried out
 _LOST_ANSWERS = (
@@ -129,7 +130,7 @@ class ZooKeeperStore(SingleOperations):
         self._resuming: asyncio.Task[None] | None = None
         self._overdue: asyncio.TimerHandle | None = None
         self._failure = ""
-        self._connection = Connection(address.servers, session_timeout, self, auth, tls)
+        self._connection = Connection(address, session_timeout, self, auth, tls)
 
     @classmethod
     async def open(

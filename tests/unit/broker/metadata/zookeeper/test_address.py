@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.broker.metadata.zookeeper.address import parse_address
+from barnabas.broker.metadata.zookeeper.address import parse_address, unix_address
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,12 @@ def test_servers_and_chroot_are_told_apart(text: str, servers: tuple[str, ...], 
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"zookeeper\.connect=.*zk1:2181,zk2:2181/prod"):
         parse_address(text)
+
+
+def test_server_at_a_unix_socket_has_a_path_and_no_chroot() -> None:
+    address = parse_address(unix_address("/tmp/x/store"))
+    assert (str(address), address.chroot) == ("unix:/tmp/x/store", "")
+    assert address.socket_path == "/tmp/x/store"
+    assert parse_address("zk1:2181/prod").socket_path is None
+    with pytest.raises(ConfigError, match="no absolute path after unix:"):
+        parse_address("unix:store")

@@ -1,0 +1,189 @@
+"""The tree of a metadata store in files: each transaction is on disk before anyone sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.environment.environment import Environment
+from barnabas.base.tasks import start_task
+from barnabas.broker.metadata.copies import JournalCopies
+from barnabas.broker.metadata.store import Operation, StoreError, StoreUnavailableError
+from barnabas.broker.metadata.tree import Change, Tree
+
+#: the number of changes reported in one turn of the event loop
+_REPORTED_A_TURN = 500
+
+#: Receives durable changes in their order, before the response to their transaction.
+ChangeListener: TypeAlias = Callable[[Sequence[Change]], None]
+#: The operations of a transaction, made from the tree in the state on which they will work.
+Planned: TypeAlias = Callable[[Tree], Sequence[Operation]]
+
+
+class Transaction:
+    """A transaction that waits for its turn and for the disk.
+
+    `done` has the result of `MetadataStore.multi`. After a failure `versions` has an entry for each operation
+    before the one that failed.
+    """
+
+    __slots__ = ("done", "operations", "session", "versions")
+
+    def __init__(
+        self, operations: Sequence[Operation] | Planned, session: int, done: asyncio.Future[list[int]]
+    ) -> None:
+        self.operations = operations
+        self.session = session
+        self.done = done
+        self.versions: list[int] = []
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def succeed(self) -> None:
+        if not self.done.done():
+            self.done.set_result(self.versions)
+
+
+class DurableTree:
+    """The tree in memory, and two copies of its journal (`barnabas.broker.metadata.copies`).
+
+    Ephemeral nodes are not in the journal: all sessions end with the process. Transactions that come while
+    another one is being fsynced share the next fsync. Only one process at a time can open the files.
+    """
+
+    def __init__(self, copies: JournalCopies, thread: Pool, on_changes: ChangeListener) -> None:
+        self._copies = copies
+        self._thread = thread
+        self._on_changes = on_changes
+        self._tree: Tree | None = Tree(copies.journal.nodes.items(), copies.journal.transaction)
+        #: held while the tree is ahead of the disk
+        self._settled = asyncio.Lock()
+        self._pending: list[Transaction] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        environment: Environment,
+        folders: Sequence[str | Path],
+        on_changes: ChangeListener,
+        before_new: Callable[[], None] | None = None,
+    ) -> DurableTree:
+        """Open the files in `folders`; create new ones if there are none.
+
+        `before_new` is called, in a thread, before the creation, and may raise to prevent it.
+
+        Raises:
+            StoreUnavailableError: another process has them, they are damaged beyond repair, or the disk
+                fails.
+        """
+        thread = environment.blocking.pool("metadata", 1)
+        try:
+            copies = await thread.run(
+                JournalCopies.open,
+                environment.filesystem,
+                [str(folder) for folder in folders],
+                environment.random,
+                before_new,
+            )
+        except BaseException:
+            await thread.close()
+            raise
+        return cls(copies, thread, on_changes)
+
+    @property
+    def transaction(self) -> int:
+        """The number of the last transaction."""
+        return self._open_tree().transaction
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Tree]:
+        """Give the tree in a state that is on disk. Raises StoreUnavailableError after `close`."""
+        async with self._settled:
+            yield self._open_tree()
+
+    def submit(self, operations: Sequence[Operation] | Planned, session: int) -> Transaction:
+        """Queue a transaction: transactions are applied in the order of these calls.
+
+        Raises:
+            StoreUnavailableError: the tree is closed.
+        """
+        self._open_tree()
+        transaction = Transaction(operations, session, asyncio.get_running_loop().create_future())
+        self._pending.append(transaction)
+        if self._writer is None:
+            self._writer = start_task(self._write_pending(), "metadata store writer", is_vital=True)
+        return transaction
+
+    def check_open(self) -> None:
+        """Raise StoreUnavailableError after `close`."""
+        self._open_tree()
+
+    async def close(self) -> bool:
+        """Write what is queued, and close the files. Returns: whether they were open."""
+        while self._writer is not None:
+            await self._writer
+        if self._tree is None:
+            return False
+        self._tree = None
+        await self._thread.run(self._copies.close)
+        await self._thread.close()
+        return True
+
+    async def _write_pending(self) -> None:
+        try:
+            while self._pending:
+                async with self._settled:
+                    batch, self._pending = self._pending, []
+                    await self._write(batch)
+        finally:
+            self._writer = None
+
+    async def _write(self, batch: list[Transaction]) -> None:
+        tree = self._open_tree()
+        changes: list[Change] = []
+        applied: list[Transaction] = []
+        for transaction in batch:
+            made: list[Change] = []
+            try:
+                operations = transaction.operations
+                if callable(operations):
+                    operations = operations(tree)
+                for _ in tree.apply_in_steps(operations, transaction.session, transaction.versions, made):
+                    await asyncio.sleep(0)  # no reader sees it meanwhile: it is not settled
+            except (StoreError, ValueError) as error:
+                transaction.fail(error)
+            else:
+                changes += made
+                applied.append(transaction)
+        try:
+            if not all(map(_is_of_session_only, changes)):
+                await self._thread.run(self._copies.commit, changes, tree.transaction)
+        except Exception as error:  # whatever it is: no caller may wait without end
+            tree.undo(changes)
+            for transaction in applied:
+                transaction.fail(error)
+            return
+        for start in range(0, len(changes), _REPORTED_A_TURN):
+            if start:
+                await asyncio.sleep(0)
+            self._on_changes(changes[start : start + _REPORTED_A_TURN])
+        for transaction in applied:
+            transaction.succeed()
+
+    def _open_tree(self) -> Tree:
+        if self._tree is None:
+            raise StoreUnavailableError("the metadata store is closed")
+        return self._tree
+
+
+def _is_of_session_only(change: Change) -> bool:
+    """Whether a change leaves nothing for a later start: other data of an ephemeral node. One that is made
+    does, since the number of its transaction must not be used again."""
+    return change.before is not None and change.after is not None and change.after.owner != 0

@@ -1,0 +1,104 @@
+"""Serves the embedded store to the brokers of one machine, over a Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from barnabas.base.environment.environment import Environment
+from barnabas.base.text import logger_of
+from barnabas.broker.metadata.durable_tree import DurableTree
+from barnabas.broker.metadata.server.connection import Connection
+from barnabas.broker.metadata.server.sessions import Sessions
+from barnabas.broker.metadata.tree import Change
+from barnabas.broker.metadata.watches import Watches
+
+log = logger_of(__name__)
+
+#: seconds between two looks at the sessions
+TICK = 0.5
+#: a broker has one; tools come on top
+MOST_CONNECTIONS = 1000
+
+
+class StoreServer:
+    """The embedded store in some folders, and the connections to it. Owned by one event loop."""
+
+    def __init__(self, environment: Environment, tick: float) -> None:
+        self.watches = Watches()
+        self.tree: DurableTree
+        self.sessions: Sessions
+        self._environment = environment
+        self._tick = tick
+        self._connections: dict[Connection, None] = {}
+        #: connections with events to send
+        self._told: dict[Connection, None] = {}
+        self._listener: asyncio.Server | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        environment: Environment,
+        folders: Sequence[str | Path],
+        socket_path: str,
+        *,
+        tick: float = TICK,
+        before_new: Callable[[], None] | None = None,
+    ) -> Self:
+        """Open the store in `folders`, and listen at `socket_path`.
+
+        Args:
+            environment: of this process.
+            folders: where the store's files are, as in `EmbeddedStore.open`.
+            socket_path: a path in a folder that this user alone can enter.
+            tick: seconds between two looks at the sessions; a session timeout is two of them at least.
+            before_new: called before a new store is made, as in `EmbeddedStore.open`.
+
+        Raises:
+            StoreUnavailableError: another process has the store, or it is damaged beyond repair.
+            OSError: the socket cannot be made.
+        """
+        server = cls(environment, tick)
+        server.tree = await DurableTree.open(environment, folders, server._report, before_new)
+        try:
+            server.sessions = Sessions(server.tree, environment.random, tick)
+            loop = asyncio.get_running_loop()
+            server._listener = await loop.create_unix_server(lambda: Connection(server), socket_path)
+        except BaseException:
+            await server.close()
+            raise
+        return server
+
+    async def close(self) -> None:
+        """Disconnect all clients, end all sessions, and close the files."""
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.abort()
+        await self.sessions.close()
+        await self.tree.close()
+
+    # -- what connections call
+
+    def opened(self, connection: Connection) -> bool:
+        if len(self._connections) >= MOST_CONNECTIONS:
+            log.error("the metadata store has %d connections: it refuses more", MOST_CONNECTIONS)
+            return False
+        self._connections[connection] = None
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        self._told.pop(connection, None)
+
+    def has_news(self, connection: Connection) -> None:
+        self._told[connection] = None
+
+    def _report(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self.watches.report(change.event, change.path)
+        told, self._told = self._told, {}
+        for connection in told:
+            connection.send_events()

@@ -1,0 +1,151 @@
+"""The sessions of a store's clients: they end after a time without a sign of life, and their nodes go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Protocol
+
+from barnabas.base.tasks import start_task, stop_tasks
+from barnabas.base.text import logger_of
+from barnabas.broker.metadata.durable_tree import DurableTree
+from barnabas.broker.metadata.store import Delete, StoreUnavailableError
+from barnabas.broker.metadata.tree import Tree
+
+log = logger_of(__name__)
+
+_PASSWORD_BYTES = 16
+#: the shortest session timeout, in ticks, and the longest one, in seconds
+_LEAST_TICKS = 2
+_LONGEST = 60.0
+#: of sessions, with a connection or without: a client that opens one after another must not fill the memory
+MOST_SESSIONS = 1000
+#: between two attempts to remove a session's nodes, while the disk fails; in seconds
+_RETRY = 1.0
+
+
+class Connected(Protocol):
+    """The connection of a session."""
+
+    def abort(self) -> None:
+        """End it at once; requests that it has not read are lost."""
+
+
+class Session:
+    """One client's session. `heard` is the time of its last sign of life, by the clock of `Sessions`."""
+
+    __slots__ = ("connection", "heard", "id", "password", "timeout")
+
+    def __init__(self, id: int, password: bytes, timeout: float, heard: float) -> None:
+        self.id = id
+        self.password = password
+        self.timeout = timeout
+        self.heard = heard
+        self.connection: Connected | None = None
+
+
+class Sessions:
+    """All sessions, by their ids.
+
+    The clock advances by at most two ticks at each look. So a server that stood still (SIGSTOP, a suspended
+    machine) reads what clients have sent meanwhile before it ends a session. Clients count their own time,
+    and a session that ends late is always safe.
+
+    Args:
+        tree: has the nodes of sessions.
+        random: makes ids and passwords.
+        tick: seconds between two looks.
+    """
+
+    def __init__(self, tree: DurableTree, random: Random, tick: float) -> None:
+        self._tree = tree
+        self._random = random
+        self._tick = tick
+        self._sessions: dict[int, Session] = {}
+        self._now = 0.0
+        self._removals: set[asyncio.Task[None]] = set()
+        self._looking = start_task(self._look(), "store sessions", is_vital=True)
+
+    def begin(self, timeout: float) -> Session | None:
+        """Begin a session with a timeout in seconds, within bounds; None if there are too many."""
+        if len(self._sessions) >= MOST_SESSIONS:
+            log.error("there are %d sessions: no more can begin", MOST_SESSIONS)
+            return None
+        timeout = min(max(timeout, _LEAST_TICKS * self._tick), _LONGEST)
+        session = Session(
+            self._random.getrandbits(62) + 1, self._random.randbytes(_PASSWORD_BYTES), timeout, self._now
+        )
+        self._sessions[session.id] = session
+        return session
+
+    def resume(self, id: int, password: bytes) -> Session | None:
+        """Return a session for a new connection, and end the one before; None if the session has ended."""
+        session = self._sessions.get(id)
+        if session is None or session.password != password:
+            return None
+        self.heard(session)
+        if session.connection is not None:
+            session.connection.abort()
+        return session
+
+    def heard(self, session: Session) -> None:
+        """Take a sign of life."""
+        session.heard = self._now
+
+    async def end(self, session: Session) -> None:
+        """End a session: return when its nodes are gone."""
+        removal = self._end(session)
+        if removal is not None:
+            await asyncio.wait({removal})
+
+    async def end_owner_of(self, path: str) -> None:
+        """End the session that owns an ephemeral node: its client's process has ended."""
+        async with self._tree.reading() as tree:
+            node = tree.find(path)
+        session = None if node is None else self._sessions.get(node.owner)
+        if session is not None:
+            await self.end(session)
+
+    async def close(self) -> None:
+        """End the looks. Nodes of sessions stay in memory only, and go with it."""
+        await stop_tasks(self._looking, *self._removals)
+
+    def _end(self, session: Session) -> asyncio.Task[None] | None:
+        if self._sessions.pop(session.id, None) is None:
+            return None
+        removal = start_task(self._remove_nodes(session.id), "end of a session", is_vital=True)
+        self._removals.add(removal)
+        removal.add_done_callback(self._removals.discard)
+        return removal
+
+    async def _remove_nodes(self, id: int) -> None:
+        def nodes(tree: Tree) -> Sequence[Delete]:
+            return [Delete(path) for path in tree.owned_by(id)]
+
+        while True:
+            try:
+                await self._tree.submit(nodes, id).done
+                return
+            except StoreUnavailableError as error:  # the disk fails: the nodes must go when it is back
+                log.error("the nodes of session 0x%x stay for now: %s", id, error)
+                await asyncio.sleep(_RETRY)
+
+    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        while True:
+            await asyncio.sleep(self._tick)
+            now = loop.time()
+            self._now += min(now - before, 2 * self._tick)
+            before = now
+            for session in list(self._sessions.values()):
+                if self._now - session.heard > session.timeout:
+                    log.warning(
+                        "session 0x%x has given no sign of life for %.1f s: it ends, and its nodes go",
+                        session.id,
+                        session.timeout,
+                    )
+                    if session.connection is not None:
+                        session.connection.abort()
+                    self._end(session)

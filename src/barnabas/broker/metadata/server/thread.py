@@ -1,0 +1,132 @@
+"""A store's server beside other code, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from barnabas.base.environment.environment import Environment
+from barnabas.base.system import event_loop
+from barnabas.base.tasks import IS_VITAL
+from barnabas.base.text import logger_of
+from barnabas.broker.metadata.server.server import TICK, StoreServer
+from barnabas.broker.metadata.zookeeper.address import unix_address
+
+log = logger_of(__name__)
+
+
+class StoreServerThread:
+    """A store's server on an event loop in a thread of its own, for as long as the `with` block lasts.
+
+    Its socket is in a new folder among the system's temporary files, which this user alone can enter. The
+    path of a socket must be short, and not every file system has sockets.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[str | Path],
+        *,
+        tick: float = TICK,
+        before_new: Callable[[], None] | None = None,
+        on_failure: Callable[[BaseException], object] = lambda error: None,
+    ) -> None:
+        """Prepare a server.
+
+        Args:
+            folders, tick, before_new: as in `StoreServer.open`.
+            on_failure: called, in that thread, when the server cannot go on because of a bug.
+        """
+        self._folders = folders
+        self._tick = tick
+        self._before_new = before_new
+        self._on_failure = on_failure
+        self._socket_folder = ""
+        self._thread: threading.Thread | None = None
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+        self._server: StoreServer
+
+    @property
+    def address(self) -> str:
+        """The value of ``zookeeper.connect`` for clients."""
+        return unix_address(self._socket_path)
+
+    @property
+    def _socket_path(self) -> str:
+        return f"{self._socket_folder}/store"
+
+    def start(self) -> Self:
+        """Open the store, and serve it.
+
+        Raises:
+            StoreUnavailableError, OSError: as `StoreServer.open`.
+        """
+        self._socket_folder = tempfile.mkdtemp(prefix="barnabas-")
+        self._thread = threading.Thread(target=self._run, name="barnabas-store", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._failure is not None:
+            self.stop()
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """Close the store. Does nothing if it does not run."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        if self._failure is None:
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._stopping.set)
+        thread.join()
+        shutil.rmtree(self._socket_folder, ignore_errors=True)
+
+    def end_owner_of(self, path: str) -> None:
+        """End the session that owns an ephemeral node, in a moment: its client's process has ended."""
+        asyncio.run_coroutine_threadsafe(self._server.sessions.end_owner_of(path), self._loop)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            event_loop.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+            log.debug("the metadata store's server has ended", exc_info=True)
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._loop.set_exception_handler(self._on_error)
+        self._server = await StoreServer.open(
+            Environment.of_system(),
+            self._folders,
+            self._socket_path,
+            tick=self._tick,
+            before_new=self._before_new,
+        )
+        self._started.set()
+        try:
+            await self._stopping.wait()
+        finally:
+            await self._server.close()
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        loop.default_exception_handler(context)
+        if context.get(IS_VITAL) and not self._stopping.is_set():
+            self._stopping.set()
+            self._on_failure(context["exception"])
