@@ -26,23 +26,24 @@ class _Key:
 
 
 class KeyedLock:
-    """Readers and writers, by key, without a task for either."""
+    """A reader-writer lock for each key, without tasks."""
 
     def __init__(self) -> None:
-        self._keys: dict[Hashable, _Key] = {}
+        #: the keys that operations hold or wait for
+        self.keys: dict[Hashable, _Key] = {}
 
     def is_free(self, key: Hashable, shared: bool) -> bool:
         """Whether an operation may run at once."""
-        state = self._keys.get(key)
+        state = self.keys.get(key)
         return state is None or (not state.waiting and state.admits(shared))
 
     def wait(self, key: Hashable, shared: bool, run: Callable[[], None]) -> None:
         """Call `run` when the operation may run."""
-        self._keys[key].waiting.append((shared, run))
+        self.keys[key].waiting.append((shared, run))
 
     def acquire(self, key: Hashable, shared: bool) -> None:
         """The operation that has just run holds the lock until `release`."""
-        state = self._keys.setdefault(key, _Key())
+        state = self.keys.setdefault(key, _Key())
         if shared:
             state.shared += 1
         else:
@@ -50,7 +51,7 @@ class KeyedLock:
 
     def release(self, key: Hashable, shared: bool) -> None:
         """An operation has ended: run those that wait."""
-        state = self._keys[key]
+        state = self.keys[key]
         if shared:
             state.shared -= 1
         else:
@@ -59,11 +60,11 @@ class KeyedLock:
             _, run = state.waiting.popleft()
             run()
         if not (state.waiting or state.exclusive or state.shared):
-            self._keys.pop(key, None)
+            self.keys.pop(key, None)
 
     def clear(self) -> None:
         """Run all waiting operations; none is in progress."""
-        keys, self._keys = self._keys, {}
+        keys, self.keys = self.keys, {}
         for state in keys.values():
             for _, run in state.waiting:
                 run()

@@ -4,26 +4,25 @@ A coordinator (of groups, of transactions) is split into shards, one for each pa
 The runtime knows neither groups nor transactions: see `barnabas.broker.coordinator.contract` for what a shard
 and an operation are.
 
-Who writes: only the runtime changes what a shard stores, by `Shard.replay`. An operation reads the shard and
+Writes: only the runtime changes the state of a shard, by `Shard.replay`. An operation reads the shard and
 returns typed records. The runtime encodes them once, appends them to the shard's partition as one batch, and
-replays the same typed records after they are committed. Nothing decodes them again: bytes become records only
-when a partition is loaded. So a failed append has nothing to revert, and a restart, which replays the same
-records, ends in the same state.
+replays the same typed records after they are committed. Only loading a partition decodes records. So a failed
+append has nothing to revert, and a restart, which replays the same records, ends in the same state.
 
-Who reads: `write` shows an operation the outcome of all earlier operations on its key (a group id, a
-transactional id), because these run one after another; operations that are `shared` do not wait for each
-other (see `KeyedLock`). `read` shows what is committed, without waiting for appends under way.
+Reads: `write` shows an operation the outcome of all earlier operations on its key (a group id, a
+transactional id), because these run one after another. Operations that are `shared` do not wait for each
+other (see `KeyedLock`). `read` shows committed records only, and does not wait for appends under way.
 
-What a reply promises:
+Promises of a reply:
 - A response means that the records are committed and replayed: no failover of the partition loses them.
-- Records are replayed in the order of the log, whichever append is heard of first. So a transaction's
-  records, which count only once its marker is there (KIP-98), are always known before the marker is.
+- The runtime replays records in the order of the log. So it always replays a transaction's records before
+  the marker that makes them valid (KIP-98).
 - An operation that raises, or whose records cannot be encoded, appends nothing. Its caller gets the error.
-- Any other error promises nothing: the append failed, or its records may be committed yet. Memory agrees with
-  the log all the same. Nothing is replayed for an append that failed, and the log takes no further one in the
-  same leader epoch once the outcome of an append is unknown. After the write timeout the caller gets
-  COORDINATOR_NOT_AVAILABLE, but the append goes on and its records are replayed when they are committed.
-- A partition that moves away answers NOT_COORDINATOR. The next coordinator finds in the log what counts.
+- Any other error promises nothing: the append failed, or its records may still be committed. Memory agrees
+  with the log in both cases: the runtime never replays a failed append. Once the outcome of an append is
+  unknown, the log accepts no other append in the same leader epoch. After the write timeout the caller gets
+  COORDINATOR_NOT_AVAILABLE, and the runtime still replays the records when they are committed.
+- A partition that moves away answers NOT_COORDINATOR. The next coordinator reads the log.
 
 On a single replica an append is committed at once, and then a whole operation runs without a task or a
 future. Owned by one event loop.
@@ -124,7 +123,7 @@ class CoordinatorRuntime(Generic[S]):
         self._write_timeout = write_timeout_ms / 1000
         self._slots: dict[int, _Slot[S]] = {}
         self._complaints = Complaints(logger)
-        #: one partition is read at a time, or each turn of the loop would do a piece of them all
+        #: loads one partition at a time: each turn of the loop reads one piece
         self._load_turn = asyncio.Lock()
 
     # --- leadership ---
@@ -135,13 +134,13 @@ class CoordinatorRuntime(Generic[S]):
         if slot is not None:
             if epoch < slot.epoch or (epoch == slot.epoch and slot.state is not _State.FAILED):
                 return
-            # Another may have led in between, or this broker have lost what it had: nothing of it is kept.
+            # Another broker may have led in between, or this one may have lost records: load everything.
             self.resign(partition)
         slot = self._slots[partition] = _Slot(epoch, Timers())
         slot.shard = self._new_shard(partition, slot)
         try:
-            # The log's end and not the high watermark, which a new leader knows later than its followers did:
-            # what lies between may have been committed, and answered.
+            # The log's end, not the high watermark: the last leader may have committed and answered records
+            # above the high watermark that a new leader knows.
             start, end = self._log.bounds(partition, epoch)
         except KafkaError as error:
             self._load_failed(partition, slot, error)
@@ -190,8 +189,10 @@ class CoordinatorRuntime(Generic[S]):
             KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; what the operation raises; for an
                 append that failed, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or the log's own error.
         """
-        slot = self._active(partition)
-        if slot.lock.is_free(key, shared):
+        slot = self._slots.get(partition)
+        if slot is None or slot.state is not _State.ACTIVE:
+            raise _inactive(slot)
+        if not slot.lock.keys or slot.lock.is_free(key, shared):
             return self._run(partition, slot, key, shared, operation)
         reply: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -209,9 +210,9 @@ class CoordinatorRuntime(Generic[S]):
         return reply
 
     def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
-        """Run an operation that nobody waits for (a timer's, housekeeping): a failure is logged.
+        """Run an operation without a caller (a timer's, housekeeping), and log its failure.
 
-        Nothing is done for a shard that another broker serves.
+        Does nothing if this broker does not serve the partition.
         """
         slot = self._slots.get(partition)
         if slot is None or slot.state is not _State.ACTIVE:
@@ -222,7 +223,9 @@ class CoordinatorRuntime(Generic[S]):
             self._complain(partition, key, error)
             return
         if is_pending(reply):
-            asyncio.ensure_future(reply).add_done_callback(partial(self._check_unattended, partition, key))
+            asyncio.ensure_future(reply).add_done_callback(
+                lambda done: done.cancelled() or self._complain(partition, key, done.exception())
+            )
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
@@ -234,7 +237,7 @@ class CoordinatorRuntime(Generic[S]):
                 taken over.
         """
         end: Result[None] = Result(producer=producer, marker=marker)
-        # It concerns all keys that the producer has written, and the order of the log is all that counts.
+        # The marker concerns all keys that the producer has written: only the order of the log counts.
         return self.write(partition, f"producer {producer.producer_id}", lambda _: end, shared=True)
 
     def read(self, partition: int, operation: Callable[[S], T]) -> T:
@@ -243,7 +246,10 @@ class CoordinatorRuntime(Generic[S]):
         Raises:
             KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, or what the operation raises.
         """
-        return operation(self._active(partition).shard)
+        slot = self._slots.get(partition)
+        if slot is None or slot.state is not _State.ACTIVE:
+            raise _inactive(slot)
+        return operation(slot.shard)
 
     def active_shards(self) -> Iterator[tuple[int, S]]:
         """Every shard that is loaded, with its partition."""
@@ -257,34 +263,23 @@ class CoordinatorRuntime(Generic[S]):
 
     # --- inside ---
 
-    def _check_unattended(self, partition: int, key: str, reply: asyncio.Future[Any]) -> None:
-        if not reply.cancelled() and (error := reply.exception()) is not None:
-            self._complain(partition, key, error)
-
-    def _complain(self, partition: int, key: str, error: BaseException) -> None:
-        """Log once what fails for every key alike, as all does where the partition cannot be appended to."""
-        code = error.code if isinstance(error, KafkaError) else type(error)
-        self._complaints.warn(
-            (partition, code), "%s-%d: an operation on %r failed: %s", self._name, partition, key, error
-        )
+    def _complain(self, partition: int, key: str, error: BaseException | None) -> None:
+        """Log an error. Every key fails alike if the partition accepts no appends: that is logged once."""
+        if error is not None:
+            code = error.code if isinstance(error, KafkaError) else type(error)
+            self._complaints.warn(
+                (partition, code), "%s-%d: an operation on %r failed: %s", self._name, partition, key, error
+            )
 
     def _new_shard(self, partition: int, slot: _Slot[S]) -> S:
         def write(key: str, operation: Operation[S, Any]) -> None:
-            if self._slots.get(partition) is slot:  # else the operation is about a shard that was given up
+            if self._slots.get(partition) is slot:  # else the shard was unloaded
                 self.write_unattended(partition, key, operation)
 
         most_bytes = partial(self._log.most_bytes, partition)
         return self._make_shard(
             ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, most_bytes, write)
         )
-
-    def _active(self, partition: int) -> _Slot[S]:
-        slot = self._slots.get(partition)
-        if slot is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if slot.state is not _State.ACTIVE:
-            raise KafkaError(slot.state.value)
-        return slot
 
     async def _load(self, partition: int, slot: _Slot[S], start: Offset, end: Offset) -> None:
         try:
@@ -303,7 +298,7 @@ class CoordinatorRuntime(Generic[S]):
         slot.state = _State.FAILED
         if not isinstance(error, KafkaError):
             logger.error("%s: partition %d cannot be loaded", self._name, partition, exc_info=error)
-        elif error.code not in _NOT_LED:  # else the image will say so
+        elif error.code not in _NOT_LED:
             logger.error("%s: partition %d cannot be loaded: %s", self._name, partition, error.message)
 
     def _activate(self, slot: _Slot[S]) -> None:
@@ -319,19 +314,26 @@ class CoordinatorRuntime(Generic[S]):
         operation: Operation[S, T],
         reply: asyncio.Future[T] | None = None,
     ) -> Answer[T]:
-        """The answer; where it has to wait, `reply` or a new future, so that answers come in order."""
+        """Run an operation; if its answer has to wait, return `reply` or a new future."""
         result = operation(slot.shard)
-        if not result.records and result.marker is None:
+        records = result.records
+        if not records and result.marker is None:
             return _answer(result, None)
         try:
             committed = self._log.append(partition, self._batch(result, slot.epoch), slot.epoch)
         except KafkaError as error:
             return _answer(result, _coordinator_error(error))
         if committed is None and not slot.appends:
-            _replay(slot.shard, result)
+            if result.producer is None:
+                # `_replay` and `_answer`, without the calls
+                replay = slot.shard.replay
+                for record in records:
+                    replay(record)
+            else:
+                _replay(slot.shard, result)
             if result.afterwards is not None:
                 asyncio.get_running_loop().call_soon(result.afterwards)
-            return _answer(result, None)
+            return result.then(None) if result.then is not None else result.response  # type: ignore[return-value]
         append = _Append(key, shared, result, reply)
         slot.appends.append(append)
         slot.lock.acquire(key, shared)
@@ -339,7 +341,7 @@ class CoordinatorRuntime(Generic[S]):
         loop = asyncio.get_running_loop()
         append.timeout = loop.call_later(self._write_timeout, fail, append.reply, late)
         if committed is None:
-            append.is_settled = True  # so are those before it, which are about to hear of it
+            append.is_settled = True  # so are those before it: `_settle` is about to run for them
         else:
             task = asyncio.ensure_future(committed)
             task.add_done_callback(partial(self._settle, partition, slot, append))
@@ -364,7 +366,7 @@ class CoordinatorRuntime(Generic[S]):
             fail(append.reply, error)
         afterwards = append.result.afterwards
         if append.error is None and afterwards is not None:
-            # Behind the callbacks that are there already, which bring the response on its way.
+            # After the callbacks that are there already: they send the response.
             append.reply.add_done_callback(lambda _: afterwards())
         slot.lock.release(append.key, append.shared)
 
@@ -387,6 +389,10 @@ class CoordinatorRuntime(Generic[S]):
         )
 
 
+def _inactive(slot: _Slot[Any] | None) -> KafkaError:
+    return KafkaError(ErrorCode.NOT_COORDINATOR if slot is None else slot.state.value)
+
+
 def _replay(shard: Shard, result: Result[Any]) -> None:
     producer = result.producer
     if producer is None:
@@ -399,7 +405,7 @@ def _replay(shard: Shard, result: Result[Any]) -> None:
             shard.replay_pending(producer.producer_id, record)
 
 
-#: another broker leads the partition, or will
+#: another broker leads the partition, or will: the image will show it
 _NOT_LED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,

@@ -26,8 +26,10 @@ class ReplicatedLog:
         replica.check_leader(epoch)
         if replica.unwritable is not None:  # after one append that was never committed, there is no other
             raise replica.unwritable
-        info = replica.append(batch, ACKS_ALL, Origin.COORDINATOR)
-        return _committed(replica, info.last_offset + 1, epoch)
+        end = replica.append(batch, ACKS_ALL, Origin.COORDINATOR).last_offset + 1
+        if replica.log.high_watermark >= end and replica.unwritable is None:
+            return None
+        return _when_committed(replica, end, epoch)
 
     def most_bytes(self, partition: int) -> int:
         return self._replicas.find(self._topic, partition).log.config.max_message_bytes
@@ -38,7 +40,11 @@ class ReplicatedLog:
         return replica.log.log_start_offset, replica.log.log_end_offset
 
     def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
-        return _committed(self._replicas.find(self._topic, partition), end, epoch)
+        replica = self._replicas.find(self._topic, partition)
+        if replica.log.high_watermark >= end and replica.unwritable is None:
+            replica.check_leader(epoch)
+            return None
+        return _when_committed(replica, end, epoch)
 
     def read(self, partition: int, offset: Offset, max_bytes: int) -> Answer[Sequence[Buffer]]:
         def read(may_wait: bool) -> Sequence[Buffer]:
@@ -50,14 +56,6 @@ class ReplicatedLog:
             return read(False)
         except ColdRead as cold:
             return self._cold_reads.retry(read, cold)
-
-
-def _committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
-    """Return None if all records below `end` are committed, else an answer that waits for that."""
-    if replica.log.high_watermark >= end and replica.unwritable is None:
-        replica.check_leader(epoch)
-        return None
-    return _when_committed(replica, end, epoch)
 
 
 async def _when_committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> None:

@@ -94,7 +94,13 @@ def encode_chunks(message: Message, version: int, out: bytearray | None = None) 
 
 def encode(message: Message, version: int, prefix: bytes = b"") -> bytes:
     """Return the message as one buffer, after `prefix`. Raises ProtocolError as `encode_chunks`."""
-    return b"".join(map(bytes, encode_chunks(message, version, bytearray(prefix))))
+    cls = type(message)
+    try:
+        # As `encode_chunks`, without its calls: the coordinators encode each record in this way.
+        chunks = (_encoders.get((cls, version)) or _encoder(cls, version))(message, bytearray(prefix))
+    except struct.error as error:
+        raise unfit(cls, version, error) from error
+    return bytes(chunks[0]) if len(chunks) == 1 else b"".join(map(bytes, chunks))
 
 
 def _decoder(cls: type[Message], version: int) -> Decoder:

@@ -21,7 +21,13 @@ from barnabas.kafka.records.batch import (
 )
 from barnabas.kafka.records.compression import DEFAULT_LIMIT, Compression, compress, decompress
 from barnabas.kafka.records.crc import crc32c
-from barnabas.kafka.records.record import Record, decode_records, encode_records, keys_and_values
+from barnabas.kafka.records.record import (
+    Record,
+    decode_records,
+    encode_record,
+    encode_records,
+    keys_and_values,
+)
 
 _CRC = struct.Struct(">I")
 
@@ -40,31 +46,32 @@ def encode_batch(
 ) -> bytes:
     """Encode one batch of `records`, at least one, whose offsets begin at `base_offset`."""
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
-    base_timestamp = records[0].timestamp
-    payload = encode_records(records, range(len(records)), base_timestamp)
-    return assemble_batch(
-        BatchHeader(
-            base_offset=base_offset,
-            length=0,
-            leader_epoch=leader_epoch,
-            magic=MAGIC,
-            crc=0,
-            attributes=attributes,
-            last_offset_delta=len(records) - 1,
-            base_timestamp=base_timestamp,
-            max_timestamp=max(record.timestamp for record in records),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            record_count=len(records),
+    base_timestamp = max_timestamp = records[0].timestamp
+    count = len(records)
+    if count == 1:
+        payload = encode_record(records[0], 0, 0)
+    else:
+        payload = encode_records(records, range(count), base_timestamp)
+        max_timestamp = max([record.timestamp for record in records])
+    if compression:
+        payload = compress(compression, payload)
+    return _assembled(
+        (
+            *(base_offset, HEADER_SIZE - LOG_OVERHEAD + len(payload), leader_epoch, MAGIC, 0),
+            *(attributes, count - 1, base_timestamp, max_timestamp),
+            *(producer_id, producer_epoch, base_sequence, count),
         ),
-        compress(compression, payload),
+        payload,
     )
 
 
 def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
     """Join a header and its (compressed) records into one batch; length and CRC are computed here."""
-    fields = header._replace(length=HEADER_SIZE - LOG_OVERHEAD + len(payload), magic=MAGIC, crc=0)
+    length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
+    return _assembled(header._replace(length=length, magic=MAGIC, crc=0), payload)
+
+
+def _assembled(fields: tuple[int, ...], payload: bytes) -> bytes:
     batch = bytearray(HEADER.pack(*fields) + payload)
     _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
     return bytes(batch)

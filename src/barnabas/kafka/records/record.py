@@ -60,37 +60,34 @@ def encode_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-#: -64 to 63 take one byte: most lengths and deltas
-_SHORT = {value: encode_varint(value) for value in range(-64, 64)}
-
-
-def _varint(value: int) -> bytes:
-    return _SHORT.get(value) or encode_varint(value)
-
+#: most lengths and deltas
+_SHORT = {value: encode_varint(value) for value in range(-64, 1024)}
 
 #: the varint of a null key or value: -1
 _NULL = 0x01
 
 
 def _sized(data: bytes | None) -> bytes:
-    return b"\x01" if data is None else _varint(len(data)) + data
+    return b"\x01" if data is None else (_SHORT.get(len(data)) or encode_varint(len(data))) + data
 
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     """Encode one record of an uncompressed batch."""
+    key, value, _, headers, _ = record
+    short = _SHORT.get
+    # `_sized`, without the calls, where it can be.
     parts = [
         b"\x00",
-        _varint(timestamp_delta),
-        _varint(offset_delta),
-        _sized(record.key),
-        _sized(record.value),
-        _varint(len(record.headers)),
+        short(timestamp_delta) or encode_varint(timestamp_delta),
+        short(offset_delta) or encode_varint(offset_delta),
+        *((b"\x01",) if key is None else (short(len(key)) or encode_varint(len(key)), key)),
+        *((b"\x01",) if value is None else (short(len(value)) or encode_varint(len(value)), value)),
+        short(len(headers)) or encode_varint(len(headers)),
     ]
-    for key, value in record.headers:
-        parts.append(_sized(key.encode()))
-        parts.append(_sized(value))
+    for name, content in headers:
+        parts += (_sized(name.encode()), _sized(content))
     body = b"".join(parts)
-    return _varint(len(body)) + body
+    return (short(len(body)) or encode_varint(len(body))) + body
 
 
 def encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base_timestamp: int) -> bytes:
@@ -272,9 +269,9 @@ def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
 
 def shifted(payload: bytes, span: RecordSpan, shift: int) -> bytes:
     """Return a record's bytes for a base timestamp that is `shift` later; its own timestamp stays."""
-    delta = _varint(span.timestamp_delta - shift)
+    delta = encode_varint(span.timestamp_delta - shift)
     body = b"\x00" + delta + payload[span.rest : span.end]
-    return _varint(len(body)) + body
+    return encode_varint(len(body)) + body
 
 
 def _read_headers(payload: bytes, position: int) -> tuple[tuple[Header, ...], int]:

@@ -1,10 +1,10 @@
 """The records of `__consumer_offsets`, in Apache Kafka's format.
 
-A key is its kind (int16) and the key's fields; a value is its version (int16) and the value's fields; a null
-value deletes the key. Kinds 0 and 1 hold a committed offset (0 is older, the layout is the same), 2 a classic
-group; 3 to 8 and 16 a consumer group (see `barnabas.broker.coordinator.groups.consumer.records`).
+A key is its kind (int16) and the key's fields. A value is its version (int16) and the value's fields. A null
+value deletes the key. Kinds 0 and 1 are a committed offset (0 is older and has the same layout), kind 2 is a
+classic group. Kinds 3 to 8 and 16 are a consumer group (`groups/consumer/records.py`).
 
-Operations return these records typed; the runtime encodes them for the log, and loading decodes them.
+Operations return these records typed. The runtime encodes them for the log, and loading decodes them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_EXPIRY = -1
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset, of which partition."""
+    """A group and a partition."""
 
     group_id: str
     topic: str
@@ -50,7 +50,7 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
     #: milliseconds since the epoch
     committed_ms: int = 0
-    #: when it expires whatever the broker's retention; NO_EXPIRY for most
+    #: when it expires, whatever the broker's retention; most have NO_EXPIRY
     expires_ms: int = NO_EXPIRY
     topic_id: TopicId = ZERO_TOPIC_ID
 
@@ -61,7 +61,7 @@ def committed_ms(committed: CommittedOffset) -> int:
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset, or its deletion. Made by `offset_record` and `decode_offset_record`."""
+    """A committed offset, or its deletion. `offset_record` and `decode_offset_record` make it."""
 
     key: OffsetKey
     committed: CommittedOffset | None
@@ -111,7 +111,7 @@ def kind_of(key: bytes) -> int:
     """The kind of record that a key belongs to.
 
     Raises:
-        ProtocolError: the key is too short to say.
+        ProtocolError: the key is too short.
     """
     try:
         (kind,) = _PREFIX.unpack_from(key)

@@ -9,46 +9,45 @@ from barnabas.broker.coordinator.groups.codec import CommittedOffset, OffsetKey
 
 
 class PendingOffsets:
-    """One shard's, by producer: each has at most one transaction open."""
+    """The pending offsets of one shard, by producer: each has at most one open transaction."""
 
     def __init__(self) -> None:
-        #: None stands for an offset that a later commit outside the transaction has overtaken: it will not
-        #: count, but until the transaction ends nobody can be sure of the partition
+        #: None is an offset that a later commit outside the transaction has superseded. It will not become
+        #: valid, but the partition is unstable until the transaction ends
         self._producers: dict[ProducerId, dict[OffsetKey, CommittedOffset | None]] = {}
-        #: how many open transactions have written each key
-        self._writers: dict[OffsetKey, int] = {}
+        #: the number of open transactions that have written each key
+        self.writers: dict[OffsetKey, int] = {}
 
     def __contains__(self, key: object) -> bool:
-        return key in self._writers
+        return key in self.writers
 
     def of_group(self, group_id: str) -> Collection[OffsetKey]:
         """The keys of a group that open transactions have written."""
-        return [key for key in self._writers if key.group_id == group_id]
+        return [key for key in self.writers if key.group_id == group_id]
 
     def put(self, producer_id: ProducerId, key: OffsetKey, committed: CommittedOffset) -> None:
         written = self._producers.setdefault(producer_id, {})
         if key not in written:
-            self._writers[key] = self._writers.get(key, 0) + 1
+            self.writers[key] = self.writers.get(key, 0) + 1
         written[key] = committed
 
-    def overtake(self, key: OffsetKey) -> None:
-        """An offset was committed outside the transactions, after theirs."""
-        if key in self._writers:
-            for written in self._producers.values():
-                if key in written:
-                    written[key] = None
+    def supersede(self, key: OffsetKey) -> None:
+        """Note a commit outside the transactions, later than theirs."""
+        for written in self._producers.values():
+            if key in written:
+                written[key] = None
 
     def drop(self, key: OffsetKey) -> None:
-        """The offset was deleted, with all that would become of it."""
-        if self._writers.pop(key, None):
+        """Drop a deleted offset from the open transactions."""
+        if self.writers.pop(key, None):
             for written in self._producers.values():
                 written.pop(key, None)
 
     def end(self, producer_id: ProducerId) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """The transaction has ended. Returns its offsets without those that later commits have overtaken."""
+        """End a transaction. Yields its offsets, without those that later commits have superseded."""
         for key, committed in self._producers.pop(producer_id, {}).items():
-            self._writers[key] -= 1
-            if not self._writers[key]:
-                del self._writers[key]
+            self.writers[key] -= 1
+            if not self.writers[key]:
+                del self.writers[key]
             if committed is not None:
                 yield key, committed

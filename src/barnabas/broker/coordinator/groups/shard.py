@@ -103,8 +103,9 @@ class GroupShard:
         """Apply one committed record of `__consumer_offsets`."""
         if isinstance(record, OffsetRecord):
             self.commits.replay(record)
-            if record.committed is not None:
-                self._ensure_group(record.key.group_id)
+            key, committed = record
+            if committed is not None and key.group_id not in self.groups:
+                self._ensure_group(key.group_id)
         elif isinstance(record, GroupRecord):
             self._replay_classic(record.group_id, record.value)
         else:

@@ -6,13 +6,12 @@ Offsets of topics and partitions that do not exist are refused, one by one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import Answer, is_pending
+from barnabas.broker.answers import Answer, settled
 from barnabas.broker.coordinator import GroupCoordinator
-from barnabas.broker.metadata.image import ClusterImage, TopicImage
+from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.leadership import group_coordinator
@@ -22,7 +21,6 @@ from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -57,45 +55,56 @@ def _failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResp
 def offset_commit(
     ports: Ports, context: RequestContext, request: OffsetCommitRequest
 ) -> Answer[OffsetCommitResponse]:
-    by_id = context.api_version >= _TOPIC_IDS_FROM
-    wanted, request.topics = request.topics, []
+    refused = _take_unknown(ports.view.image, request, context.api_version >= _TOPIC_IDS_FROM)
+    if refused:
+        return _commit_known(ports.groups, context.api_version, request, refused)
+    return ports.groups.commit(request, context.api_version)
+
+
+def _take_unknown(
+    image: ClusterImage, request: OffsetCommitRequest, by_id: bool
+) -> list[OffsetCommitResponseTopic]:
+    """Name and identify the topics of a request; take out unknown partitions, and return their refusals."""
+    accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
-    for topic in wanted:
-        _sort(ports.view.image, topic, by_id, request.topics, refused)
-    if not request.topics:
-        return OffsetCommitResponse(topics=refused)
-    try:
-        answer = ports.groups.commit(request, context.api_version)
-    except KafkaError as error:
-        answer = _failed(request, error)
-    if is_pending(answer):
-        return _merge_later(answer, request, refused)
-    return _merge(answer, refused)
+    for topic in request.topics:
+        known = image.topic_by_id(topic.topic_id) if by_id else image.topics.get(topic.name)
+        if known is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused.append(_refusal(topic, unknown))
+            continue
+        count = len(known.partitions)
+        partitions = [p for p in topic.partitions if 0 <= p.partition_index < count]
+        if len(partitions) < len(topic.partitions):
+            topic.partitions = [p for p in topic.partitions if not 0 <= p.partition_index < count]
+            refused.append(_refusal(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        topic.name, topic.topic_id, topic.partitions = known.name, known.id, partitions
+        if partitions:
+            accepted.append(topic)
+    request.topics = accepted
+    return refused
 
 
-def _sort(
-    image: ClusterImage,
-    topic: OffsetCommitRequestTopic,
-    by_id: bool,
-    accepted: list[OffsetCommitRequestTopic],
+async def _commit_known(
+    groups: GroupCoordinator,
+    version: int,
+    request: OffsetCommitRequest,
     refused: list[OffsetCommitResponseTopic],
-) -> None:
-    """Put a topic's partitions with those to commit, named and identified, or with those refused."""
-    known = image.topic_by_id(topic.topic_id) if by_id else image.topics.get(topic.name)
-    if known is None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        refused.append(_refusal(topic, unknown))
-        return
-    there = [p for p in topic.partitions if _exists(known, p)]
-    if there:
-        accepted.append(OffsetCommitRequestTopic(name=known.name, topic_id=known.id, partitions=there))
-    if len(there) < len(topic.partitions):
-        topic.partitions = [p for p in topic.partitions if not _exists(known, p)]
-        refused.append(_refusal(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-
-
-def _exists(topic: TopicImage, partition: OffsetCommitRequestPartition) -> bool:
-    return 0 <= partition.partition_index < len(topic.partitions)
+) -> OffsetCommitResponse:
+    response = OffsetCommitResponse()
+    if request.topics:
+        try:
+            response = await settled(groups.commit(request, version))
+        except KafkaError as error:
+            response = _failed(request, error)
+    for topic in refused:
+        for same in response.topics:
+            if (same.name and same.name == topic.name) or same.topic_id == topic.topic_id:
+                same.partitions += topic.partitions
+                break
+        else:
+            response.topics.append(topic)
+    return response
 
 
 def _refusal(topic: OffsetCommitRequestTopic, error: ErrorCode) -> OffsetCommitResponseTopic:
@@ -107,27 +116,3 @@ def _refusal(topic: OffsetCommitRequestTopic, error: ErrorCode) -> OffsetCommitR
             for partition in topic.partitions
         ],
     )
-
-
-async def _merge_later(
-    answer: Awaitable[OffsetCommitResponse],
-    request: OffsetCommitRequest,
-    refused: list[OffsetCommitResponseTopic],
-) -> OffsetCommitResponse:
-    try:
-        return _merge(await answer, refused)
-    except KafkaError as error:
-        return _merge(_failed(request, error), refused)
-
-
-def _merge(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
-    for topic in refused:
-        same = next(
-            (t for t in response.topics if (t.name and t.name == topic.name) or t.topic_id == topic.topic_id),
-            None,
-        )
-        if same is None:
-            response.topics.append(topic)
-        else:
-            same.partitions.extend(topic.partitions)
-    return response

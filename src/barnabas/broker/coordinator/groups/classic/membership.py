@@ -236,7 +236,7 @@ class ClassicMembership:
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
         """
-        if generation < 0 and group.has(GroupState.EMPTY):
+        if generation < 0 and group.state is GroupState.EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
             if in_transaction:  # it need not say who it is (KIP-447 came later)
