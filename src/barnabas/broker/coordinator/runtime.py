@@ -223,9 +223,12 @@ class CoordinatorRuntime(Generic[S]):
             self._complain(partition, key, error)
             return
         if is_pending(reply):
-            asyncio.ensure_future(reply).add_done_callback(
-                lambda done: done.cancelled() or self._complain(partition, key, done.exception())
-            )
+
+            def check(done: asyncio.Future[Any]) -> None:
+                if not done.cancelled() and (error := done.exception()) is not None:
+                    self._complain(partition, key, error)
+
+            asyncio.ensure_future(reply).add_done_callback(check)
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
@@ -263,13 +266,12 @@ class CoordinatorRuntime(Generic[S]):
 
     # --- inside ---
 
-    def _complain(self, partition: int, key: str, error: BaseException | None) -> None:
+    def _complain(self, partition: int, key: str, error: BaseException) -> None:
         """Log an error. Every key fails alike if the partition accepts no appends: that is logged once."""
-        if error is not None:
-            code = error.code if isinstance(error, KafkaError) else type(error)
-            self._complaints.warn(
-                (partition, code), "%s-%d: an operation on %r failed: %s", self._name, partition, key, error
-            )
+        code = error.code if isinstance(error, KafkaError) else type(error)
+        self._complaints.warn(
+            (partition, code), "%s-%d: an operation on %r failed: %s", self._name, partition, key, error
+        )
 
     def _new_shard(self, partition: int, slot: _Slot[S]) -> S:
         def write(key: str, operation: Operation[S, Any]) -> None:

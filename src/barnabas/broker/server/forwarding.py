@@ -137,7 +137,7 @@ class Forwarding:
         return response
 
     async def _ask_remote(
-        self, api: Api[Any, Any], context: RequestContext, request: Request, timeout_s: float
+        self, api: Api[Any], context: RequestContext, request: Request, timeout_s: float
     ) -> Response:
         """Raises KafkaError, why the envelope was refused; ChannelError."""
         header = RequestHeader(api.key, context.api_version, 0, context.client_id)

@@ -95,7 +95,7 @@ def _features() -> str:
     )
 
 
-def _versions(api: Api[Any, Any]) -> str:
+def _versions(api: Api[Any]) -> str:
     low, high = api.versions
     served = _range(low, high)
     if api.advertised_from < low:
@@ -114,12 +114,12 @@ _SECOND_PHASE = (
 )
 
 
-def _order_text(api: Api[Any, Any]) -> str:
+def _order_text(api: Api[Any]) -> str:
     """One sentence about the requests that begin while this one is unanswered; "" where none does."""
     return _SECOND_PHASE if api.has_second_phase else api.order.text
 
 
-def _section(api: Api[Any, Any]) -> str:
+def _section(api: Api[Any]) -> str:
     """The handler's own words, with the heading that its first line begins with taken off."""
     text = inspect.cleandoc(sys.modules[api.handle.__module__].__doc__ or "")
     _, _, words = text.partition(":")

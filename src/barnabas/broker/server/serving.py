@@ -63,9 +63,9 @@ def served_apis(parts: Iterable[object]) -> ServedApis:
     return table
 
 
-def _served(api: Api[Any, Any], found: Parts, common: _Common) -> Served:
+def _served(api: Api[Any], found: Parts, common: _Common) -> Served:
     """One API. The order of what stands before its handler: the last one sees a request first."""
-    handle = api.using(found.get(api.ports, api.name)).handle
+    handle = api.using(*(found.of(kind, api.name) for kind in api.parts)).handle
     if api.confirmed_by is not None:
         partitions_of = api.confirmed_by.partitions_of(found)
         handle = confirmed(handle, common.read_index, partitions_of, api.confirmed_by.refusal)

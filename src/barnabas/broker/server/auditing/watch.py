@@ -43,7 +43,7 @@ class Denials:
     def __init__(self, trail: AuditTrail) -> None:
         self._trail = trail
 
-    def whole(self, api: Api[Any, Any], context: RequestContext, request: Any, error: KafkaError) -> None:
+    def whole(self, api: Api[Any], context: RequestContext, request: Any, error: KafkaError) -> None:
         """A request was refused as a whole."""
         if error.code in DENIALS:
             named = {
@@ -53,12 +53,12 @@ class Denials:
             }
             self._note(api, context, [{**named, "error": error_name(error.code)}])
 
-    def some(self, api: Api[Any, Any], context: RequestContext, response: Response | None) -> None:
+    def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
         """Of some things the response may say that they were denied."""
         if response is not None:
             denied = failures(response, DENIALS)
             if denied:
                 self._note(api, context, denied)
 
-    def _note(self, api: Api[Any, Any], context: RequestContext, denied: list[dict[str, Any]]) -> None:
+    def _note(self, api: Api[Any], context: RequestContext, denied: list[dict[str, Any]]) -> None:
         self._trail.note(DENIED, context.connection, context.client_id, request=api.name, denied=denied)

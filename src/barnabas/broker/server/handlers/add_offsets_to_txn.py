@@ -5,8 +5,6 @@ It adds the partition of `__consumer_offsets` that keeps the group. PRODUCER_FEN
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import KafkaError, fenced_since
 from barnabas.base.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 from barnabas.broker.answers import settled
@@ -21,15 +19,6 @@ from barnabas.kafka.protocol.messages.add_offsets_to_txn import (
 )
 from barnabas.kafka.security.acls import Operation
 
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    transactions: TransactionCoordinator
-    groups: GroupCoordinator
-
-
 _FENCED_FROM = 2
 #: a producer that asks adds partitions itself
 _TRANSACTION_VERSION = 0
@@ -41,15 +30,16 @@ _TRANSACTION_VERSION = 0
     confirmed_by=transaction_coordinator(),
 )
 async def add_offsets_to_txn(
-    ports: Ports, context: RequestContext, request: AddOffsetsToTxnRequest
+    transactions: TransactionCoordinator,
+    groups: GroupCoordinator,
+    context: RequestContext,
+    request: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse:
-    partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
+    partition = TopicPartition(GROUP_METADATA_TOPIC, groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
         await settled(
-            ports.transactions.add_partitions(
-                request.transactional_id, producer, [partition], _TRANSACTION_VERSION
-            )
+            transactions.add_partitions(request.transactional_id, producer, [partition], _TRANSACTION_VERSION)
         )
     except KafkaError as error:
         raise fenced_since(_FENCED_FROM, context.api_version, error) from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.broker.controller import Controller
 from barnabas.broker.controller.producer_ids import ProducerIdControl
 from barnabas.broker.server.requests.api import handles
@@ -16,14 +14,6 @@ from barnabas.kafka.protocol.messages.allocate_producer_ids import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    controller: Controller
-    producer_ids: ProducerIdControl
-
-
 @handles(
     AllocateProducerIdsRequest,
     needs=[BETWEEN_BROKERS],
@@ -31,8 +21,11 @@ class Ports:
     unconfirmed="the controller decides it",
 )
 async def allocate_producer_ids(
-    ports: Ports, context: RequestContext, request: AllocateProducerIdsRequest
+    controller: Controller,
+    producer_ids: ProducerIdControl,
+    context: RequestContext,
+    request: AllocateProducerIdsRequest,
 ) -> AllocateProducerIdsResponse:
-    await ports.controller.check_registered(request.broker_id, request.broker_epoch)
-    block = await ports.producer_ids.allocate(request.broker_id)
+    await controller.check_registered(request.broker_id, request.broker_epoch)
+    block = await producer_ids.allocate(request.broker_id)
     return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))

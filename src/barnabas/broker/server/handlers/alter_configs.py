@@ -5,7 +5,6 @@ Clients should use IncrementalAlterConfigs: a setting that the request does not 
 
 from __future__ import annotations
 
-from barnabas.base.errors import KafkaError
 from barnabas.broker.controller.configs import ConfigControl
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -21,16 +20,9 @@ from barnabas.kafka.protocol.messages.alter_configs import (
 from barnabas.kafka.security.acls import Operation
 
 
-def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
-    return AlterConfigsResponse(
-        responses=results(AlterConfigsResourceResponse, request.resources, lambda _: error)
-    )
-
-
 @handles(
     AlterConfigsRequest,
     needs=[EachConfigResource(Operation.ALTER_CONFIGS, "responses")],
-    on_error=_failed,
     pieces=[
         Pieces("resources", "responses", size=16, unique=True, check=limit_changes("resources", "configs"))
     ],

@@ -5,8 +5,6 @@ The answer says that the copying has begun; DescribeLogDirs shows its progress.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.logs.moves import LogMoves
@@ -24,15 +22,6 @@ from barnabas.kafka.protocol.messages.alter_replica_log_dirs import (
 from barnabas.kafka.security.acls import Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    replicas: ReplicaManager
-    moves: LogMoves
-    long_work: LongWork
-
-
 def _failed(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
     return _answer({(t.name, p): error.code for d in request.dirs for t in d.topics for p in t.partitions})
 
@@ -45,23 +34,27 @@ def _failed(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterRepl
     is_audited=True,
 )
 async def alter_replica_log_dirs(
-    ports: Ports, context: RequestContext, request: AlterReplicaLogDirsRequest
+    replicas: ReplicaManager,
+    moves: LogMoves,
+    long_work: LongWork,
+    context: RequestContext,
+    request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse:
     codes: dict[tuple[str, int], ErrorCode] = {}
     wanted = ((d.path, t.name, p) for d in request.dirs for t in d.topics for p in t.partitions)
-    async for path, topic, index in ports.long_work.slices(wanted):
-        codes[topic, index] = _begin(ports, TopicPartition(topic, index), path)
+    async for path, topic, index in long_work.slices(wanted):
+        codes[topic, index] = _begin(replicas, moves, TopicPartition(topic, index), path)
     return _answer(codes)
 
 
-def _begin(ports: Ports, partition: TopicPartition, path: str) -> ErrorCode:
+def _begin(replicas: ReplicaManager, moves: LogMoves, partition: TopicPartition, path: str) -> ErrorCode:
     try:
         try:
-            ports.replicas.find(*partition)  # a new one may not be open yet
+            replicas.find(*partition)  # a new one may not be open yet
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
-        ports.moves.begin(partition, path)
+        moves.begin(partition, path)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

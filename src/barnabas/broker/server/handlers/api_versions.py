@@ -9,7 +9,6 @@ A feature whose lowest level is 0 is named from v4 on only: older clients do not
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.metadata.features import SUPPORTED
@@ -34,32 +33,26 @@ _TELEMETRY = (GetTelemetrySubscriptionsRequest.api_key, PushTelemetryRequest.api
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    view: BrokerView
-    served: ServedApis
-
-
 @handles(
     ApiVersionsRequest,
     needs=[Anyone()],
     unconfirmed="it is about the connection",
 )
-def api_versions(ports: Ports, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def api_versions(
+    view: BrokerView, served: ServedApis, context: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.client_software_name = name
         context.connection.client_software_version = version
-    image = ports.view.image
+    image = view.image
     finalized = image.features
     return ApiVersionsResponse(
         api_keys=[
             served.api.advertised()
-            for served in ports.served.values()
+            for served in served.values()
             if image.client_metrics or served.api.key not in _TELEMETRY
         ],
         supported_features=[

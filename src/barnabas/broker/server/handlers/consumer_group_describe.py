@@ -42,17 +42,12 @@ class Ports:
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
-def _failed(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[_failure(group_id, error) for group_id in request.group_ids])
-
-
 @handles(
     ConsumerGroupDescribeRequest,
     needs=[
         each_group(Operation.DESCRIBE, "group_ids", "groups", name=""),
         checked_by_handler("topic DESCRIBE of all that the group uses"),
     ],
-    on_error=_failed,
     pieces=[Pieces("group_ids", "groups", size=64, unique=True)],
     is_heavy=True,
     listing="groups.members",

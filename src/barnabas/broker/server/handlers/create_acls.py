@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import KafkaError
 from barnabas.broker.controller.acls import AclControl
 from barnabas.broker.server.requests.api import handles
@@ -20,31 +18,18 @@ from barnabas.kafka.protocol.messages.create_acls import (
 from barnabas.kafka.security.acls import AclBinding, Authorizer, Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    acls: AclControl
-    authorizer: Authorizer | None
-
-
-def _failed(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:
-    return CreateAclsResponse(results=[_result(error) for _ in request.creations])
-
-
 @handles(
     CreateAclsRequest,
     needs=[Cluster(Operation.ALTER)],
-    on_error=_failed,
     pieces=[Pieces("creations", "results", size=64, check=limit_changes("creations"))],
     is_heavy=True,
     is_forwarded=True,
     is_audited=True,
 )
 async def create_acls(
-    ports: Ports, context: RequestContext, request: CreateAclsRequest
+    acls: AclControl, authorizer: Authorizer | None, context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse:
-    if ports.authorizer is None:
+    if authorizer is None:
         raise DISABLED
     rules: list[AclBinding | KafkaError] = []
     for creation in request.creations:
@@ -52,7 +37,7 @@ async def create_acls(
             rules.append(rule_of(creation))
         except KafkaError as error:
             rules.append(error)
-    errors = await ports.acls.create([rule for rule in rules if isinstance(rule, AclBinding)])
+    errors = await acls.create([rule for rule in rules if isinstance(rule, AclBinding)])
     return CreateAclsResponse(
         results=[_result(rule if isinstance(rule, KafkaError) else errors.get(rule)) for rule in rules]
     )

@@ -6,7 +6,6 @@ The client's quota limits how many are added (KIP-599). The request's timeout is
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.controller import NewPartitions
@@ -26,42 +25,28 @@ from barnabas.kafka.protocol.messages.create_partitions import (
 )
 from barnabas.kafka.security.acls import Operation
 
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    topics: TopicControl
-    view: BrokerView
-    quotas: ClientQuotas
-
-
 #: the first version that knows THROTTLING_QUOTA_EXCEEDED
 _STRICT_SINCE = 3
-
-
-def _failed(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreatePartitionsResponse(results=[_result(name, error) for name in names])
 
 
 @handles(
     CreatePartitionsRequest,
     needs=[each_topic(Operation.ALTER, "topics", "results")],
-    on_error=_failed,
     pieces=[Pieces("topics", "results", size=64, unique=True)],
     is_heavy=True,
     is_forwarded=True,
     is_audited=True,
 )
 async def create_partitions(
-    ports: Ports, context: RequestContext, request: CreatePartitionsRequest
+    topics: TopicControl,
+    view: BrokerView,
+    quotas: ClientQuotas,
+    context: RequestContext,
+    request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
-    budget = MutationBudget(
-        ports.quotas, context, strict_since=_STRICT_SINCE, validate_only=request.validate_only
-    )
-    image = ports.view.image
+    budget = MutationBudget(quotas, context, strict_since=_STRICT_SINCE, validate_only=request.validate_only)
+    image = view.image
     once: list[NewPartitions] = []
     over: dict[str, KafkaError] = {}
     for topic in request.topics:
@@ -73,7 +58,7 @@ async def create_partitions(
                 over[topic.name] = error
             else:
                 once.append(_parse(topic))
-    errors = over | await ports.topics.create_partitions(once, validate_only=request.validate_only)
+    errors = over | await topics.create_partitions(once, validate_only=request.validate_only)
     for name, times in named.items():
         if times > 1:
             twice = f"the request names the topic '{name}' {times} times"

@@ -46,11 +46,6 @@ class Ports:
 _STRICT_SINCE = 6
 
 
-def _failed(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreateTopicsResponse(topics=[_refused(name, error) for name in names])
-
-
 def _check(request: CreateTopicsRequest) -> None:
     """The bound of a request as a whole, which its pieces do not show."""
     check_partition_count(
@@ -64,7 +59,6 @@ def _check(request: CreateTopicsRequest) -> None:
         each_topic(Operation.CREATE, "topics", unless=Operation.CREATE),
         checked_by_handler("topic DESCRIBE_CONFIGS to be shown the settings"),
     ],
-    on_error=_failed,
     pieces=[Pieces("topics", size=64, unique=True, check=_check)],
     is_heavy=True,
     is_forwarded=True,

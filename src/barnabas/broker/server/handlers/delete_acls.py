@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from barnabas.base.errors import KafkaError
 from barnabas.broker.controller.acls import AclControl
@@ -23,23 +22,9 @@ from barnabas.kafka.protocol.messages.delete_acls import (
 from barnabas.kafka.security.acls import AclBinding, AclFilter, Authorizer, Operation, ResourcePattern
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    acls: AclControl
-    long_work: LongWork
-    authorizer: Authorizer | None
-
-
-def _failed(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:
-    return DeleteAclsResponse(filter_results=[_refused(error) for _ in request.filters])
-
-
 @handles(
     DeleteAclsRequest,
     needs=[Cluster(Operation.ALTER)],
-    on_error=_failed,
     pieces=[Pieces("filters", "filter_results", size=16, check=limit_changes("filters"))],
     is_heavy=True,
     listing="filter_results.matching_acls",
@@ -47,9 +32,13 @@ def _failed(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse
     is_audited=True,
 )
 async def delete_acls(
-    ports: Ports, context: RequestContext, request: DeleteAclsRequest
+    acls: AclControl,
+    long_work: LongWork,
+    authorizer: Authorizer | None,
+    context: RequestContext,
+    request: DeleteAclsRequest,
 ) -> DeleteAclsResponse:
-    if ports.authorizer is None:
+    if authorizer is None:
         raise DISABLED
     filters: list[AclFilter | KafkaError] = []
     for each in request.filters:
@@ -57,13 +46,13 @@ async def delete_acls(
             filters.append(filter_of(each))
         except KafkaError as error:
             filters.append(error)
-    found, errors = await ports.acls.delete([each for each in filters if isinstance(each, AclFilter)])
+    found, errors = await acls.delete([each for each in filters if isinstance(each, AclFilter)])
     selected = iter(found)
     return DeleteAclsResponse(
         filter_results=[
             _refused(each)
             if isinstance(each, KafkaError)
-            else await _result(ports.long_work, next(selected), errors)
+            else await _result(long_work, next(selected), errors)
             for each in filters
         ]
     )

@@ -20,19 +20,9 @@ from barnabas.kafka.protocol.messages.delete_groups import (
 from barnabas.kafka.security.acls import Operation
 
 
-def _failed(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=error.code)
-            for group_id in request.groups_names
-        ]
-    )
-
-
 @handles(
     DeleteGroupsRequest,
     needs=[each_group(Operation.DELETE, "groups_names", "results", name="")],
-    on_error=_failed,
     pieces=[Pieces("groups_names", "results", size=64, unique=True)],
     is_heavy=True,
     confirmed_by=group_coordinator("groups_names"),

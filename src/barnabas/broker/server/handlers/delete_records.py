@@ -41,23 +41,9 @@ class Ports:
 HIGH_WATERMARK = -1
 
 
-def _failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
-    response = DeleteRecordsResponse()
-    for topic in request.topics:
-        results = [
-            DeleteRecordsPartitionResult(
-                partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
-            )
-            for wanted in topic.partitions
-        ]
-        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return response
-
-
 @handles(
     DeleteRecordsRequest,
     needs=[each_topic(Operation.DELETE, "topics")],
-    on_error=_failed,
     pieces=[Pieces("topics.partitions", size=128)],
     is_heavy=True,
     unconfirmed="the in-sync replicas commit it",
@@ -71,7 +57,7 @@ async def delete_records(
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
-            result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+            result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index)
             try:
                 deletion = _plan(ports, topic.name, wanted.partition_index, wanted.offset, result)
             except KafkaError as error:

@@ -7,7 +7,6 @@ timeout is ignored.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ZERO_TOPIC_ID, TopicId
@@ -28,16 +27,6 @@ from barnabas.kafka.protocol.messages.delete_topics import (
 )
 from barnabas.kafka.security.acls import Access, Operation, ResourceType
 
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    topics: TopicControl
-    view: BrokerView
-    quotas: ClientQuotas
-
-
 #: the first version that knows THROTTLING_QUOTA_EXCEEDED
 _STRICT_SINCE = 5
 
@@ -45,14 +34,9 @@ _STRICT_SINCE = 5
 _DELETION_DISABLED_SINCE = 3
 
 
-def _failed(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=[_refused(wanted, error) for wanted in _wanted(request)])
-
-
 @handles(
     DeleteTopicsRequest,
     needs=[checked_by_handler("topic DELETE, or cluster DELETE")],
-    on_error=_failed,
     pieces=[
         Pieces("topics", "responses", size=128, unique=True),
         Pieces("topic_names", "responses", size=128, unique=True),
@@ -62,10 +46,14 @@ def _failed(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResp
     is_audited=True,
 )
 async def delete_topics(
-    ports: Ports, context: RequestContext, request: DeleteTopicsRequest
+    topics: TopicControl,
+    view: BrokerView,
+    quotas: ClientQuotas,
+    context: RequestContext,
+    request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse:
-    image = ports.view.image
-    topics: dict[TopicId, TopicImage] = {}
+    image = view.image
+    found: dict[TopicId, TopicImage] = {}
     named: Counter[TopicId] = Counter()
     results: list[DeletableTopicResult] = []
     for wanted in _wanted(request):
@@ -74,21 +62,21 @@ async def delete_topics(
         except KafkaError as error:
             results.append(_refused(wanted, error))
         else:
-            topics[topic.id] = topic
+            found[topic.id] = topic
             named[topic.id] += 1
-    budget = MutationBudget(ports.quotas, context, strict_since=_STRICT_SINCE)
+    budget = MutationBudget(quotas, context, strict_since=_STRICT_SINCE)
     once: list[TopicId] = []
     over: dict[TopicId, KafkaError] = {}
     for topic_id, times in named.items():
         if times == 1:
             try:
-                budget.spend(len(topics[topic_id].partitions))
+                budget.spend(len(found[topic_id].partitions))
             except KafkaError as error:
                 over[topic_id] = error
             else:
                 once.append(topic_id)
-    errors = over | await ports.topics.delete(once)
-    for topic in topics.values():
+    errors = over | await topics.delete(once)
+    for topic in found.values():
         if named[topic.id] > 1:
             twice = f"the request names the topic '{topic.name}' {named[topic.id]} times"
             errors[topic.id] = KafkaError(ErrorCode.INVALID_REQUEST, twice)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from barnabas.broker.answers import Answer
 from barnabas.broker.server.requests.api import handles
@@ -21,15 +20,6 @@ from barnabas.kafka.protocol.messages.describe_acls import (
 from barnabas.kafka.security.acls import AclFilter, Acls, Authorizer, Operation, ResourcePattern
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    view: BrokerView
-    long_work: LongWork
-    authorizer: Authorizer | None
-
-
 @handles(
     DescribeAclsRequest,
     needs=[Cluster(Operation.DESCRIBE)],
@@ -37,14 +27,18 @@ class Ports:
     unconfirmed="it tells what the image shows",
 )
 def describe_acls(
-    ports: Ports, context: RequestContext, request: DescribeAclsRequest
+    view: BrokerView,
+    long_work: LongWork,
+    authorizer: Authorizer | None,
+    context: RequestContext,
+    request: DescribeAclsRequest,
 ) -> Answer[DescribeAclsResponse]:
-    if ports.authorizer is None:
+    if authorizer is None:
         raise DISABLED
     chosen = filter_of(request)
-    acls = ports.view.image.acls
+    acls = view.image.acls
     patterns: Collection[ResourcePattern] = acls.rules if chosen.exact is None else [chosen.exact]
-    return ports.long_work.listed(
+    return long_work.listed(
         patterns,
         lambda resource: _description(acls, chosen, resource),
         lambda found: DescribeAclsResponse(error_message=None, resources=found),

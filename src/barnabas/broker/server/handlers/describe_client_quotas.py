@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.quotas import DEFAULT, Default, QuotaEntity, limits_of
@@ -23,15 +22,6 @@ from barnabas.kafka.protocol.messages.describe_client_quotas import (
 )
 from barnabas.kafka.security.acls import Operation
 
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    view: BrokerView
-    long_work: LongWork
-
-
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _TYPES = ("user", "client-id", "ip")
 
@@ -43,11 +33,11 @@ _TYPES = ("user", "client-id", "ip")
     unconfirmed="it tells what the image shows",
 )
 async def describe_client_quotas(
-    ports: Ports, context: RequestContext, request: DescribeClientQuotasRequest
+    view: BrokerView, long_work: LongWork, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     filters = _filters(request.components)
-    quotas = ports.view.image.client_quotas
-    entries = await ports.long_work.run(_entries, quotas, filters, request.strict)
+    quotas = view.image.client_quotas
+    entries = await long_work.run(_entries, quotas, filters, request.strict)
     return DescribeClientQuotasResponse(error_message=None, entries=entries)
 
 

@@ -7,8 +7,6 @@ none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import Update
 from barnabas.broker.config.describe import Description
@@ -37,34 +35,21 @@ from barnabas.kafka.protocol.messages.describe_configs import (
 from barnabas.kafka.security.acls import Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    view: BrokerView
-    settings: SettingDescriptions
-
-
-def _failed(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_refused(resource, error) for resource in request.resources])
-
-
 @handles(
     DescribeConfigsRequest,
     needs=[EachConfigResource(Operation.DESCRIBE_CONFIGS, "results")],
-    on_error=_failed,
     # An answer is many times as long as its question; the bound is that of changes.
     pieces=[Pieces("resources", "results", size=16, unique=True, check=limit_changes("resources"))],
     is_heavy=True,
     unconfirmed="it tells what the image shows",
 )
 def describe_configs(
-    ports: Ports, context: RequestContext, request: DescribeConfigsRequest
+    view: BrokerView, settings: SettingDescriptions, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
     for resource in request.resources:
         try:
-            descriptions = _descriptions(ports, resource)
+            descriptions = _descriptions(view, settings, resource)
         except KafkaError as error:
             response.results.append(_refused(resource, error))
             continue
@@ -84,28 +69,30 @@ def describe_configs(
     return response
 
 
-def _descriptions(ports: Ports, resource: DescribeConfigsResource) -> list[Description]:
+def _descriptions(
+    view: BrokerView, settings: SettingDescriptions, resource: DescribeConfigsResource
+) -> list[Description]:
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
-        if name not in ports.view.image.topics:
+        if name not in view.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-        return ports.settings.of_topic(name)
+        return settings.of_topic(name)
     if resource.resource_type == ResourceType.BROKER:
         if not name:
-            return ports.settings.of_all_brokers()
-        if name != str(ports.view.node_id):
+            return settings.of_all_brokers()
+        if name != str(view.node_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"this is broker {ports.view.node_id}: ask broker '{name}' for its settings, if it exists",
+                f"this is broker {view.node_id}: ask broker '{name}' for its settings, if it exists",
             )
-        return ports.settings.of_broker()
+        return settings.of_broker()
     if resource.resource_type == ResourceType.GROUP:
         check_group_name(name)
-        return ports.settings.of_group(name)
+        return settings.of_group(name)
     if resource.resource_type == ResourceType.CLIENT_METRICS:
         check_client_metrics_name(name)
-        return ports.settings.of_client_metrics(name)
+        return settings.of_client_metrics(name)
     raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.resource_type))
 
 

@@ -6,8 +6,6 @@ DESCRIBE_TOKENS on its owner.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.answers import Answer
 from barnabas.broker.logins.delegation_tokens import DelegationToken, TokenKeys
@@ -26,16 +24,6 @@ from barnabas.kafka.security.acls import Operation, ResourceType
 from barnabas.kafka.security.principal import Principal
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    view: BrokerView
-    long_work: LongWork
-    #: makes the HMACs; None where there are no tokens
-    keys: TokenKeys | None
-
-
 @handles(
     DescribeDelegationTokenRequest,
     needs=[
@@ -49,9 +37,12 @@ class Ports:
     needs_login=True,
 )
 def describe_delegation_token(
-    ports: Ports, context: RequestContext, request: DescribeDelegationTokenRequest
+    view: BrokerView,
+    long_work: LongWork,
+    keys: TokenKeys | None,
+    context: RequestContext,
+    request: DescribeDelegationTokenRequest,
 ) -> Answer[DescribeDelegationTokenResponse]:
-    keys = ports.keys
     if keys is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None
@@ -70,9 +61,9 @@ def describe_delegation_token(
             return None
         return _description(token, keys.hmac(token.id))
 
-    tokens = ports.view.image.delegation_tokens
+    tokens = view.image.delegation_tokens
     ids = sorted(tokens) if owners is None or owners else []  # the map has no order
-    return ports.long_work.listed(
+    return long_work.listed(
         ids,
         lambda token_id: describe(tokens[token_id]),
         lambda found: DescribeDelegationTokenResponse(tokens=found),

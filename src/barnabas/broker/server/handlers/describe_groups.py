@@ -25,14 +25,9 @@ from barnabas.kafka.security.acls import Operation, ResourceType
 _NOT_FOUND_FROM = 6
 
 
-def _failed(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_failure(group_id, error) for group_id in request.groups])
-
-
 @handles(
     DescribeGroupsRequest,
     needs=[each_group(Operation.DESCRIBE, "groups", name="")],
-    on_error=_failed,
     pieces=[Pieces("groups", size=64, unique=True)],
     is_heavy=True,
     listing="groups.members",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain, repeat
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -31,14 +30,6 @@ from barnabas.kafka.protocol.messages.describe_log_dirs import (
 from barnabas.kafka.security.acls import Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    logs: LogManager
-    long_work: LongWork
-
-
 def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
     # Before v3 there is room for an error only with a directory.
     nowhere = DescribeLogDirsResult(error_code=error.code)
@@ -53,33 +44,33 @@ def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDi
     unconfirmed="it tells what this broker holds",
 )
 def describe_log_dirs(
-    ports: Ports, context: RequestContext, request: DescribeLogDirsRequest
+    logs: LogManager, long_work: LongWork, context: RequestContext, request: DescribeLogDirsRequest
 ) -> Answer[DescribeLogDirsResponse]:
     wanted = None
     if request.topics is not None:
         wanted = {
             TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
         }
-    results = {directory.path: _directory(directory) for directory in ports.logs.directories}
+    results = {directory.path: _directory(directory) for directory in logs.directories}
     unopened = [
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
-        for path in ports.logs.unopened
+        for path in logs.unopened
     ]
     topics: dict[tuple[str, str], DescribeLogDirsTopic] = {}
     # Of a hundred thousand logs no more is done in this turn of the loop than copying references.
-    shelves = [
-        (directory.path, logs is directory.futures, list(_logs(logs, wanted)))
-        for directory in ports.logs.directories
+    groups = [
+        (directory.path, each is directory.futures, list(_logs(each, wanted)))
+        for directory in logs.directories
         if directory.failure is None
-        for logs in (directory.logs, directory.futures)
+        for each in (directory.logs, directory.futures)
     ]
-    places = chain.from_iterable(repeat((path, is_future), len(logs)) for path, is_future, logs in shelves)
+    places = chain.from_iterable(repeat((path, is_future), len(found)) for path, is_future, found in groups)
 
     def describe(log: PartitionLog) -> None:
         path, is_future = next(places)
         name, index = log.topic_partition
         # The lag of a follower behind the high watermark; a leader has none. That of a copy is to the log.
-        current = ports.logs.get(log.topic_partition) if is_future else None
+        current = logs.get(log.topic_partition) if is_future else None
         end = log.high_watermark if current is None else current.log_end_offset
         lag = max(0, end - log.log_end_offset)
         topic = topics.get((path, name))
@@ -95,8 +86,7 @@ def describe_log_dirs(
     def respond(_: list[None]) -> DescribeLogDirsResponse:
         return DescribeLogDirsResponse(results=[*results.values(), *unopened])
 
-    logs = list(chain.from_iterable(logs for _, _, logs in shelves))
-    return ports.long_work.listed(logs, describe, respond)
+    return long_work.listed(list(chain.from_iterable(found for _, _, found in groups)), describe, respond)
 
 
 def _logs(

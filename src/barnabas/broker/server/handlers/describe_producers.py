@@ -20,21 +20,9 @@ from barnabas.kafka.protocol.messages.describe_producers import (
 from barnabas.kafka.security.acls import Operation
 
 
-def _failed(request: DescribeProducersRequest, error: KafkaError) -> DescribeProducersResponse:
-    response = DescribeProducersResponse()
-    for topic in request.topics:
-        results = [
-            PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
-            for index in topic.partition_indexes
-        ]
-        response.topics.append(TopicResponse(name=topic.name, partitions=results))
-    return response
-
-
 @handles(
     DescribeProducersRequest,
     needs=[each_topic(Operation.READ, "topics")],
-    on_error=_failed,
     pieces=[Pieces("topics.partition_indexes", "topics.partitions", size=32, unique=True)],
     is_heavy=True,
     listing="topics.partitions.active_producers",

@@ -21,22 +21,12 @@ from barnabas.kafka.protocol.messages.describe_transactions import (
 from barnabas.kafka.security.acls import Access, Operation
 
 
-def _failed(request: DescribeTransactionsRequest, error: KafkaError) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            TransactionState(transactional_id=name, error_code=error.code)
-            for name in request.transactional_ids
-        ]
-    )
-
-
 @handles(
     DescribeTransactionsRequest,
     needs=[
         each_transactional_id(Operation.DESCRIBE, "transactional_ids", "transaction_states"),
         checked_by_handler("only topics with DESCRIBE are shown"),
     ],
-    on_error=_failed,
     pieces=[Pieces("transactional_ids", "transaction_states", size=64, unique=True)],
     is_heavy=True,
     listing="transaction_states.topics.partitions",

@@ -30,25 +30,9 @@ class Ports:
     view: BrokerView
 
 
-def _failed(request: GetReplicaLogInfoRequest, error: KafkaError) -> GetReplicaLogInfoResponse:
-    return GetReplicaLogInfoResponse(
-        topic_partition_log_info_list=[
-            TopicPartitionLogInfo(
-                topic_id=asked.topic_id,
-                partition_log_info=[
-                    PartitionLogInfo(partition=number, error_code=error.code, error_message=error.message)
-                    for number in asked.partitions
-                ],
-            )
-            for asked in request.topic_partitions
-        ]
-    )
-
-
 @handles(
     GetReplicaLogInfoRequest,
     needs=[BETWEEN_BROKERS],
-    on_error=_failed,
     pieces=[
         Pieces(
             "topic_partitions.partitions",

@@ -6,8 +6,6 @@ receiver plugin shows them. Who asks after the last resource was deleted is told
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ZERO_TOPIC_ID
 from barnabas.broker.server.requests.api import handles
@@ -29,27 +27,22 @@ _NO_ID = ZERO_TOPIC_ID
 _ASKS_AGAIN_AFTER = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    clients: TelemetryClients
-    view: BrokerView
-
-
 @handles(
     GetTelemetrySubscriptionsRequest,
     needs=[Anyone()],
     unconfirmed="it is about the client's own metrics",
 )
 def get_telemetry_subscriptions(
-    ports: Ports, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    clients: TelemetryClients,
+    view: BrokerView,
+    context: RequestContext,
+    request: GetTelemetrySubscriptionsRequest,
 ) -> GetTelemetrySubscriptionsResponse:
     client_id = request.client_instance_id
     if client_id == _NO_ID:
-        client_id = ports.clients.new_id()
-    client = ports.clients.find(client_id, attributes_of(client_id, context))
-    if not client.may_ask(ports.clients.now()) and client.error not in _ASKS_AGAIN_AFTER:
+        client_id = clients.new_id()
+    client = clients.find(client_id, attributes_of(client_id, context))
+    if not client.may_ask(clients.now()) and client.error not in _ASKS_AGAIN_AFTER:
         raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     client.error = ErrorCode.NONE
     return GetTelemetrySubscriptionsResponse(
@@ -57,7 +50,7 @@ def get_telemetry_subscriptions(
         subscription_id=client.subscription_id,
         accepted_compression_types=list(_COMPRESSIONS),
         push_interval_ms=client.wanted.interval_ms,
-        telemetry_max_bytes=ports.view.config.telemetry_max_bytes,
+        telemetry_max_bytes=view.config.telemetry_max_bytes,
         delta_temporality=True,
         requested_metrics=list(client.wanted.metrics),
     )

@@ -4,7 +4,6 @@ subtracted from (KIP-339). A resource changes as a whole or not at all, and at o
 
 from __future__ import annotations
 
-from barnabas.base.errors import KafkaError
 from barnabas.broker.controller import ConfigChange
 from barnabas.broker.controller.configs import ConfigControl
 from barnabas.broker.server.requests.api import handles
@@ -21,16 +20,9 @@ from barnabas.kafka.protocol.messages.incremental_alter_configs import (
 from barnabas.kafka.security.acls import Operation
 
 
-def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=results(AlterConfigsResourceResponse, request.resources, lambda _: error)
-    )
-
-
 @handles(
     IncrementalAlterConfigsRequest,
     needs=[EachConfigResource(Operation.ALTER_CONFIGS, "responses")],
-    on_error=_failed,
     pieces=[
         Pieces("resources", "responses", size=16, unique=True, check=limit_changes("resources", "configs"))
     ],

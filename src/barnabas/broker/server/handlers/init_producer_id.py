@@ -6,8 +6,6 @@ with the same transactional id is fenced: PRODUCER_FENCED from v4 on, INVALID_PR
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError, fenced_since
 from barnabas.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
 from barnabas.broker.coordinator import TransactionCoordinator
@@ -19,15 +17,6 @@ from barnabas.broker.server.requests.needs import TransactionalId, checked_by_ha
 from barnabas.broker.server.requests.new_names import NewTransactionalIds
 from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.kafka.security.acls import Operation, ResourceType
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    transactions: TransactionCoordinator
-    producer_ids: ProducerIds
-
 
 _FENCED_FROM = 4
 
@@ -47,7 +36,10 @@ def _failed(_request: InitProducerIdRequest, error: KafkaError) -> InitProducerI
     new_names=NewTransactionalIds,
 )
 async def init_producer_id(
-    ports: Ports, context: RequestContext, request: InitProducerIdRequest
+    transactions: TransactionCoordinator,
+    producer_ids: ProducerIds,
+    context: RequestContext,
+    request: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
     expected = _expected(request)
     if request.transactional_id is None:
@@ -58,9 +50,9 @@ async def init_producer_id(
         ):
             raise refusal(ResourceType.CLUSTER)
         # An idempotent producer that lost its state starts again, whatever id and epoch it had.
-        return InitProducerIdResponse(producer_id=await ports.producer_ids.next(), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
     try:
-        producer = await ports.transactions.init_producer(
+        producer = await transactions.init_producer(
             request.transactional_id, request.transaction_timeout_ms, expected
         )
     except KafkaError as error:

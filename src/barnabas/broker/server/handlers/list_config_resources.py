@@ -7,7 +7,6 @@ and nothing else. Broker loggers have no settings here, so none are listed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.answers import Answer
@@ -25,15 +24,6 @@ from barnabas.kafka.protocol.messages.list_config_resources import (
 )
 from barnabas.kafka.security.acls import Operation
 
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    view: BrokerView
-    long_work: LongWork
-
-
 #: from this version a request says which types it is about
 _TYPES_FROM = 1
 
@@ -45,16 +35,16 @@ _TYPES_FROM = 1
     unconfirmed="it tells what the image shows",
 )
 def list_config_resources(
-    ports: Ports, context: RequestContext, request: ListConfigResourcesRequest
+    view: BrokerView, long_work: LongWork, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Answer[ListConfigResourcesResponse]:
-    image = ports.view.image
+    image = view.image
     types = (
         set(request.resource_types) if context.api_version >= _TYPES_FROM else {ResourceType.CLIENT_METRICS}
     )
     unknown = types.difference(ResourceType)
     if unknown:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {min(unknown)}")
-    return ports.long_work.listed(
+    return long_work.listed(
         [(kind, name) for kind in ResourceType if not types or kind in types for name in _names(image, kind)],
         lambda item: ConfigResource(resource_name=item[1], resource_type=item[0]),
         lambda resources: ListConfigResourcesResponse(config_resources=resources),

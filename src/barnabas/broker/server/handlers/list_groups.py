@@ -5,8 +5,6 @@ Filters ignore case. An unknown state or type matches no group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.broker.answers import Answer
 from barnabas.broker.coordinator import ClassicGroup, ConsumerGroup, GroupCoordinator
 from barnabas.broker.server.requests.api import handles
@@ -17,14 +15,6 @@ from barnabas.kafka.protocol.messages.list_groups import ListedGroup, ListGroups
 from barnabas.kafka.security.acls import Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    groups: GroupCoordinator
-    long_work: LongWork
-
-
 @handles(
     ListGroupsRequest,
     needs=[checked_by_handler("cluster DESCRIBE, else only groups with DESCRIBE are shown")],
@@ -32,7 +22,7 @@ class Ports:
     unconfirmed="it only informs",
 )
 def list_groups(
-    ports: Ports, context: RequestContext, request: ListGroupsRequest
+    groups: GroupCoordinator, long_work: LongWork, context: RequestContext, request: ListGroupsRequest
 ) -> Answer[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
@@ -49,9 +39,7 @@ def list_groups(
         )
         return listed if passes else None
 
-    return ports.long_work.listed(
-        ports.groups.groups(), describe, lambda groups: ListGroupsResponse(groups=groups)
-    )
+    return long_work.listed(groups.groups(), describe, lambda groups: ListGroupsResponse(groups=groups))
 
 
 def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:

@@ -68,21 +68,9 @@ _SINCE = {
 }
 
 
-def _failed(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
-    response = ListOffsetsResponse()
-    for topic in request.topics:
-        results = [
-            ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
-            for wanted in topic.partitions
-        ]
-        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
-    return response
-
-
 @handles(
     ListOffsetsRequest,
     needs=[each_topic(Operation.DESCRIBE, "topics")],
-    on_error=_failed,
     pieces=[Pieces("topics.partitions", size=32, unique=True)],
     is_heavy=True,
     confirmed_by=leader_of("partition_index"),

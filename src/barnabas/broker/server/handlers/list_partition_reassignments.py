@@ -6,7 +6,6 @@ As in Kafka, topics and partitions that do not exist are left out. The request's
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from barnabas.broker.answers import Answer
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
@@ -24,14 +23,6 @@ from barnabas.kafka.protocol.messages.list_partition_reassignments import (
 from barnabas.kafka.security.acls import Operation
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    view: BrokerView
-    long_work: LongWork
-
-
 @handles(
     ListPartitionReassignmentsRequest,
     needs=[Cluster(Operation.DESCRIBE)],
@@ -39,13 +30,13 @@ class Ports:
     unconfirmed="it tells what the image shows",
 )
 def list_partition_reassignments(
-    ports: Ports, context: RequestContext, request: ListPartitionReassignmentsRequest
+    view: BrokerView, long_work: LongWork, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Answer[ListPartitionReassignmentsResponse]:
-    image = ports.view.image
+    image = view.image
     asked: dict[str, set[int]] = {}
     for topic in request.topics or ():
         asked.setdefault(topic.name, set()).update(topic.partition_indexes)
-    return ports.long_work.listed(
+    return long_work.listed(
         sorted(image.topics) if request.topics is None else sorted(asked),
         lambda name: _topic(image, name, asked.get(name)),
         lambda topics: ListPartitionReassignmentsResponse(

@@ -6,8 +6,6 @@ Offsets of topics and partitions that do not exist are refused, one by one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.answers import Answer, settled
 from barnabas.broker.coordinator import GroupCoordinator
@@ -28,15 +26,6 @@ from barnabas.kafka.protocol.messages.offset_commit import (
 )
 from barnabas.kafka.security.acls import Operation
 
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    groups: GroupCoordinator
-    view: BrokerView
-
-
 _TOPIC_IDS_FROM = 10
 
 
@@ -53,12 +42,12 @@ def _failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResp
     new_names=NewGroups,
 )
 def offset_commit(
-    ports: Ports, context: RequestContext, request: OffsetCommitRequest
+    groups: GroupCoordinator, view: BrokerView, context: RequestContext, request: OffsetCommitRequest
 ) -> Answer[OffsetCommitResponse]:
-    refused = _take_unknown(ports.view.image, request, context.api_version >= _TOPIC_IDS_FROM)
+    refused = _take_unknown(view.image, request, context.api_version >= _TOPIC_IDS_FROM)
     if refused:
-        return _commit_known(ports.groups, context.api_version, request, refused)
-    return ports.groups.commit(request, context.api_version)
+        return _commit_known(groups, context.api_version, request, refused)
+    return groups.commit(request, context.api_version)
 
 
 def _take_unknown(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -23,14 +22,6 @@ from barnabas.kafka.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from barnabas.kafka.security.acls import Operation
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    groups: GroupCoordinator
-    view: BrokerView
 
 
 def _failed(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
@@ -60,15 +51,15 @@ def _failed(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResp
     is_audited=True,
 )
 def offset_delete(
-    ports: Ports, _context: RequestContext, request: OffsetDeleteRequest
+    groups: GroupCoordinator, view: BrokerView, _context: RequestContext, request: OffsetDeleteRequest
 ) -> Answer[OffsetDeleteResponse]:
     keys = [
         OffsetKey(request.group_id, topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
-        if ports.view.image.partition(TopicPartition(topic.name, partition.partition_index)) is not None
+        if view.image.partition(TopicPartition(topic.name, partition.partition_index)) is not None
     ]
-    return then(ports.groups.delete_offsets(request.group_id, keys), partial(_response, request))
+    return then(groups.delete_offsets(request.group_id, keys), partial(_response, request))
 
 
 def _response(request: OffsetDeleteRequest, outcome: Mapping[OffsetKey, ErrorCode]) -> OffsetDeleteResponse:

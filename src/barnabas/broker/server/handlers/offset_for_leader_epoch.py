@@ -21,20 +21,9 @@ from barnabas.kafka.protocol.messages.offset_for_leader_epoch import (
 from barnabas.kafka.security.acls import Operation
 
 
-def _failed(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
-    response = OffsetForLeaderEpochResponse()
-    for topic in request.topics:
-        results = [
-            EpochEndOffset(partition=wanted.partition, error_code=error.code) for wanted in topic.partitions
-        ]
-        response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
-    return response
-
-
 @handles(
     OffsetForLeaderEpochRequest,
     needs=[each_topic(Operation.DESCRIBE, "topics", name="topic", unless=Operation.CLUSTER_ACTION)],
-    on_error=_failed,
     pieces=[Pieces("topics.partitions", size=512)],
     confirmed_by=leader_of("partition"),
 )

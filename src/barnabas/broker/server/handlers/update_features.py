@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from barnabas.base.errors import KafkaError
 from barnabas.broker.controller import FeatureUpdate
 from barnabas.broker.controller.features import FeatureControl
 from barnabas.broker.server.requests.api import handles
@@ -20,14 +19,9 @@ _UPGRADE_TYPES_FROM = 1
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
 
 
-def _failed(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
-
-
 @handles(
     UpdateFeaturesRequest,
     needs=[Cluster(Operation.ALTER)],
-    on_error=_failed,
     is_forwarded=True,
     is_audited=True,
 )

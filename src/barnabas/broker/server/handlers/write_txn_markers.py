@@ -5,7 +5,7 @@ Asked by coordinators, and by an administrator who aborts a transaction that han
 
 from __future__ import annotations
 
-from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
 from barnabas.broker.answers import settled
 from barnabas.broker.coordinator import Marker
@@ -26,18 +26,9 @@ from barnabas.kafka.protocol.messages.write_txn_markers import (
 from barnabas.kafka.security.acls import Operation
 
 
-def _failed(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            _result(marker, dict.fromkeys(_partitions(marker), error.code)) for marker in request.markers
-        ]
-    )
-
-
 @handles(
     WriteTxnMarkersRequest,
     needs=[Cluster(Operation.ALTER, Operation.CLUSTER_ACTION)],
-    on_error=_failed,
     pieces=[Pieces("markers.topics.partition_indexes", "markers.topics.partitions", size=128)],
     is_heavy=True,
     order=BetweenBrokers(),

@@ -6,9 +6,10 @@ A handler's module opens with the versions served, the KIPs behind them and what
     def heartbeat(groups: GroupCoordinator, context: RequestContext, request: HeartbeatRequest)
         -> Answer[HeartbeatResponse]: ...
 
-The first argument has the handler's dependencies: one part of the broker, or a `Ports` of the module with the
-few that it needs. Their types say which (`barnabas.broker.server.requests.parts`); no other module lists the
-handlers or names their dependencies (`barnabas.broker.server.serving`).
+The last two arguments are the context and the request. The arguments before them are the handler's
+dependencies: parts of the broker, or a `Ports` of the module if many functions share them. Their types say
+which (`barnabas.broker.server.requests.parts`). No other module lists the handlers or names their
+dependencies (`barnabas.broker.server.serving`).
 
 A handler answers at once (the fast path: no task is made) or later. The type of its answer says which, and
 which requests of the connection may begin meanwhile (`barnabas.broker.answers`). None is no reply (Produce
@@ -26,7 +27,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_t
 from barnabas.base.errors import KafkaError
 from barnabas.base.metrics import Durations
 from barnabas.broker.answers import Answer, SecondPhase
-from barnabas.broker.server.requests.context import Handle, RequestContext
+from barnabas.broker.server.requests.context import Handle
 from barnabas.broker.server.requests.leadership import Leadership
 from barnabas.broker.server.requests.needs import Need
 from barnabas.broker.server.requests.new_names import BoundedNames
@@ -35,18 +36,17 @@ from barnabas.broker.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces
 from barnabas.kafka.protocol.messages.api_versions import ApiVersion
 from barnabas.kafka.protocol.schema import Request, Response
 
-P = TypeVar("P")
 Q = TypeVar("Q", bound=Request)
 
-#: (ports, context, request) -> the response, or None for no reply
-Handler: TypeAlias = Callable[[P, RequestContext, Q], Answer[Response | None]]
+#: (its dependencies, context, request) -> the response, or None for no reply
+Handler: TypeAlias = Callable[..., Answer[Response | None]]
 
 #: a request with more elements than this is not served in one turn of the event loop
 DIRECT_ELEMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Api(Generic[P, Q]):
+class Api(Generic[Q]):
     """One API, without its handler's dependencies."""
 
     key: int
@@ -57,7 +57,7 @@ class Api(Generic[P, Q]):
     versions: tuple[int, int]
     #: the lowest version that ApiVersions names; below `versions` only where clients depend on it
     advertised_from: int
-    handle: Handler[P, Q]
+    handle: Handler
     #: (request, error) -> the whole request's failure in the API's own shape
     on_error: Callable[[Q, KafkaError], Response]
     #: whether a parked request is given up when its connection ends (one that only waits to read)
@@ -90,10 +90,16 @@ class Api(Generic[P, Q]):
     is_audited: bool = False
 
     @property
-    def ports(self) -> type[P]:
-        """The type of the handler's dependencies: that of its first argument."""
-        ports: type[P] = next(iter(get_type_hints(self.handle).values()))
-        return ports
+    def parts(self) -> list[Any]:
+        """The types of the handler's dependencies.
+
+        Raises:
+            TypeError: the handler takes another request.
+        """
+        *parts, _context, request, _answer = get_type_hints(self.handle).values()
+        if request is not self.request:
+            raise TypeError(f"the handler of {self.request.__name__} takes {request}")
+        return parts
 
     @property
     def has_second_phase(self) -> bool:
@@ -101,9 +107,9 @@ class Api(Generic[P, Q]):
         answers = get_args(get_type_hints(self.handle)["return"])
         return any(get_origin(kind) is SecondPhase for kind in answers)
 
-    def using(self, ports: P) -> Served:
+    def using(self, *parts: Any) -> Served:
         """The API, served with its handler's dependencies."""
-        return Served(self, partial(self.handle, ports))
+        return Served(self, partial(self.handle, *parts))
 
     def advertised(self) -> ApiVersion:
         """How ApiVersions names it."""
@@ -114,7 +120,7 @@ class Api(Generic[P, Q]):
 class Served:
     """An API as a broker serves it. The dispatcher gives `handle` requests of the API's own class."""
 
-    api: Api[Any, Any]
+    api: Api[Any]
     handle: Handle
     #: how long its requests took, from their arrival to their answer
     durations: Durations = field(default_factory=Durations)
@@ -143,7 +149,7 @@ def handles(
     needs_login: bool = False,
     new_names: type[BoundedNames] | None = None,
     is_audited: bool = False,
-) -> Callable[[Handler[P, Q]], Api[P, Q]]:
+) -> Callable[[Handler], Api[Q]]:
     """Make the decorated handler of `request` an `Api`.
 
     Exactly one of `confirmed_by`, `unconfirmed` and `is_forwarded` says whose answer it is (ADR 15).
@@ -152,8 +158,9 @@ def handles(
         request: the message class; its response is the class of the same name in the same module.
         needs: what its client must be allowed, at least one thing (`Anyone` for nothing).
         advertised_from: the lowest version that ApiVersions names, when it differs.
-        on_error: makes the response for an error that escapes the handler. It may be left out where the
-            response has an `error_code` at its top; for the others an escaped error closes the connection.
+        on_error: makes the response for an error that escapes the handler. Without it, the error becomes the
+            response's own `error_code`, or else that of each thing that `pieces` names. Where there is
+            neither, an escaped error closes the connection.
         cancel_on_disconnect: cancel the awaitable of a request whose connection ends; not for what has begun
             to change something.
         pieces: the arrays by which a request about many things is divided, where each is answered by itself.
@@ -177,7 +184,7 @@ def handles(
     name = request.api_name
     response: type[Response] = getattr(sys.modules[request.__module__], name + "Response")
 
-    def declare(handler: Handler[P, Q]) -> Api[P, Q]:
+    def declare(handler: Handler) -> Api[Q]:
         return Api(
             key=request.api_key,
             name=name,
@@ -186,7 +193,7 @@ def handles(
             versions=request.versions,
             advertised_from=request.versions[0] if advertised_from is None else advertised_from,
             handle=handler,
-            on_error=on_error or _top_level_error(response),
+            on_error=on_error or _failure(response, pieces),
             cancel_on_disconnect=cancel_on_disconnect,
             needs=tuple(needs),
             pieces=tuple(pieces),
@@ -206,14 +213,18 @@ def handles(
     return declare
 
 
-def _top_level_error(response: type[Response]) -> Callable[[Request, KafkaError], Response]:
-    def reply(_request: Request, error: KafkaError) -> Response:
+def _failure(response: type[Response], pieces: Sequence[Pieces]) -> Callable[[Request, KafkaError], Response]:
+    def reply(request: Request, error: KafkaError) -> Response:
         answer: Any = response()
-        if not hasattr(answer, "error_code"):
+        if hasattr(answer, "error_code"):
+            answer.error_code = error.code
+            if hasattr(answer, "error_message"):
+                answer.error_message = error.message
+        elif pieces:
+            for each in pieces:
+                each.failed(request, answer, error)
+        else:
             raise error
-        answer.error_code = error.code
-        if hasattr(answer, "error_message"):
-            answer.error_message = error.message
         return answer  # type: ignore[no-any-return]
 
     return reply

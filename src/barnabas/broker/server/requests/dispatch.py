@@ -28,7 +28,7 @@ from barnabas.kafka.protocol.wire import MAX_ELEMENTS, Readable
 
 log = logger_of(__name__, is_limited=True)
 
-AnyApi: TypeAlias = Api[Any, Any]
+AnyApi: TypeAlias = Api[Any]
 
 _MOST_DIVIDED = 4
 

@@ -18,10 +18,10 @@ from barnabas.kafka.security.acls import Access, Authorizer
 class Denials(Protocol):
     """Is told what was denied."""
 
-    def whole(self, api: Api[Any, Any], context: RequestContext, request: Any, error: KafkaError) -> None:
+    def whole(self, api: Api[Any], context: RequestContext, request: Any, error: KafkaError) -> None:
         """A request was refused as a whole, maybe for another reason."""
 
-    def some(self, api: Api[Any, Any], context: RequestContext, response: Response | None) -> None:
+    def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
         """Something was found not to be allowed: the response may say so of some of its things."""
 
 
@@ -113,7 +113,7 @@ class _Guard:
 
 
 def _with_refused(
-    api: Api[Any, Any], each: Each, response: Response | None, request: Any, refused: Sequence[Refused]
+    api: Api[Any], each: Each, response: Response | None, request: Any, refused: Sequence[Refused]
 ) -> Response | None:
     """The answers to the allowed things, and then those to the others."""
     for items, error in refused:

@@ -53,9 +53,10 @@ class Parts:
         types = get_type_hints(kind)
         given = [field.name for field in fields(kind) if field.init]
         whose = f"{kind.__module__}.{kind.__qualname__}"
-        return kind(**{name: self._of(types[name], f"{whose}.{name}") for name in given})
+        return kind(**{name: self.of(types[name], f"{whose}.{name}") for name in given})
 
-    def _of(self, annotation: Any, whose: str) -> object:
+    def of(self, annotation: Any, whose: str) -> object:
+        """The part that an annotation names; see `get`."""
         if isinstance(annotation, UnionType):
             kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
             if not self._found.keys() & kinds:

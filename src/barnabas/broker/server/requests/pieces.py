@@ -11,6 +11,7 @@ from functools import cache
 from operator import is_
 from typing import Any, NamedTuple
 
+from barnabas.base.errors import KafkaError
 from barnabas.kafka.protocol.schema import Struct
 
 #: what one thing may consist of: a topic to be made with its settings, say
@@ -18,6 +19,8 @@ MAX_ITEM_ELEMENTS = 10_000
 
 #: the fields that tell whether two parts of an answer are about the same
 _NAMES = ("name", "topic", "topic_id", "group_id", "transactional_id", "producer_id")
+#: the fields that an answer has from its question
+_IDENTITIES = {*_NAMES, "partition_index", "partition", "resource_type", "resource_name"}
 
 
 class Piece(NamedTuple):
@@ -81,6 +84,10 @@ class Pieces:
             Piece(piece := _with(request, first, part), continued, elements(piece) > MAX_ITEM_ELEMENTS)
             for part, continued in _divide(items, inner, self.size)
         ]
+
+    def failed(self, request: Any, response: Any, error: KafkaError) -> None:
+        """Give each thing that `request` asks about its answer in `response`: the error."""
+        _fail(getattr(request, self._request[0]) or (), response, self._request[1:], self._response, error)
 
     def join(self, whole: Any, part: Any, continued: int) -> None:
         """Add the answer to a piece to the answer to those before it."""
@@ -163,6 +170,29 @@ def _join(whole: Any, part: Any, path: Sequence[str], continued: int) -> None:
         _join(there[-1], added[0], path[1:], continued - 1)
         added = added[1:]
     there.extend(added)
+
+
+def _fail(
+    items: Sequence[Any], whole: Any, inner: Sequence[str], answers: Sequence[str], error: KafkaError
+) -> None:
+    """Append a failed answer for each item to the array of `whole` that `answers` begins with."""
+    cls: Any = next(f.type for f in whole.__fields__ if f.name == answers[0])
+    names = [f.name for f in cls.__fields__ if not f.name.startswith("error")]
+    for item in items:
+        answer = cls()
+        if isinstance(item, Struct):
+            for name in names:
+                if name in _IDENTITIES and hasattr(item, name):
+                    setattr(answer, name, getattr(item, name))
+        else:
+            setattr(answer, names[0], item)
+        if inner:
+            _fail(getattr(item, inner[0]) or (), answer, inner[1:], answers[1:], error)
+        else:
+            answer.error_code = error.code
+            if hasattr(answer, "error_message"):
+                answer.error_message = error.message
+        getattr(whole, answers[0]).append(answer)
 
 
 def _name(item: Any) -> tuple[Any, ...]:

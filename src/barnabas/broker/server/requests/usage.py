@@ -115,7 +115,7 @@ class Metering:
         return self._quotas.is_idle
 
     def begin(
-        self, api: Api[Any, Any], header: RequestHeader, client: Client, size: int, began: float | None = None
+        self, api: Api[Any], header: RequestHeader, client: Client, size: int, began: float | None = None
     ) -> Usage | None:
         """The usage of a request of so many bytes; None for one that is not metered."""
         if api.order.is_of_brokers(header.api_version) or client.principal is ITSELF:

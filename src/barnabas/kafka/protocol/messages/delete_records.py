@@ -22,7 +22,7 @@ class DeleteRecordsRequest(Request, key=21, versions=(0, 2), flexible=2):
 class DeleteRecordsPartitionResult(Struct):
     partition_index: Int32 = 0
     # The lowest log start offset among the live replicas; -1 on error.
-    low_watermark: Int64 = 0
+    low_watermark: Int64 = -1
     error_code: Int16 = 0
 
 

@@ -35,7 +35,8 @@ def required() -> set[Any]:
     """The types of the parts without which a broker cannot serve."""
     found = {ReadIndex, AuditTrail, LongWork}
     for api in load().values():
-        found |= {*_leaves(api.ports), *(_leaves(api.new_names) if api.new_names else ())}
+        for kind in [*api.parts, *([api.new_names] if api.new_names else ())]:
+            found |= {*_leaves(kind)}
     return found - _MADE - _OPTIONAL
 
 
