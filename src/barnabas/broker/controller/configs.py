@@ -116,7 +116,22 @@ class _Resource(NamedTuple):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"{name} is a broker's own: name the broker that it is for"
             )
+        self.check_min_isr(name)
         return setting
+
+    def check_min_isr(self, name: str) -> None:
+        """Raise KafkaError INVALID_CONFIG if a request names ``min.insync.replicas`` of a single broker.
+
+        The controller and the leaders must use one value: it decides which replicas may lead. Kafka 4.1
+        refuses the same, also a deletion, where it tracks eligible leader replicas (KIP-966).
+        """
+        is_one_broker = self.settings is BrokerConfig and self.path != znodes.broker_config(ALL_BROKERS)
+        if name == _MIN_ISR and is_one_broker:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{_MIN_ISR} of a single broker is not allowed: it decides which replicas may lead; "
+                "set it for all brokers, or for a topic",
+            )
 
     def parse(self, setting: Setting, text: str | None) -> Any:
         """Return the value that `text` spells.
@@ -362,23 +377,8 @@ def lacks_min_isr(image: ClusterImage) -> bool:
 
 
 def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Refuse settings by which the controller and a leader would use two values of min.insync.replicas.
-
-    They must agree, since it decides which replicas may lead. Kafka 4.1 refuses the same where it tracks
-    eligible leader replicas (KIP-966).
-
-    Raises:
-        KafkaError: INVALID_CONFIG.
-    """
-    if resource.type != ResourceType.BROKER or before.get(_MIN_ISR) == after.get(_MIN_ISR):
-        return
-    if resource.name and _MIN_ISR in after:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"{_MIN_ISR} of a single broker is not allowed: it decides which replicas may lead; "
-            "set it for all brokers, or for a topic",
-        )
-    if not resource.name and _MIN_ISR not in after:
+    """Raise KafkaError INVALID_CONFIG if the cluster would lose its ``min.insync.replicas``."""
+    if resource == (ResourceType.BROKER, "") and _MIN_ISR in before and _MIN_ISR not in after:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"{_MIN_ISR} of all brokers cannot be removed: brokers may have started with different ones; set "
@@ -501,7 +501,8 @@ def _altering(steps: Sequence[ConfigChange]) -> Change:
     def change(resource: _Resource) -> dict[str, str]:
         texts = dict(resource.texts)
         for step in steps:
-            if step.operation == AlterOperation.DELETE:  # also of what this version does not know
+            if step.operation == AlterOperation.DELETE:  # also of settings that this version does not know
+                resource.check_min_isr(step.name)
                 texts.pop(step.name, None)
             else:
                 setting = resource.find(step.name)
