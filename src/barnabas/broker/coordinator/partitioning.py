@@ -1,4 +1,4 @@
-"""Which partition of an internal topic keeps a key: Kafka's choice, so that either opens the other's data."""
+"""The partition of an internal topic that stores a key, as in Apache Kafka: each opens the other's data."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 from functools import lru_cache
 from operator import mul
 
-#: a coordinator's records have no room for a longer key, in bytes of UTF-8
-_LONGEST_KEY = 2**15 - 1
-#: longer keys are hashed at every request: the cache keeps the keys that it knows
+#: the longest string of a coordinator's record, in bytes of UTF-8
+_LONGEST = 2**15 - 1
+#: longer keys are hashed at every request, so that the cache stays small
 _LONGEST_CACHED = 256
 
 
@@ -32,7 +32,7 @@ def java_string_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
-#: every request of a group or a transaction needs the hash, and few ids are in use at a time
+#: every request of a group or a transaction needs the hash, and clients use few ids at a time
 cached_hash = lru_cache(maxsize=10_000)(java_string_hash)
 
 
@@ -42,7 +42,12 @@ def partition_for(key: str, partitions: int) -> int:
     Kafka takes the hash's absolute value, and 0 for the smallest integer, which Java cannot negate. A key
     that no record can store gets partition 0 without a hash: 100 MB would hold the event loop for seconds.
     """
-    if len(key) > _LONGEST_KEY:
+    if len(key) > _LONGEST:
         return 0
     value = cached_hash(key) if len(key) <= _LONGEST_CACHED else java_string_hash(key)
     return 0 if value == -(2**31) else abs(value) % partitions
+
+
+def is_storable(text: str) -> bool:
+    """Whether a coordinator's record has room for a string."""
+    return len(text) <= _LONGEST // 4 or len(text.encode()) <= _LONGEST

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from barnabas.base.errors import ErrorCode
 from barnabas.base.text import BURST
+from barnabas.broker.coordinator.groups.classic.members import MOST_METADATA
 
 
 def test_dynamic_member_is_given_its_id_before_it_counts(coordinate):
@@ -333,3 +336,72 @@ def test_many_joins_write_few_lines_of_log(coordinate, caplog, monkeypatch):
     kinds = {record.msg.partition(" (")[0] for record in lines}
     assert len(kinds) < 8
     assert 2 * BURST < len(lines) <= len(kinds) * (BURST + 1)
+
+
+#: more bytes than a string of a record has
+TOO_LONG = "ü" * 2**14
+
+
+def test_group_id_that_no_record_can_store_is_invalid(coordinate):
+    async def scenario(groups):
+        assert await groups.error(groups.join(group=TOO_LONG)) == ErrorCode.INVALID_GROUP_ID
+        assert await groups.commit({("t", 0): 1}, group=TOO_LONG) == ErrorCode.INVALID_GROUP_ID
+        entered = groups.enter("m", "t")
+        assert await groups.error(entered) == 0
+        refused = groups.beat(
+            "m", 0, {}, group=TOO_LONG, rebalance_timeout_ms=1, subscribed_topic_names=["t"]
+        )
+        assert await groups.error(refused) == ErrorCode.INVALID_GROUP_ID
+        assert [group.group_id for group in groups.coordinator.groups()] == ["g"]
+        assert await groups.commit({("t", 0): 1}, group=TOO_LONG[1:]) == 0
+
+    coordinate(scenario)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [{"instance": TOO_LONG}, {"client": TOO_LONG}, {"type": TOO_LONG}, {"protocols": {TOO_LONG: b""}}],
+    ids=["instance id", "client id", "protocol type", "protocol"],
+)
+def test_member_that_no_record_can_store_is_refused(coordinate, member):
+    async def scenario(groups):
+        assert await groups.error(groups.join(**member)) == ErrorCode.INVALID_REQUEST
+        assert groups.coordinator.groups() == []
+
+    coordinate(scenario)
+
+
+def test_subscription_that_the_log_would_refuse_is_not_held(coordinate):
+    async def scenario(groups):
+        ids, generation = await groups.stable()
+        large = {"range": bytes(groups.log.most_bytes(0) + 1)}
+        assert await groups.error(groups.join(version=3, protocols=large)) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await groups.error(groups.join(ids[0], protocols=large)) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await groups.heartbeat(ids[0], generation) == 0
+
+    coordinate(scenario)
+
+
+def test_members_of_all_groups_hold_so_many_bytes_and_no_more(coordinate):
+    async def scenario(groups):
+        large = {"range": bytes(1 << 19)}
+        joining = []
+        while True:
+            joining.append(groups.join(group=f"g{len(joining)}", version=3, protocols=large, session=6_000))
+            await asyncio.sleep(0)
+            if joining[-1].done():
+                break
+        assert len(joining) == MOST_METADATA // (len("range") + (1 << 19)) + 1
+        assert await groups.error(joining[-1]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert [g.group_id for g in groups.coordinator.groups()] == [f"g{n}" for n in range(len(joining) - 1)]
+        # Groups whose members have gone hold nothing.
+        await asyncio.gather(*joining[:-1])
+        await asyncio.sleep(60)
+        assert await groups.error(groups.join(group="again", version=3, protocols=large)) == 0
+        # Neither do groups of a partition that another broker coordinates.
+        held = groups.coordinator.metadata
+        assert held.bytes > 0
+        groups.coordinator.resign_all()
+        assert held.bytes == 0
+
+    coordinate(scenario)

@@ -20,12 +20,14 @@ from barnabas.broker.answers import Answer, settled
 from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.classic.members import HeldMetadata
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.requests import check_heartbeat
 from barnabas.broker.coordinator.groups.offsets import GroupOffsets, OffsetStore
 from barnabas.broker.coordinator.groups.pending import PendingOffsets
-from barnabas.broker.coordinator.groups.shard import Group, GroupShard
+from barnabas.broker.coordinator.groups.shard import Group, GroupShard, check_group_id
 from barnabas.broker.coordinator.loading import InternalLog
+from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.pattern_search import PatternSearch
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.metadata.features import GROUP_VERSION
@@ -41,6 +43,8 @@ logger = logger_of(__name__)
 
 #: how many groups are checked for expired offsets before the event loop serves others
 _GROUPS_A_TURN = 100
+#: the room for the unique part of a member id, in characters
+_UNIQUE = 40
 
 
 class _OfGroup(Protocol):
@@ -50,9 +54,10 @@ class _OfGroup(Protocol):
 
 
 def _checked(group_id: str) -> str:
-    """Raises KafkaError INVALID_GROUP_ID if the group id is empty."""
+    """Raises KafkaError INVALID_GROUP_ID if the group id is empty or too long."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    check_group_id(group_id)
     return group_id
 
 
@@ -76,14 +81,24 @@ class GroupCoordinator(Coordinator[GroupShard]):
         search: PatternSearch,
         assigning: Pool,
     ) -> None:
-        """`log` has the partitions of `__consumer_offsets`, `unique` makes a member id unique, `search` finds
-        topics by regular expressions, and `assigning` is a thread that computes assignments."""
+        """Create the coordinator.
+
+        Args:
+            view: the broker's state.
+            log: the partitions of `__consumer_offsets`.
+            unique: returns the unique part of a member id.
+            search: finds topics by regular expressions.
+            assigning: a thread that computes assignments.
+        """
         self._view = view
         self._unique = unique
         self._housekeeping: asyncio.Task[None] | None = None
 
+        #: the metadata of all members of classic groups
+        self.metadata = HeldMetadata()
+
         def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
-            return GroupShard(context, view, unique, search, assigning)
+            return GroupShard(context, view, unique, search, assigning, self.metadata)
 
         super().__init__(
             GROUP_METADATA_TOPIC,
@@ -106,7 +121,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         await super().stop()
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """As every coordinator; and forget the offsets of topics that were deleted."""
+        """Follow like every coordinator, and delete the offsets of deleted topics."""
         super().follow(node_id, delta)
         gone = {name for name in delta.topics if _is_deleted(name, delta)}
         if gone:
@@ -146,10 +161,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
     _join = writing(GroupShard.join, _group_of)
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> Answer[JoinGroupResponse]:
-        """`GroupShard.join`, with a session timeout that the broker allows.
+        """`GroupShard.join`, for a request whose session timeout and strings the broker accepts.
 
         Raises:
-            KafkaError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and as `GroupShard.join`.
+            KafkaError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST, and as `GroupShard.join`.
         """
         _checked(request.group_id)
         config = self._view.config
@@ -160,17 +175,17 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 f"session.timeout.ms={request.session_timeout_ms} must lie between"
                 f" {shortest} (group.min.session.timeout.ms) and {longest} (group.max.session.timeout.ms)",
             )
-        if self._is_left(request.group_id):
+        prefix = f"{request.group_instance_id or caller.client_id}-{' ' * _UNIQUE}"
+        stored = (prefix, request.protocol_type, *(protocol.name for protocol in request.protocols))
+        if not all(map(is_storable, stored)):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a record has no room for the ids or the protocols")
+        group = self._read(request.group_id, lambda shard: shard.groups.get(request.group_id))
+        if isinstance(group, ConsumerGroup) and group.is_empty:
             return self._join_instead(request, caller)
         return self._join(request, caller)
 
-    def _is_left(self, group_id: str) -> bool:
-        """Whether it is a consumer group without members."""
-        group = self._read(group_id, lambda shard: shard.groups.get(group_id))
-        return isinstance(group, ConsumerGroup) and group.is_empty
-
     async def _join_instead(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-        """An empty consumer group is replaced by a classic one."""
+        """Replace an empty consumer group by a classic one."""
         await settled(self._make_way(request.group_id))
         return await settled(self._join(request, caller))
 
@@ -187,6 +202,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """
         self.check_consumer_protocol()
         check_heartbeat(request, caller.api_version, self._view.config.group_consumer_assignors)
+        check_group_id(request.group_id)
         if not request.member_id:
             request.member_id = self._unique()
         return self._consumer_heartbeat(request, caller)
@@ -222,7 +238,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._runtime.end_transaction(partition, producer, marker)
 
     def pending_offsets(self, group_id: str) -> PendingOffsets:
-        """What open transactions have committed, among others for this group.
+        """The store that has a group's offsets in open transactions.
 
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.

@@ -19,6 +19,7 @@ from barnabas.broker.coordinator.contract import Result, ShardContext, StoredRec
 from barnabas.broker.coordinator.groups import codec
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
+from barnabas.broker.coordinator.groups.classic.members import HeldMetadata
 from barnabas.broker.coordinator.groups.classic.membership import ClassicMembership
 from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.broker.coordinator.groups.classic.sessions import Sessions
@@ -28,6 +29,7 @@ from barnabas.broker.coordinator.groups.commits import Commits
 from barnabas.broker.coordinator.groups.consumer.coordination import ConsumerGroups
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.records import ConsumerGroupRecord, decode_record
+from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.pattern_search import PatternSearch
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
@@ -53,6 +55,12 @@ GroupsRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord
 _MEMBER_EPOCHS_FROM = 9
 
 
+def check_group_id(group_id: str) -> None:
+    """Raises KafkaError INVALID_GROUP_ID if a record has no room for the id."""
+    if not is_storable(group_id):
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is longer than 32,767 bytes")
+
+
 class GroupShard:
     """One shard of the group coordinator."""
 
@@ -63,7 +71,9 @@ class GroupShard:
         unique: Callable[[], str],
         search: PatternSearch,
         assigning: Pool,
+        metadata: HeldMetadata,
     ) -> None:
+        """`metadata` bounds what members hold; see `GroupCoordinator` for the other arguments."""
         self.groups: dict[str, Group] = {}
         self.commits = Commits(view)
         self._context = context
@@ -74,7 +84,10 @@ class GroupShard:
             context.timers, self._step, lambda group, member: self._membership.expire(group, member)
         )
         self._rebalance = Rebalance(view, context.timers, context.most_bytes, self._step, self._sessions)
-        self._membership = ClassicMembership(view, self._sessions, self._rebalance, unique)
+        self._metadata = metadata
+        self._membership = ClassicMembership(
+            view, self._sessions, self._rebalance, unique, metadata, context.most_bytes
+        )
         self._consumers = ConsumerGroups(
             context, self.groups.get, view, unique, search, assigning, self._downgraded
         )
@@ -145,6 +158,7 @@ class GroupShard:
                     member, JoinGroupResponse(error_code=error.code, member_id=member.member_id)
                 )
                 member.answer_sync(SyncGroupResponse(error_code=error.code))
+            group.members.drop()
 
     def _step(self, group_id: str, step: Callable[[], Sequence[StoredRecord]]) -> None:
         """Run an internal operation under the group's lock."""
@@ -159,6 +173,7 @@ class GroupShard:
             if isinstance(group, ClassicGroup):
                 self._rebalance.drop(group)
                 group.enter(group.react(Event.DELETED), self._clock.now_ms())
+                group.members.drop()
                 self._remove(group_id)
             return
         if not isinstance(group, ClassicGroup):
@@ -179,18 +194,18 @@ class GroupShard:
             self._remove(group.group_id)
 
     def _remove(self, group_id: str) -> None:
-        """A group is no more; offsets it may have left make it one that nobody is in."""
+        """Remove a deleted group. If it has offsets, an empty group keeps them."""
         del self.groups[group_id]
         if self.commits.has_offsets(group_id):
             self._ensure_group(group_id)
 
     def _ensure_group(self, group_id: str) -> None:
-        """A commit without a member id creates the group."""
+        """Create an empty group for offsets that were committed without a member."""
         if group_id not in self.groups:
             self.groups[group_id] = self._new_group(group_id)
 
     def _new_group(self, group_id: str) -> ClassicGroup:
-        return ClassicGroup(group_id, self._clock.now_ms())
+        return ClassicGroup(group_id, self._clock.now_ms(), self._metadata)
 
     # --- membership ---
 
@@ -309,8 +324,10 @@ class GroupShard:
             self._membership.check_commit(
                 group, member_id, request.group_instance_id, generation, in_transaction=False
             )
-        elif generation >= 0:  # else a consumer that assigns by itself: its first commit makes the group
+        elif generation >= 0:  # else a consumer that assigns by itself: its first commit creates the group
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION)
+        else:
+            check_group_id(request.group_id)
         return self.commits.commit(request)
 
     def commit_in_transaction(

@@ -25,6 +25,7 @@ from barnabas.broker.answers import Answer, is_pending, settled
 from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.loading import InternalLog
+from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.transactions.marker_queue import MarkerWriter
 from barnabas.broker.coordinator.transactions.shard import TransactionShard
 from barnabas.broker.coordinator.transactions.transaction import Transaction
@@ -37,9 +38,9 @@ T = TypeVar("T")
 
 
 def _checked(transactional_id: str) -> str:
-    """Raises KafkaError INVALID_REQUEST if the transactional id is empty."""
-    if not transactional_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    """Raises KafkaError INVALID_REQUEST if the transactional id is empty or too long."""
+    if not transactional_id or not is_storable(transactional_id):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has 1 to 32,767 bytes")
     return transactional_id
 
 

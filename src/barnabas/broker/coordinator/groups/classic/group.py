@@ -1,8 +1,8 @@
 """A classic group's state: its members, its generation, and the requests that wait for an answer.
 
-What a restart needs (`GroupMetadataValue`: generation, protocol, leader, members with their assignments)
-changes by `apply`, when a record is replayed. The rest is the round of rebalancing under way, which the
-operations of `barnabas.broker.coordinator.groups.classic.rebalance` change and a restart forgets.
+`apply` replays a record (`GroupMetadataValue`: generation, protocol, leader, members with their assignments).
+It alone changes the state that a restart loads. The rest is the rebalance in progress: the operations in
+`barnabas.broker.coordinator.groups.classic.rebalance` change it, and a restart loses it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Protocol
-from barnabas.broker.coordinator.groups.classic.members import Members
+from barnabas.broker.coordinator.groups.classic.members import HeldMetadata, Members
 from barnabas.broker.coordinator.groups.classic.states import (
     NEXT_STATE,
     Action,
@@ -29,7 +29,7 @@ from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue
 class ClassicGroup:
     """One group. Owned by its shard."""
 
-    def __init__(self, group_id: str, now_ms: int) -> None:
+    def __init__(self, group_id: str, now_ms: int, held: HeldMetadata) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
@@ -38,19 +38,17 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members = Members()
-        #: member ids handed out with MEMBER_ID_REQUIRED, whose second JoinGroup is awaited
+        self.members = Members(held)
+        #: member ids that JoinGroup returned with MEMBER_ID_REQUIRED: their second JoinGroup is pending
         self.pending: set[str] = set()
         #: members of this generation that have not sent SyncGroup
         self.pending_sync: set[str] = set()
-        #: someone has joined since the initial delay was last prolonged
+        #: a member has joined since the initial delay was last extended
         self.new_member_added = False
-        #: how often in a row the result of a round could not be stored
+        #: consecutive rebalances whose result could not be stored
         self.store_failures = 0
-        #: the round waits for a while, because the one before could not be stored
+        #: the join phase is held open for a while: the last assignment could not be stored
         self.is_held = False
-
-    # --- questions ---
 
     def has(self, *states: GroupState) -> bool:
         return self.state in states
@@ -64,7 +62,7 @@ class ClassicGroup:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether the members say which topics they subscribe to."""
+        """Whether the members' metadata has the topics that they subscribe to."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
@@ -73,17 +71,17 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest any member asked for."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Whether a member with these protocols can join those who are there."""
+        """Whether all members support one of these protocols."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and self.members.has_in_common(protocols)
 
     def topics_in_use(self) -> Container[str]:
-        """The topics that consumers of this group subscribe to; all topics when that cannot be told."""
+        """The topics that members subscribe to; all topics if a subscription cannot be read."""
         topics: set[str] = set()
         if not self.is_consumer_group:
             return topics
@@ -95,7 +93,7 @@ class ClassicGroup:
         return topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None:
-        """Since when offsets of topics without subscribers are unused; None while any may be in use."""
+        """From when on offsets of topics without subscribers expire; None while they must not expire."""
         if self.protocol_type is None:
             return committed_ms
         if self.has(GroupState.EMPTY):
@@ -106,7 +104,7 @@ class ClassicGroup:
             return committed_ms
         return None
 
-    # --- the round under way ---
+    # --- the rebalance in progress ---
 
     def react(self, event: Event) -> Action:
         """The action for an event in the group's state; see `states.TABLE`."""
@@ -136,7 +134,7 @@ class ClassicGroup:
             self.leader = next((other.member_id for other in self.members), None)
 
     def take_over(self, old: ClassicMember, new: ClassicMember) -> None:
-        """`new` takes the place of the member that held its instance id, which is fenced if it waits."""
+        """Replace the member that held the instance id of `new`, and fence its delayed requests."""
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.members.answer_join(old, JoinGroupResponse(error_code=fenced, member_id=old.member_id))
         old.answer_sync(SyncGroupResponse(error_code=fenced))
@@ -148,7 +146,7 @@ class ClassicGroup:
             self.leader = new.member_id
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined the round; False when nobody has."""
+        """Choose a leader that has joined, if the present one has not; False if no member has."""
         leader = self.members.get(self.leader or "")
         if leader is None:
             return False
@@ -160,34 +158,31 @@ class ClassicGroup:
         return True
 
     def next_generation(self, now_ms: int) -> None:
-        """End the joining: choose the protocol and the generation."""
+        """Complete the join phase: choose the protocol and the generation."""
         self.generation += 1
         self.protocol = self.members.select_protocol()
         self.pending_sync = {member.member_id for member in self.members}
         self.enter(Action.COMPLETE_JOIN, now_ms)
 
     def join_response(self, member: ClassicMember) -> JoinGroupResponse:
-        """The JoinGroup response of a member in this generation; the leader's has all members."""
+        """The JoinGroup response of a member in this generation; only the leader's has all members."""
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol,
             leader=self.leader or "",
             member_id=member.member_id,
-            members=self._told_to_leader() if self.is_leader(member) else [],
+            members=[
+                JoinGroupResponseMember(
+                    member_id=each.member_id,
+                    group_instance_id=each.instance_id,
+                    metadata=each.metadata(self.protocol),
+                )
+                for each in (self.members if self.is_leader(member) else ())
+            ],
         )
 
-    def _told_to_leader(self) -> list[JoinGroupResponseMember]:
-        return [
-            JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                metadata=member.metadata(self.protocol),
-            )
-            for member in self.members
-        ]
-
-    # --- what is stored ---
+    # --- records ---
 
     def to_record(
         self, assignments: dict[str, bytes], members: Sequence[ClassicMember]
@@ -205,7 +200,7 @@ class ClassicGroup:
         )
 
     def empty_record(self, now_ms: int) -> GroupMetadataValue:
-        """The next generation, which nobody has joined."""
+        """The next generation, without members."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation + 1,
@@ -215,7 +210,7 @@ class ClassicGroup:
         )
 
     def apply(self, value: GroupMetadataValue) -> None:
-        """Install a stored generation: assignments, a static member's successor, or nobody at all."""
+        """Install a stored generation: its assignments, a static member's successor, or no members."""
         self.protocol_type = value.protocol_type or None
         self.generation = value.generation
         self.protocol = value.protocol

@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class Protocol(NamedTuple):
-    """An assignment strategy a member supports, and what it tells the leader under it."""
+    """An assignment strategy that a member supports, and its metadata for the leader."""
 
     name: str
     metadata: bytes
 
 
 class ClassicMember:
-    """What the coordinator knows of a member; `join` and `sync` are the answers it still waits for."""
+    """A member; `join` and `sync` are the answers to its delayed requests."""
 
     __slots__ = (
         "assignment",
@@ -56,14 +56,14 @@ class ClassicMember:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        #: has not completed a join yet: it may be removed while it waits
+        #: has not completed a join phase yet: its session may time out while it waits
         self.is_new = False
         self.join: asyncio.Future[JoinGroupResponse] | None = None
         self.sync: asyncio.Future[SyncGroupResponse] | None = None
 
     @classmethod
     def from_record(cls, record: MemberMetadata, protocol: str | None) -> ClassicMember:
-        """As stored: of the member's protocols only the chosen one is."""
+        """A stored member: records have only the chosen one of its protocols."""
         # Records of version 0 had one timeout for both.
         rebalance = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout
         return cls(
@@ -90,36 +90,36 @@ class ClassicMember:
         )
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member says under `protocol`; empty when it does not support it."""
+        """The member's metadata for `protocol`; empty if it does not support the protocol."""
         return next((p.metadata for p in self.protocols if p.name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate the member prefers."""
+        """The candidate that the member prefers."""
         return next(p.name for p in self.protocols if p.name in candidates)
 
     @property
     def may_expire(self) -> bool:
-        """Whether the session may time out: not while the member waits for our answer, unless it is new."""
+        """Whether the session may time out. While a member waits for an answer, only a new one may."""
         return self.is_new or (self.join is None and self.sync is None)
 
     def answer_join(self, response: JoinGroupResponse) -> bool:
-        """Answer the parked JoinGroup (through `Roster.answer_join`); False when there is none."""
+        """Answer the delayed JoinGroup (through `Members.answer_join`); False when there is none."""
         parked, self.join = self.join, None
         return _answer(parked, response)
 
     def take_sync(self) -> asyncio.Future[SyncGroupResponse] | None:
-        """The parked SyncGroup, for the caller to answer."""
+        """The delayed SyncGroup, for the caller to answer."""
         parked, self.sync = self.sync, None
         return parked
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
-        """Answer the parked SyncGroup; False when there is none."""
+        """Answer the delayed SyncGroup; False when there is none."""
         return _answer(self.take_sync(), response)
 
 
 def _answer(parked: asyncio.Future[Any] | None, response: object) -> bool:
     if parked is None:
         return False
-    if not parked.done():  # done: the client has gone, and the server gave the answer up
+    if not parked.done():  # done: the client has disconnected, and the server cancelled the answer
         parked.set_result(response)
     return True

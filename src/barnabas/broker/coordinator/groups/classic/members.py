@@ -1,4 +1,7 @@
-"""The members of a group, with counters so that thousands of members join in linear time."""
+"""The members of a group, with counters so that thousands of members join in linear time.
+
+Members hold the metadata of their protocols in memory. `HeldMetadata` bounds it for all groups of a broker.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,40 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Protocol
 from barnabas.kafka.protocol.messages.join_group import JoinGroupResponse
 
+#: the metadata that the members of all classic groups of a broker may hold, in bytes
+MOST_METADATA = 256 * 1024 * 1024
 
-class Members:
-    """Members by id, in the order they joined; static ones by their group.instance.id, too."""
+
+class HeldMetadata:
+    """The metadata that the members of a broker's classic groups hold in memory."""
 
     def __init__(self) -> None:
+        self.bytes = 0
+
+    def check(self, before: Sequence[Protocol], after: Sequence[Protocol]) -> None:
+        """Raises KafkaError COORDINATOR_NOT_AVAILABLE if a member's protocols would exceed the limit."""
+        more = _size(after) - _size(before)
+        if more > 0 and self.bytes + more > MOST_METADATA:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "members hold too much metadata")
+
+
+class Members:
+    """Members by id, in the order they joined; static members also by their group.instance.id."""
+
+    def __init__(self, held: HeldMetadata) -> None:
         self._members: dict[str, ClassicMember] = {}
         self._static: dict[str, str] = {}
-        #: how many members support a protocol
+        self._held = held
+        #: by protocol: the number of members that support it
         self._supporters: Counter[str] = Counter()
-        #: members with a parked JoinGroup
+        #: members with a delayed JoinGroup
         self._joined: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._members)
 
     def __iter__(self) -> Iterator[ClassicMember]:
-        """The members; they may change meanwhile."""
+        """The members of now; the caller may add and remove members meanwhile."""
         return iter(list(self._members.values()))
 
     def get(self, member_id: str) -> ClassicMember | None:
@@ -37,10 +57,10 @@ class Members:
         return None if instance_id is None else self._members.get(self._static.get(instance_id, ""))
 
     def check(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member a request comes from.
+        """The member that sent a request.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another has taken its instance id.
+            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has its instance id.
         """
         if instance_id is not None:
             holder = self.holder(instance_id)
@@ -53,67 +73,75 @@ class Members:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    # --- who is in it ---
-
     def add(self, member: ClassicMember) -> None:
         self._members[member.member_id] = member
         if member.instance_id is not None:
             self._static[member.instance_id] = member.member_id
-        self._supporters.update(_names(member.protocols))
+        self._count(member.protocols, 1)
 
     def remove(self, member: ClassicMember) -> None:
         """Remove a member whose requests have been answered."""
         del self._members[member.member_id]
         if member.instance_id is not None and self._static[member.instance_id] == member.member_id:
             del self._static[member.instance_id]
-        self._supporters.subtract(_names(member.protocols))
+        self._count(member.protocols, -1)
 
     def replace(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Put a static member's successor in its place."""
-        self._supporters.subtract(_names(old.protocols))
+        """Replace a static member by its successor."""
+        self._count(old.protocols, -1)
         members = [new if member is old else member for member in self._members.values()]
         self._members = {member.member_id: member for member in members}
-        self._supporters.update(_names(new.protocols))
+        self._count(new.protocols, 1)
         assert new.instance_id is not None
         self._static[new.instance_id] = new.member_id
 
-    # --- what they support ---
+    def drop(self) -> None:
+        """Remove all members, whose requests have been answered: the broker no longer has the group."""
+        for member in self:
+            self.remove(member)
+
+    # --- protocols ---
+
+    def _count(self, protocols: Sequence[Protocol], change: int) -> None:
+        for name in _names(protocols):
+            self._supporters[name] += change
+        self._held.bytes += change * _size(protocols)
 
     def change_protocols(self, member: ClassicMember, protocols: Sequence[Protocol]) -> None:
-        self._supporters.subtract(_names(member.protocols))
+        self._count(member.protocols, -1)
         member.protocols = protocols
-        self._supporters.update(_names(protocols))
+        self._count(protocols, 1)
 
     def has_in_common(self, protocols: Sequence[Protocol]) -> bool:
         """Whether all members support one of these protocols."""
         return any(self._supporters[protocol.name] == len(self._members) for protocol in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol of the next generation: of those all support, the one most prefer."""
+        """The protocol of the next generation: see `most_preferred`."""
         return most_preferred(self._members.values())
 
-    # --- who has joined the round under way ---
+    # --- the join phase ---
 
     @property
     def joined(self) -> int:
-        """How many members wait for the round to end."""
+        """The number of members whose JoinGroup waits until the join phase completes."""
         return len(self._joined)
 
     def park_join(self, member: ClassicMember, reply: asyncio.Future[JoinGroupResponse]) -> None:
-        """Park a member's JoinGroup. An earlier parked one is answered with REBALANCE_IN_PROGRESS."""
+        """Delay a member's JoinGroup. An earlier delayed one gets REBALANCE_IN_PROGRESS."""
         repeated = ErrorCode.REBALANCE_IN_PROGRESS
         self.answer_join(member, JoinGroupResponse(error_code=repeated, member_id=member.member_id))
         member.join = reply
         self._joined.add(member.member_id)
 
     def answer_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
-        """Answer a member's JoinGroup, if one is parked."""
+        """Answer a member's JoinGroup, if one is delayed."""
         self._joined.discard(member.member_id)
         member.answer_join(response)
 
 
 def most_preferred(members: Collection[ClassicMember]) -> str:
-    """Of the protocols that all these members support, the one most prefer."""
+    """The protocol that most members prefer among those that all members support."""
     candidates = set.intersection(*(_names(member.protocols) for member in members))
     votes = Counter(member.vote(candidates) for member in members)
     return votes.most_common(1)[0][0]
@@ -121,3 +149,8 @@ def most_preferred(members: Collection[ClassicMember]) -> str:
 
 def _names(protocols: Sequence[Protocol]) -> set[str]:
     return {protocol.name for protocol in protocols}
+
+
+def _size(protocols: Sequence[Protocol]) -> int:
+    """The memory that a member's protocols take, in bytes."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)

@@ -1,9 +1,8 @@
 """The membership of a classic group: JoinGroup, Heartbeat, LeaveGroup, and session timeouts.
 
-A dynamic member is first given its id (MEMBER_ID_REQUIRED from JoinGroup v4, KIP-394) and is only counted
-when it comes back with it. A static member is known by its group.instance.id (KIP-345): one that restarts
-takes the place of the one before, who is fenced, and unless it changes the group's protocol nobody else
-notices.
+A dynamic member first gets its id (MEMBER_ID_REQUIRED from JoinGroup v4, KIP-394), and counts when it joins
+again with the id. A static member is known by its group.instance.id (KIP-345). When it restarts, it replaces
+and fences the member before it. The other members rebalance only if the group's protocol changes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Protocol
-from barnabas.broker.coordinator.groups.classic.members import most_preferred
+from barnabas.broker.coordinator.groups.classic.members import HeldMetadata, most_preferred
 from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.broker.coordinator.groups.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
 from barnabas.broker.coordinator.groups.classic.states import Action, Event, GroupState
@@ -44,27 +43,34 @@ class ClassicMembership:
         sessions: Sessions,
         rebalance: Rebalance,
         unique: Callable[[], str],
+        held: HeldMetadata,
+        most_bytes: Callable[[], int],
     ) -> None:
         self._view = view
         self._sessions = sessions
         self._rebalance = rebalance
         self._unique = unique
+        self._held = held
+        self._most_bytes = most_bytes
 
     # --- join ---
 
     def join(
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        if not self._has_room(group, request.member_id):
-            stranger = group.members.get(request.member_id)
-            if stranger is not None:
-                self._rebalance.forget(group, stranger)
+        member = group.members.get(request.member_id)
+        if not self._has_room(group, member):
+            if member is not None:
+                self._rebalance.forget(group, member)
             group.pending.discard(request.member_id)
             self._sessions.unwatch(group, request.member_id)
             return Result(JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
         protocols = [Protocol(protocol.name, protocol.metadata) for protocol in request.protocols]
         if not group.supports(request.protocol_type, protocols):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if sum(len(protocol.metadata) for protocol in protocols) > self._most_bytes():
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the log would refuse the member's metadata")
+        self._held.check(() if member is None else member.protocols, protocols)
         if request.member_id:
             return self._join_known(group, request, caller, protocols)
         member_id = f"{request.group_instance_id or caller.client_id}-{self._unique()}"
@@ -99,7 +105,7 @@ class ClassicMembership:
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = _rebalance_timeout(request)
         reply = _park(group, member)
-        reason = f"{member.member_id} joins again{_why(request)}"
+        reason = f"{member.member_id} joins again{_because(request.reason)}"
         return Result(reply, self._rebalance.act(group, action, reason))
 
     def _add(
@@ -111,12 +117,14 @@ class ClassicMembership:
         group.add(member, request.protocol_type)
         reply = _park(group, member)
         self._sessions.watch(group, member.member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        return Result(reply, self._rebalance.advance(group, f"{member.member_id} joins{_why(request)}"))
+        return Result(
+            reply, self._rebalance.advance(group, f"{member.member_id} joins{_because(request.reason)}")
+        )
 
     def _take_over(
         self, group: ClassicGroup, member: ClassicMember, old: ClassicMember, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """A static member has restarted and comes under a new member id."""
+        """A static member has restarted, with a new member id."""
         member.assignment = old.assignment
         logger.info("group %s: member %s replaces %s", group.group_id, member.member_id, old.member_id)
         action = group.react(Event.SUCCESSOR)
@@ -139,7 +147,7 @@ class ClassicMembership:
         successors: list[ClassicMember],
         caller: Caller,
     ) -> Result[JoinGroupResponse]:
-        """Nobody has to rebalance: only the new member id is stored."""
+        """No member has to rebalance: only the new member id is stored."""
         was_leader = group.is_leader(old)
         assignments = {other.member_id: other.assignment for other in successors}
         value = group.to_record(assignments, successors)
@@ -160,18 +168,17 @@ class ClassicMembership:
             if caller.api_version >= _SKIP_ASSIGNMENT_FROM:
                 response.skip_assignment = True
             else:
-                # It would assign again if it knew that it leads, and nobody else would hear of it.
+                # A leader would assign again, and the other members would never get the assignment.
                 response.leader = old.member_id
                 response.members = []
             return response
 
         return Result(records=[GroupRecord(group.group_id, value)], then=then)
 
-    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+    def _has_room(self, group: ClassicGroup, member: ClassicMember | None) -> bool:
         limit = self._view.config.group_max_size
-        member = group.members.get(member_id)
         if group.has(GroupState.PREPARING_REBALANCE):
-            # Who has joined already counts, not who was there before: a lowered limit pushes out the last.
+            # Only members that have joined again count: a lowered limit removes the last ones.
             return (member is not None and member.join is not None) or group.members.joined < limit
         return group.has(GroupState.EMPTY) or member is not None or len(group.members) < limit
 
@@ -210,13 +217,13 @@ class ClassicMembership:
         return Result(LeaveGroupResponse(members=outcomes), records)
 
     def _remove(self, group: ClassicGroup, leaver: MemberIdentity) -> bool:
-        """Whether it was a member: one to be leaves without a rebalance."""
+        """Remove a member, or a pending one. False for a pending one: it leaves without a rebalance."""
         if leaver.member_id in group.pending:
             group.pending.remove(leaver.member_id)
             self._sessions.unwatch(group, leaver.member_id)
             return False
         member_id = leaver.member_id
-        if not member_id:  # an administrator who knows the instance only
+        if not member_id:  # an administrator names only the instance id
             holder = group.members.holder(leaver.group_instance_id)
             member_id = "" if holder is None else holder.member_id
         self._rebalance.forget(group, group.members.check(member_id, leaver.group_instance_id))
@@ -231,7 +238,7 @@ class ClassicMembership:
         *,
         in_transaction: bool,
     ) -> None:
-        """Whether the sender may commit; a member's session timeout restarts.
+        """Check that the sender may commit, and restart a member's session timeout.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
@@ -239,9 +246,9 @@ class ClassicMembership:
         if generation < 0 and group.state is GroupState.EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
-            if in_transaction:  # it need not say who it is (KIP-447 came later)
+            if in_transaction:  # producers name no member before KIP-447
                 return
-            # From outside, while members are at work.
+            # From outside the group, while it has members.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = group.members.check(member_id, instance_id)
         if generation != group.generation:
@@ -278,7 +285,7 @@ def _member(
 
 
 def _rebalance_timeout(request: JoinGroupRequest) -> int:
-    """JoinGroup v0 knows one timeout for both."""
+    """JoinGroup v0 has one timeout for both."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
@@ -286,10 +293,6 @@ def _park(group: ClassicGroup, member: ClassicMember) -> Awaitable[JoinGroupResp
     reply: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
     group.members.park_join(member, reply)
     return reply
-
-
-def _why(request: JoinGroupRequest) -> str:
-    return _because(request.reason)
 
 
 def _because(reason: str | None) -> str:

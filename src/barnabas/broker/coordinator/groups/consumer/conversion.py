@@ -12,6 +12,7 @@ from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember
+from barnabas.broker.coordinator.groups.classic.members import HeldMetadata
 from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
@@ -67,7 +68,7 @@ def downgrade(
     group: ConsumerGroup, staying: list[ConsumerMember], topics: Topics, now_ms: int
 ) -> tuple[ClassicGroup, GroupRecord]:
     """A classic group with these members, each with its target, and the record that stores it."""
-    classic = ClassicGroup(group.group_id, now_ms)
+    classic = ClassicGroup(group.group_id, now_ms, HeldMetadata())
     classic.generation = group.epoch
     for member in staying:
         assert member.classic is not None

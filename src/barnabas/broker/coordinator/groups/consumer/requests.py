@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 #: from this version members make their ids themselves (KIP-1082)
@@ -24,6 +25,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
     _check(request.rack_id != "", "RackId can't be empty.")
     may_lack_id = version < _OWN_MEMBER_ID_FROM and epoch in (JOIN_EPOCH, LEAVE_STATIC_EPOCH)
     _check(request.member_id != "" or may_lack_id, "MemberId can't be empty.")
+    _check(is_storable(request.member_id), "MemberId is too long.")
     if epoch == JOIN_EPOCH:
         _check(request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
         _check(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining.")
