@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+    for item in items:  # of the whole run
+        if "spark" in getattr(item, "fixturenames", ()) and here in item.path.parents:
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.timeout(300))
             item.add_marker(pytest.mark.xdist_group("spark"))  # one session, however many workers

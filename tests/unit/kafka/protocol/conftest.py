@@ -1,4 +1,4 @@
-"""Every version of every message, and examples of each."""
+"""Every message, and examples of each."""
 
 import random
 from collections.abc import Callable
@@ -11,13 +11,12 @@ from barnabas.kafka.protocol.schema import Message, Struct
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test for every version of the messages that it asks for by the name of its argument."""
+    """Run a test for every message of those that it asks for by the name of its argument."""
     requests: list[type[Message]] = [*request_classes()]
     arguments = {"message": API_MESSAGES + RECORDS, "api_message": API_MESSAGES, "request_type": requests}
     for name, messages in arguments.items():
         if name in metafunc.fixturenames:
-            pairs = [(cls, v) for cls in messages for v in range(cls.versions[0], cls.versions[1] + 1)]
-            metafunc.parametrize((name, "version"), pairs, ids=[f"{c.__name__}-v{v}" for c, v in pairs])
+            metafunc.parametrize(name, messages, ids=lambda message: message.__name__)
 
 
 @pytest.fixture

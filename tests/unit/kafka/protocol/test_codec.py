@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.kafka.protocol.each_version import each_version
 from tests.unit.kafka.protocol.examples import INSTANCES
 
 from barnabas.base.errors import ErrorCode, ProtocolError
@@ -37,6 +38,7 @@ def produce(records: Any) -> ProduceRequest:
     return ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=[partition])])
 
 
+@each_version
 def test_what_we_write_we_read_back(
     message: type[Message], version: int, examples: Callable[..., list[Struct]]
 ) -> None:
@@ -44,6 +46,7 @@ def test_what_we_write_we_read_back(
         assert decode(message, version, encode(example, version)) == example
 
 
+@each_version
 def test_every_cut_and_every_extra_byte_is_refused(
     message: type[Message], version: int, examples: Callable[..., list[Struct]]
 ) -> None:
@@ -70,6 +73,7 @@ def test_any_bytes_give_a_message_or_the_protocol_error(data: st.DataObject) -> 
         decode(cls, version, junk)
 
 
+@each_version
 def test_damaged_messages_give_a_message_or_the_protocol_error(
     message: type[Message], version: int, examples: Callable[..., list[Struct]]
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.kafka.protocol.each_version import each_version
 from tests.unit.kafka.protocol.examples import INSTANCES
 
 from barnabas.base.errors import ProtocolError
@@ -47,6 +48,7 @@ def test_any_split_of_a_stream_gives_the_same_frames(payloads: list[bytes], cuts
     assert decoder.pending == 0
 
 
+@each_version
 def test_requests_fed_byte_by_byte_are_the_same_as_whole(
     request_type: type[Request], version: int, examples: Callable[..., list[Any]]
 ) -> None:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from tests.unit.kafka.protocol.each_version import each_version
 
 from barnabas.kafka.protocol.codec import decode, encode
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsResponse
@@ -54,6 +55,7 @@ def _field_in_our_terms(theirs: Any, field: Field, version: int) -> Any:
     return _in_our_terms(value, field, version)
 
 
+@each_version
 def test_kafka_python_reads_what_we_write(
     api_message: type[Request | Response], version: int, examples: Callable[..., list[Any]]
 ) -> None:

@@ -20,6 +20,7 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
+from tests.unit.kafka.protocol.each_version import each_version
 from tests.unit.kafka.protocol.examples import INSTANCES
 
 from barnabas.broker.server.kafka_apis import KAFKA_APIS
@@ -124,6 +125,7 @@ def _kio_class(message: type[Request | Response], version: int) -> Any:
     return getattr(load_payload_module(message.api_key, version, kind), message.__name__)
 
 
+@each_version
 def test_kio_writes_what_we_read_and_we_write_it_back(
     api_message: type[Request | Response], version: int
 ) -> None:
@@ -149,6 +151,7 @@ def _structs(kio_class: Any) -> Any:
                     yield from _structs(nested)
 
 
+@each_version
 def test_defaults_are_those_of_kio(api_message: type[Request | Response], version: int) -> None:
     module = import_module(api_message.__module__)
     for kio_class in _structs(_kio_class(api_message, version)):
