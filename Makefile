@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PORTABLE := tests/unit/base/system tests/unit/broker/storage tests/unit/broker/logs tests/unit/broker/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup lock demo test test-all coverage test-portable check check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
+.PHONY: help setup lock demo test test-all coverage test-portable check check-mypy check-others check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -50,15 +50,15 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard requirements/*.lock)
 	@$(BIN)/python -m compileall -q src  # an editable install has no bytecode: start-up would compile each time
 	@touch $@
 
-# Many tests wait for brokers and for Spark: two cores are busy with three workers.
-PYTEST = $(BIN)/python -m pytest -q -n $(or $(WORKERS),3) --dist loadgroup
+# Many tests wait for brokers, and most slow ones for Spark: two cores are busy with more workers.
+PYTEST = $(BIN)/python -m pytest -q --dist loadgroup
 
 # tests/slow.py says what is left out
 test: setup
-	$(PYTEST) $(or $(TESTS),-m 'not slow and not compat and not hostile')
+	$(PYTEST) -n $(or $(WORKERS),3) $(or $(TESTS),-m 'not slow and not compat and not hostile')
 
 test-all: setup
-	$(PYTEST) --durations=50 $(TESTS)
+	$(PYTEST) -n $(or $(WORKERS),4) --durations=50 $(TESTS)
 
 coverage: setup
 	$(BIN)/python -m pytest -q -n $(or $(WORKERS),2) --cov --cov-report=term:skip-covered $(or $(TESTS),tests/unit tests/property)
@@ -67,10 +67,15 @@ coverage: setup
 test-portable: setup
 	PYTHONPATH=$(CURDIR)/tests/portable $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(or $(TESTS),$(PORTABLE))
 
-check: setup
+# mypy takes as long as all others together: `make -j 2 check` uses two cores
+check: check-mypy check-others
+
+check-mypy: setup
+	$(BIN)/mypy
+
+check-others: setup
 	$(BIN)/ruff format --check src tests bench demo simulation soak examples tools
 	$(BIN)/ruff check src tests bench demo simulation soak examples tools
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
 	$(BIN)/python tools/seams.py --check

@@ -29,7 +29,9 @@ def pytest_configure() -> None:
 
 
 #: log samples of real systems; a machine that has only the repository does not have them
-_SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "loghub"
+_SAMPLES = Path(
+    os.environ.get("BARNABAS_LOG_SAMPLES", Path(__file__).parents[2] / "shared" / "data" / "loghub")
+)
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,7 @@ def pages_with_blocks() -> list[pytest.param]:
         blocks = [block for block in blocks_of(page) if runs(block)]
         if blocks:
             spark = any("pyspark" in block.text or "pipeline run" in block.text for block in blocks)
-            marks = [pytest.mark.spark, pytest.mark.xdist_group("spark")] if spark else []
+            marks = [pytest.mark.spark] if spark else []
             params.append(pytest.param(blocks, id=place(page), marks=[*marks, pytest.mark.timeout(1800)]))
     return params
 

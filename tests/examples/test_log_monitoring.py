@@ -118,7 +118,7 @@ def replay(spark: SparkSession, servers: str, day: str, source: str, archive: Pa
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("spark-0")  # whose worker has a session
 @pytest.mark.timeout(1500)
 def test_a_burst_raises_an_alert_and_a_day_replayed_from_archive_and_topic_is_the_same(
     barnabas_fresh_broker: BarnabasBroker,

@@ -171,7 +171,6 @@ def bank(tmp_path: Path, seed: int) -> Iterator[Bank]:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("seed", range(SEEDS), indirect=True)
 def test_money_is_neither_made_nor_lost_when_anything_is_killed_at_any_moment(bank: Bank, seed: int) -> None:
@@ -183,7 +182,6 @@ def test_money_is_neither_made_nor_lost_when_anything_is_killed_at_any_moment(ba
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(1500)
 @pytest.mark.skipif(not os.environ.get("BARNABAS_THOROUGH"), reason="BARNABAS_THOROUGH=1 runs it: it is slow")
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -1,4 +1,4 @@
-"""A live broker for the data source, and one Spark session for the whole run.
+"""A live broker for the data source, and one Spark session for each worker that has tests with one.
 
 The data source is for any broker of the Kafka protocol: `--barnabas-servers HOST:PORT` runs the tests
 against another.
@@ -32,13 +32,20 @@ if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster as TestCluster
 
 
+#: so many workers have a session: one alone would end long after the others
+_SESSIONS = 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
-    for item in items:  # of the whole run
-        if "spark" in getattr(item, "fixturenames", ()) and here in item.path.parents:
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.timeout(300))
-            item.add_marker(pytest.mark.xdist_group("spark"))  # one session, however many workers
+    ours = [
+        item for item in items if "spark" in getattr(item, "fixturenames", ()) and here in item.path.parents
+    ]
+    files = [*dict.fromkeys(item.path for item in ours)]
+    for item in ours:
+        item.add_marker(pytest.mark.spark)
+        item.add_marker(pytest.mark.timeout(300))
+        item.add_marker(pytest.mark.xdist_group(f"spark-{files.index(item.path) % _SESSIONS}"))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from tests.spark.committed import committed_values
 from tests.spark.pipeline_process import PipelineProcess
 from tests.spark.processes import TASKS, kill, workers_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROWS = 50_000
 

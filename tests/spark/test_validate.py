@@ -87,7 +87,6 @@ CREATE TEMPORARY VIEW dear AS SELECT id, prise FROM orders;
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-@pytest.mark.xdist_group("spark")
 def test_a_wrong_column_prints_the_error_for_people_and_no_stack_trace(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
     file = tmp_path / "shop.sql"
