@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.base.environment.blocking import Pool
@@ -91,6 +92,8 @@ class LogManager:
         self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
         #: those of them that `open_postponed` tries again
         self._postponed: dict[TopicPartition, _Postponed] = {}
+        #: those of them that have a folder in several directories: none is served before all can be compared
+        self._ambiguous: dict[TopicPartition, list[LogDirectory]] = {}
         #: the one of those that a thread opens now, and whether it was deleted meanwhile
         self._opening: TopicPartition | None = None
         self._is_opening_doomed = False
@@ -335,6 +338,7 @@ class LogManager:
             await pool.close()
         for topic_partition, directories in places.items():
             if directories[1:]:
+                self._withdraw_unless_all_open(topic_partition, directories)
                 outdated.update(self._keep_latest(topic_partition, directories))
         if self._is_clustered:
             outdated.update(await self._note_incomplete(hosted, config_of, nameless))
@@ -482,28 +486,42 @@ class LogManager:
         if self._is_opening_doomed:
             self._undeleted.discard(postponed.topic_id)
             self.delete(topic_partition)
+        elif opened := self.get(topic_partition):
+            await self._load_copies_of(opened)
 
     async def _load_again(
         self, directory: LogDirectory, topic_partition: TopicPartition, postponed: _Postponed
     ) -> None:
         pool = self._environment.blocking.pool("recovery", 1)
         topic_id, config = postponed.topic_id, postponed.config
+        load = partial(_load_log, acks_fsync=self._config.barnabas_acks_fsync)
+        directories = self._ambiguous.get(topic_partition, [directory])
+        found: dict[LogDirectory, PartitionLog] = {}
         try:
-            opened = await pool.run(
-                _load_log, directory, topic_partition, topic_id, config, self._config.barnabas_acks_fsync
-            )
+            for each in directories:
+                found[each] = await pool.run(load, each, topic_partition, topic_id, config)
         except Exception as error:
+            for other in found.values():
+                other.abandon()
             if not may_pass(error.__cause__):
                 del self._postponed[topic_partition]
                 log.error("%s cannot be opened: %s", topic_partition, error)
             return
         finally:
             await pool.close()
-        directory.adopt(opened)
-        if directory.has_stale_offsets:
-            await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
+        for each, partition_log in found.items():
+            each.adopt(partition_log)
+        outdated = set(self._keep_latest(topic_partition, directories))
+        for each in directories:
+            if each in outdated:
+                await self._write_checkpoints(each)
+            elif each.has_stale_offsets:
+                await self._write_checkpoint(each, LogDirectory.log_start_checkpoint)
         del self._postponed[topic_partition], self._unreadable[topic_partition]
+        self._ambiguous.pop(topic_partition, None)
         self._note_recovered()
+        directory = self.directory_of(topic_partition)
+        opened = directory.logs[topic_partition]
         mark = directory.marks.get(topic_partition)
         if mark is None:
             self.incomplete.forget(topic_partition)
@@ -513,10 +531,29 @@ class LogManager:
 
     def _note_recovered(self) -> None:
         """A directory all of whose logs are open may be marked as clean when the broker stops."""
-        broken = set(self._unreadable.values())
+        broken = {*self._unreadable.values(), *chain.from_iterable(self._ambiguous.values())}
         for directory in self._directories:
             if directory not in broken and directory.failure is None:
                 directory.is_recovered = True
+
+    def _withdraw_unless_all_open(
+        self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
+    ) -> None:
+        """Close the log again if its folder in another directory cannot be opened: that one may be newer."""
+        missing = [each for each in directories if topic_partition not in each.logs]
+        if not missing:
+            return
+        for directory in directories:
+            if opened := directory.logs.pop(topic_partition, None):
+                opened.abandon()
+                log.error(
+                    "%s is in %s and in %s, where it cannot be opened and may have more records: it is not "
+                    "served until both can be compared",
+                    topic_partition,
+                    directory.path,
+                    missing[0].path,
+                )
+        self._ambiguous[topic_partition] = list(directories)
 
     def _keep_latest(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
@@ -571,31 +608,49 @@ class LogManager:
                 )  # without its id it was never on disk as a whole
                 continue
             topic_partition = names.get(key)
-            current = None if topic_partition is None else self.get(topic_partition)
-            if (
-                topic_partition is None
-                or current is None
-                or topic_partition in directory.logs
-                or topic_partition in self.incomplete
+            if topic_partition is None or not await self._load_copy(
+                directory, path, topic_partition, config_of(topic_partition.topic)
             ):
                 # what it is a copy of is not here: it may be on a disk that is away
                 log.warning("%s is the copy of a log that is not here: it is left alone", path)
+
+    async def _load_copies_of(self, current: PartitionLog) -> None:
+        """Open the copies of a log that was opened late."""
+        topic_partition = current.topic_partition
+        for directory in self._directories:
+            if directory.failure is not None:
                 continue
-            if topic_partition in directory.futures:
-                self._run(TreeRemoval(directory.env.fs, path))
-                continue
-            config = config_of(topic_partition.topic)
-            load = partial(directory.load_future, path, topic_partition, key[0], config)
             try:
-                directory.futures[topic_partition] = await self._disk.run(load)
-            except KafkaError as error:
-                log.warning("%s cannot be opened, its copying begins anew: %s", path, error.message)
-                self._run(TreeRemoval(directory.env.fs, path))
-                try:
-                    start = current.log_start_offset
-                    directory.create_future(topic_partition, current.topic_id, config, start)
-                except KafkaError as failed:
-                    log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed.message)
+                found = directory.found_futures()
+            except OSError as error:
+                directory.env.judge("copies of logs", error)
+                continue
+            for path, key in found.items():
+                if key == (current.topic_id, topic_partition.partition):
+                    await self._load_copy(directory, path, topic_partition, current.config)
+
+    async def _load_copy(
+        self, directory: LogDirectory, path: str, topic_partition: TopicPartition, config: TopicConfig
+    ) -> bool:
+        """Open the copy of a log, or begin it again; False if the broker has no log that it replaces."""
+        current = self.get(topic_partition)
+        if current is None or topic_partition in directory.logs or topic_partition in self.incomplete:
+            return False
+        if topic_partition in directory.futures:
+            self._run(TreeRemoval(directory.env.fs, path))
+            return True
+        load = partial(directory.load_future, path, topic_partition, current.topic_id, config)
+        try:
+            directory.futures[topic_partition] = await self._disk.run(load)
+        except KafkaError as error:
+            log.warning("%s cannot be opened, its copying begins anew: %s", path, error.message)
+            self._run(TreeRemoval(directory.env.fs, path))
+            try:
+                start = current.log_start_offset
+                directory.create_future(topic_partition, current.topic_id, config, start)
+            except KafkaError as failed:
+                log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed.message)
+        return True
 
     def _open_logs(self) -> set[TopicPartition]:
         return {topic_partition for directory in self._directories for topic_partition in directory.logs}
@@ -671,9 +726,9 @@ class LogManager:
             return
         self._postponed.pop(topic_partition, None)
         broken = self._unreadable.pop(topic_partition, None)
-        if broken is not None:
-            self._set_aside(broken, topic_partition)
-            broken.forget(topic_partition)
+        for each in self._ambiguous.pop(topic_partition, () if broken is None else (broken,)):
+            self._set_aside(each, topic_partition)
+            each.forget(topic_partition)
         directory = self._find_directory(topic_partition)
         if directory is None:
             return

@@ -293,6 +293,63 @@ def test_a_clean_stop_and_a_start_go_on_with_a_move(play):
     play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
 
 
+def test_a_log_that_opens_late_goes_on_with_its_move(play):
+    async def scenario(bench):
+        bench.create(50)
+        expected = bench.values()
+        bench.moves.begin(T0, "/b")
+        await asyncio.sleep(0.5)
+        await bench.stop()
+        (copied,) = bench.folders("/b")
+        again = Bench(bench.disk)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(24, "too many files") if operation == "open" and path.endswith(".log") else None
+        )
+        await again.load()
+        assert again.log is None
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == {T0}
+        assert again.logs.copy_of(T0).futures[T0].files.path == f"/b/{copied}"
+        again.moves.start()
+        await again.moved()
+        assert again.values() == expected
+        await again.stop()
+
+    play(scenario, replica_alter_log_dirs_io_max_bytes_per_second=1000)
+
+
+@pytest.mark.parametrize("full", ["/a", "/b"])
+def test_a_log_in_two_directories_is_served_only_if_both_can_be_read(play, full):
+    """A move was over, but its former folder could not be removed; then a start finds one disk full."""
+
+    async def scenario(bench):
+        bench.create(6)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(5, "failing") if operation == "rename" and path == "/a/t-0" else None
+        )
+        bench.moves.begin(T0, "/b")
+        await bench.moved()
+        bench.append(12)
+        expected = bench.values()
+        assert (bench.folders("/a"), bench.folders("/b")) == (["t-0"], ["t-0"])
+        bench.disk.process_ended()
+
+        again = Bench(bench.disk)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(28, "full") if operation == "write" and path.startswith(f"{full}/t-0/") else None
+        )
+        await again.load()
+        assert again.log is None
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == {T0}
+        assert again.values() == expected
+        assert again.place == "/b"
+        assert "t-0" not in again.folders("/a")
+        await again.stop()
+
+    play(scenario)
+
+
 def test_long_topic_names_fit(play):
     async def scenario(bench):
         long = TopicPartition("x" * 249, 7)

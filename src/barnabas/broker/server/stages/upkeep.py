@@ -56,11 +56,13 @@ async def open_upkeep(
             numbers[topic].append(number)
         image, names = view.image, frozenset(numbers)
         coordination.follow(ImageDelta(image, image, topics=names, partitions=numbers, topic_configs=names))
+        moves.start()
 
     def flush(partition: TopicPartition) -> None:
         with suppress(KafkaError):
             group_commit.add(replicas.find(*partition))
 
+    moves = LogMoves(view, manager, environment, flush)
     jobs = upkeep(view, manager, serve_opened)
     if binding.token_keys is not None:
         interval_ms = view.config.delegation_token_expiry_check_interval_ms
@@ -82,7 +84,6 @@ async def open_upkeep(
     cleaner = LogCleaner(view, replicas, manager, environment, group_commit.add)
     closing.add(cleaner.stop)
     cleaner.start()
-    moves = LogMoves(view, manager, environment, flush)
     closing.add(moves.stop)
     moves.start()
     return Upkeep(cleaner, moves)
