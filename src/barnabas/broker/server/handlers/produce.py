@@ -7,9 +7,11 @@ in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). The
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator, Iterable
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from itertools import dropwhile
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -18,9 +20,9 @@ from barnabas.broker.answers import Answer, SecondPhase, is_pending, settled
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.produce import Acknowledgement, Appended
-from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, handles
 from barnabas.broker.server.requests.context import RequestContext
-from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.long_work import SLICE, LongWork
 from barnabas.broker.server.requests.needs import TransactionalId, each_topic
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.transactions.guard import TransactionGuard
@@ -66,6 +68,8 @@ _TOO_EARLY = {
     ErrorCode.UNKNOWN_TOPIC_ID: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
+#: after so many batches the clock is read: whether the slice of time is over
+_BATCHES_A_LOOK = 16
 _NO_REFUSALS: Refusals = {}
 
 
@@ -88,7 +92,7 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     needs=[TransactionalId(Operation.WRITE), each_topic(Operation.WRITE, "topic_data", "responses")],
     advertised_from=0,
     on_error=_failed,
-    pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=64)],
+    pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=DIRECT_ELEMENTS)],
     unconfirmed="the in-sync replicas commit it",
 )
 def produce(
@@ -112,15 +116,89 @@ def _produce(
     ports: Ports, context: RequestContext, request: ProduceRequest, refused: Refusals
 ) -> Answer[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     waiting: list[Appended | _Unvalidated] = []
-    topics = []
+    response = ProduceResponse()
+    slices = _append_in_slices(ports, context, request, refused, response, waiting)
+    rest = next(slices, None)
+    if rest is not None:
+        return _append_rest(ports, context, request, slices, rest, response, waiting)
+    return _appended(ports, context, request, response, waiting)
+
+
+async def _append_rest(
+    ports: Ports,
+    context: RequestContext,
+    request: ProduceRequest,
+    slices: Generator[ProduceRequest, Refusals, None],
+    rest: ProduceRequest | None,
+    response: ProduceResponse,
+    waiting: list[Appended | _Unvalidated],
+) -> ProduceResponse | None:
+    while rest is not None:
+        await ports.long_work.next_slice()
+        refused = _NO_REFUSALS
+        if request.transactional_id is not None:  # the transaction may have ended meanwhile
+            refused = await settled(refusals(ports.replicas, ports.guard, rest, context.api_version))
+        try:
+            rest = slices.send(refused)
+        except StopIteration:
+            rest = None
+    return await settled(_appended(ports, context, request, response, waiting))
+
+
+def _append_in_slices(
+    ports: Ports,
+    context: RequestContext,
+    request: ProduceRequest,
+    refused: Refusals,
+    response: ProduceResponse,
+    waiting: list[Appended | _Unvalidated],
+) -> Generator[ProduceRequest, Refusals, None]:
+    """Append the batches of a request.
+
+    Yields the rest of the request whenever a slice of time is over, and is sent the rest's refusals.
+    """
+    now = ports.long_work.now
+    end = now() + SLICE
+    left = _BATCHES_A_LOOK
     for topic in request.topic_data:
-        results = [
-            _append(ports, context, request, topic, data, refused, waiting) for data in topic.partition_data
-        ]
-        topics.append(
+        results: list[PartitionProduceResponse] = []
+        response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
         )
-    response = ProduceResponse(responses=topics)
+        for data in topic.partition_data:
+            if not left:
+                left = _BATCHES_A_LOOK
+                if now() >= end:
+                    refused = yield _from(request, topic, data)
+                    end = now() + SLICE
+            left -= 1
+            results.append(_append(ports, context, request, topic, data, refused, waiting))
+
+
+def _from(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
+    """The request from the batch of one partition on."""
+    begun, *later = dropwhile(lambda each: each is not topic, request.topic_data)
+    left = dropwhile(lambda each: each is not data, begun.partition_data)
+    return _about(request, [_part(topic, left), *later])
+
+
+def _about(request: ProduceRequest, topics: list[TopicProduceData]) -> ProduceRequest:
+    changed = copy(request)
+    changed.topic_data = topics
+    return changed
+
+
+def _part(topic: TopicProduceData, data: Iterable[PartitionProduceData]) -> TopicProduceData:
+    return TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=list(data))
+
+
+def _appended(
+    ports: Ports,
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    waiting: list[Appended | _Unvalidated],
+) -> Answer[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     if not waiting and request.acks:
         return response
     appended = [item for item in waiting if isinstance(item, Appended)]
@@ -149,9 +227,8 @@ class _Unvalidated(NamedTuple):
     """A batch that is long to validate."""
 
     partition: Partition
-    #: its topic, as the request names it, and its index
-    key: tuple[str | bytes, int]
-    records: Buffer
+    topic: TopicProduceData
+    data: PartitionProduceData
     #: the place of the answer
     result: PartitionProduceResponse
 
@@ -164,7 +241,8 @@ async def _validate_and_append(
     unvalidated: list[_Unvalidated],
     waiting: list[Appended],
 ) -> ProduceResponse | None:
-    for partition, key, records, result in unvalidated:
+    for partition, topic, data, result in unvalidated:
+        records = data.records or b""
         try:
             valid = await ports.long_work.run(
                 validate_batch,
@@ -175,7 +253,9 @@ async def _validate_and_append(
                 at_once=False,
             )
             if request.transactional_id is not None:  # the transaction may have ended meanwhile
-                refused = await settled(refusals(ports.replicas, ports.guard, request, context.api_version))
+                batch = _about(request, [_part(topic, [data])])
+                refused = await settled(refusals(ports.replicas, ports.guard, batch, context.api_version))
+                key = topic.name or topic.topic_id, data.index
                 if key in refused:
                     raise _noted(partition, records, refused[key])
             appended = partition.append(records, request.acks, Origin.CLIENT, valid)
@@ -227,7 +307,7 @@ def _append(
         return failed
     except LongValidation:
         later = PartitionProduceResponse(index=data.index)
-        waiting.append(_Unvalidated(partition, (name, data.index), records, later))
+        waiting.append(_Unvalidated(partition, topic, data, later))
         return later
     result = PartitionProduceResponse(
         index=data.index,

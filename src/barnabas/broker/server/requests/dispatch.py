@@ -6,7 +6,7 @@ import asyncio
 import math
 import struct
 from bisect import bisect_left
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeAlias
@@ -14,12 +14,19 @@ from typing import Any, TypeAlias
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from barnabas.base.metrics import BOUNDS
 from barnabas.base.text import logger_of
-from barnabas.broker.answers import LongAnswer, SecondPhase, is_pending, settled
+from barnabas.broker.answers import Answer, LongAnswer, SecondPhase, is_pending, settled
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Api, Served
 from barnabas.broker.server.requests.context import Chunks, Client, Connection, RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.order import NOTHING
-from barnabas.broker.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces, count_along, elements
+from barnabas.broker.server.requests.pieces import (
+    MAX_ITEM_ELEMENTS,
+    Piece,
+    Pieces,
+    count_along,
+    elements,
+    has_more_elements,
+)
 from barnabas.broker.server.requests.usage import Metering, timed
 from barnabas.kafka.protocol.framing import RequestHeader, encode_response, parse_counted
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -54,8 +61,9 @@ class Dispatcher:
     """Serves the requests of every connection of a broker.
 
     Most are served at once, in the turn of the event loop in which they came. A request with many elements is
-    decoded in a thread and divided into pieces. They are served one after another, with other connections'
-    requests in between, and the answer is encoded in a thread. Its own connection waits meanwhile.
+    divided into pieces. They are served one after another, with other connections' requests in between once
+    a slice of time is over. Its own connection waits meanwhile. Above `DIRECT_ELEMENTS` a thread decodes and
+    divides the request, and encodes the answer.
 
     Args:
         served: the APIs, by their keys.
@@ -106,8 +114,8 @@ class Dispatcher:
         metering = self._metering
         if metering is not None and not metering.is_idle:
             context.usage = metering.begin(api, header, client, len(frame), began)
-        if count > api.large_from and _pieces(api, request) is not None:
-            answering = self._answer_large(served, header, context, request, count)
+        if count > api.large_from and (pieces := _pieces(api, request)) is not None:
+            answering = self._answer_divided(served, header, context, request, pieces)
             task = asyncio.ensure_future(timed(answering, context.usage))
             self._park_large(served, client, task, began, header)
             return
@@ -162,7 +170,8 @@ class Dispatcher:
         if pieces is None:
             response = await self._answer(served, context, request)
         else:
-            response = await self._in_pieces(served, context, request, pieces)
+            divide = partial(self._long_work.run, pieces.divide, request)
+            response = await self._in_pieces(served, context, request, pieces, divide)
         if response is None:
             raise ProtocolError(f"{served.api.name} has no response")
         return response
@@ -180,8 +189,9 @@ class Dispatcher:
         else:
             served = self._find(frame)
             context = RequestContext(header, connection)
-            if count > served.api.large_from and _pieces(served.api, request) is not None:
-                chunks = await self._answer_large(served, header, context, request, count)
+            pieces = _pieces(served.api, request) if count > served.api.large_from else None
+            if pieces is not None:
+                chunks = await self._answer_divided(served, header, context, request, pieces)
             else:
                 response = await self._answer(served, context, request)
                 chunks = None if response is None else encode_response(header, response)
@@ -275,7 +285,8 @@ class Dispatcher:
         api = served.api
         pieces = await self._long_work.run(_pieces, api, request)
         if pieces is not None:
-            response = await self._in_pieces(served, context, request, pieces)
+            divide = partial(self._long_work.run, pieces.divide, request)
+            response = await self._in_pieces(served, context, request, pieces, divide)
         elif count > api.most_elements:
             response = await self._long_work.run(self._refusal, api, request)
         else:
@@ -284,14 +295,33 @@ class Dispatcher:
             response = context.usage.settle(response)
         return None if response is None else await self._long_work.run(encode_response, header, response)
 
+    async def _answer_divided(
+        self, served: Served, header: RequestHeader, context: RequestContext, request: Any, pieces: Pieces
+    ) -> Chunks | None:
+        """Answer a request that was decoded on the event loop: it has not more than `DIRECT_ELEMENTS`."""
+        divide = partial(pieces.divide, request)
+        response = await self._in_pieces(served, context, request, pieces, divide)
+        if context.usage is not None:
+            response = context.usage.settle(response)
+        if response is None:
+            return None
+        if has_more_elements(response, DIRECT_ELEMENTS):
+            return await self._long_work.run(encode_response, header, response)
+        return encode_response(header, response)
+
     async def _in_pieces(
-        self, served: Served, context: RequestContext, request: Any, pieces: Pieces
+        self,
+        served: Served,
+        context: RequestContext,
+        request: Any,
+        pieces: Pieces,
+        divide: Callable[[], Answer[list[Piece]]],
     ) -> Response | None:
         api = served.api
         whole: Response | None = None
         part: Response | None
         try:
-            divided = await self._long_work.run(pieces.divide, request)
+            divided = await settled(divide())
         except KafkaError as error:
             return await self._long_work.run(self._failure, api, request, error)
         async for piece in self._long_work.slices(divided):

@@ -52,9 +52,13 @@ class LongWork:
         for item in items:
             yield item
             if self.now() >= end:
-                async with self._turn:
-                    await asyncio.sleep(0)
-                end = self.now() + SLICE
+                end = await self.next_slice()
+
+    async def next_slice(self) -> float:
+        """Let the event loop serve others; return when the slice ends that begins now."""
+        async with self._turn:
+            await asyncio.sleep(0)
+        return self.now() + SLICE
 
     def is_long(self, items: Sized) -> bool:
         """Whether a listing of so many things is made in slices."""

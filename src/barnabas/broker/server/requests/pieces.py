@@ -208,6 +208,25 @@ def elements(message: Struct) -> int:
     )
 
 
+def has_more_elements(message: Struct, most: int) -> bool:
+    """Whether the arrays of a message have more than `most` elements; it counts no further."""
+    return _left(message, most) < 0
+
+
+def _left(message: Struct, left: int) -> int:
+    for name, is_nested in _arrays(type(message)):
+        value = getattr(message, name)
+        if not value:
+            continue
+        left -= len(value)
+        if is_nested:
+            for item in value:
+                if left < 0:
+                    return left
+                left = _left(item, left)
+    return left
+
+
 @cache
 def _arrays(cls: type[Struct]) -> list[tuple[str, bool]]:
     return [(f.name, isinstance(f.type, type)) for f in cls.__fields__ if f.is_array]

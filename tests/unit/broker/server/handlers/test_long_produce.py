@@ -53,7 +53,9 @@ def test_batch_whose_transaction_ended_during_its_validation_is_refused(monkeypa
     context = SimpleNamespace(api_version=11, reported_errors=0)
     request = ProduceRequest(transactional_id="x", acks=-1)
     result = PartitionProduceResponse(index=0)
-    batch = produce._Unvalidated(partition, ("t", 0), b"", result)
+    batch = produce._Unvalidated(
+        partition, TopicProduceData(name="t"), PartitionProduceData(index=0, records=b""), result
+    )
     asyncio.run(produce._validate_and_append(ports, context, request, ProduceResponse(), [batch], []))
     assert not appended
     assert result.error_code == ErrorCode.INVALID_TXN_STATE
