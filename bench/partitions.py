@@ -36,7 +36,7 @@ from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.records import Record, encode_batch
 from bench.request import frame
 
-ROUNDS = 7
+ROUNDS = 150
 RECORD_BYTES = 100
 PRODUCE, FETCH, METADATA, CREATE = 7, 11, 8, 5
 
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=100, help="of a produce")
     parser.add_argument("--records", type=int, default=10, help="of a batch")
     parser.add_argument("--topics", type=int, default=2000, help="of a metadata request")
-    parser.add_argument("--requests", type=int, default=60, help="in each of the rounds")
+    parser.add_argument("--requests", type=int, default=3, help="in each of the rounds")
     parser.add_argument(
         "--only", default="", help="the figures whose names contain it: produce, fetch, metadata, ..."
     )

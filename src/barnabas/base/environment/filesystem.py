@@ -207,9 +207,11 @@ class VectoredFile:
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
         if len(chunks) <= IOV_MAX:
-            written = self.write_some(chunks, position)
-            if written != sum(map(len, chunks)):
-                self._write_rest(chunks, position, written)
+            left = self.write_some(chunks, position)
+            for chunk in chunks:
+                left -= len(chunk)
+            if left:
+                self._write_rest(chunks, position, left + sum(map(len, chunks)))
             return
         for first in range(0, len(chunks), IOV_MAX):
             part = chunks[first : first + IOV_MAX]

@@ -123,6 +123,10 @@ class ReplicaManager:
             return partitions[index]
         return self._open_late(topic, index)
 
+    def partitions_of(self, topic: TopicKey) -> Mapping[int, Partition]:
+        """Return the topic's open partitions by their indexes; `find` opens those that are missing."""
+        return self._topics.get(topic, _NONE)
+
     def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
         """A batch was refused by `code`: its partition is not here yet, or not led here. It comes again.
 

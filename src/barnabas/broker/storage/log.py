@@ -13,7 +13,7 @@ from typing import NamedTuple
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import NO_PRODUCER_ID, Buffer, Chunk, Offset
 from barnabas.broker.storage import timestamps
-from barnabas.broker.storage.index import TimeIndex
+from barnabas.broker.storage.plain import MOST_PLAIN_RECORDS, TIME_ENTRY_SIZE, PlainLimits
 from barnabas.broker.storage.producer_recovery import note_producer
 from barnabas.broker.storage.producers import Origin, Producer
 from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
@@ -21,13 +21,26 @@ from barnabas.broker.storage.timestamps import OffsetAtTimestamp
 from barnabas.broker.storage.transaction_index import AbortedTransaction
 from barnabas.broker.storage.upkeep import LogUpkeep
 from barnabas.broker.storage.validation import ValidBatch, validate_batch
-from barnabas.kafka.records.batch import MAGIC, BatchHeader, batches, check_crc, placed
+from barnabas.kafka.records.batch import (
+    COMPRESSION_MASK,
+    CRC_COVERS_FROM,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    SEQUENCE_LIMIT,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    batches,
+    check_crc,
+    parse_header,
+    placed,
+    with_timestamp_type,
+)
+from barnabas.kafka.records.compression import Compression
+from barnabas.kafka.records.crc import crc32c
 
 logger = logging.getLogger(__name__)
-
-#: the larger of the two indexes' entries: its file is full first
-TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
-
 
 #: no leader epoch is later
 NEWEST_EPOCH = 2**31 - 1
@@ -42,6 +55,9 @@ class AppendInfo(NamedTuple):
     log_start_offset: Offset
     max_timestamp: int
     duplicate: bool
+
+
+_LAST_CODEC = int(max(Compression))
 
 
 #: makes an `AppendInfo` of its fields, at half the cost of calling it: it is made for every append
@@ -118,7 +134,7 @@ class PartitionLog(LogUpkeep):
         try:
             segment = self._segment_for(size, last_offset, max_timestamp)
             segment.append(
-                placed(header, data, base_offset, leader_epoch),
+                placed(data, base_offset, leader_epoch),
                 size,
                 base_offset,
                 last_offset,
@@ -126,15 +142,96 @@ class PartitionLog(LogUpkeep):
                 config.index_interval_bytes,
             )
         except OSError as error:
-            if header.producer_id != NO_PRODUCER_ID:
-                self.producers.refuse(header)
-            raise self._failed(error) from error
+            raise self._not_written(header, error) from error
         self.log_end_offset = last_offset + 1
         self._appended(header, data, base_offset, leader_epoch)
         return _info(
             AppendInfo,
             (base_offset, last_offset, log_append_time, self.log_start_offset, max_timestamp, False),
         )
+
+    def append_plain(
+        self, records: Buffer, leader_epoch: int, limits: PlainLimits, flags: int, now_ms: int
+    ) -> AppendInfo | None:
+        """Append a client's batch if it is plain; None if it is not, and nothing has changed.
+
+        The outcome for the log is that of `append_as_leader`, which decides about all other batches.
+
+        Args:
+            records: the batch.
+            leader_epoch: the leader epoch to append it in.
+            limits: the limits by the topic's settings.
+            flags: the bits of the attributes that the request may set.
+            now_ms: the time.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed, and nothing has changed.
+        """
+        segment = self.files.segments.active
+        size = len(records)
+        position = segment.size
+        if (
+            self.failure is not None
+            or self._env.failure is not None
+            or self.closed
+            or not HEADER_SIZE <= size <= limits.most_bytes
+            or not 0 < position <= limits.segment_bytes - size
+            or segment.times.size > limits.index_bytes
+            or self.epochs.latest != leader_epoch
+        ):
+            return None
+        (offset, length, _, magic, crc, attributes, last_delta, earliest, latest,
+         producer_id, producer_epoch, sequence, count) = HEADER.unpack_from(records)  # fmt: skip
+        base_offset = self.log_end_offset
+        last_offset = base_offset + last_delta
+        if (
+            offset
+            or length != size - LOG_OVERHEAD
+            or magic != MAGIC
+            or attributes & ~flags
+            or attributes & COMPRESSION_MASK > _LAST_CODEC
+            or count != last_delta + 1
+            or not 0 < count <= MOST_PLAIN_RECORDS
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            or latest < 0
+            or latest > now_ms + limits.after_ms
+            or earliest < now_ms - limits.before_ms
+            or crc32c(memoryview(records)[CRC_COVERS_FROM:]) != crc
+        ):
+            return None
+        log_append_time = -1
+        if limits.is_log_append_time:
+            latest = log_append_time = now_ms
+        first = segment.first_timestamp
+        if first < 0 or latest - first > limits.segment_ms - segment.roll_jitter_ms:
+            return None
+        producer = None
+        producers = self.producers
+        if producer_id != NO_PRODUCER_ID:
+            is_transactional = attributes & TRANSACTIONAL_FLAG != 0
+            producer = producers.next_in_line(producer_id, producer_epoch, sequence, is_transactional)
+            if producer is None:
+                return None
+        elif attributes & TRANSACTIONAL_FLAG:
+            return None
+        if limits.is_log_append_time:
+            records = with_timestamp_type(parse_header(records), records, now_ms)
+        chunks = placed(records, base_offset, leader_epoch)
+        try:
+            segment.append(chunks, size, base_offset, last_offset, latest, limits.index_interval)
+        except OSError as error:
+            raise self._not_written(parse_header(records), error) from error
+        self.log_end_offset = producers.end_offset = last_offset + 1
+        if producer is not None:
+            producer.wrote((sequence + last_delta) % SEQUENCE_LIMIT, last_offset, last_delta, latest)
+        return _info(
+            AppendInfo, (base_offset, last_offset, log_append_time, self.log_start_offset, latest, False)
+        )
+
+    def _not_written(self, header: BatchHeader, error: OSError) -> KafkaError:
+        if header.producer_id != NO_PRODUCER_ID:
+            self.producers.refuse(header)
+        return self._failed(error)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int = NEWEST_EPOCH) -> AppendInfo | None:
         """Append batches as the leader has them, offsets and epochs included; return None if there are none.

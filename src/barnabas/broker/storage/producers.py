@@ -30,6 +30,10 @@ class Origin(Enum):
     REPLICATION = "replication"
 
 
+#: makes a `ProducerBatch` of its fields, at half the cost of calling it
+_batch = tuple.__new__
+
+
 class ProducerBatch(NamedTuple):
     """One batch as it is remembered."""
 
@@ -78,6 +82,14 @@ class Producer:
     @property
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
+
+    def wrote(self, last_sequence: int, last_offset: Offset, offset_delta: int, timestamp: int) -> None:
+        """Remember a batch of the current epoch."""
+        batches = self.batches
+        batches.append(_batch(ProducerBatch, (last_sequence, last_offset, offset_delta, timestamp)))
+        if len(batches) > WINDOW:
+            del batches[0]
+        self.last_timestamp = timestamp
 
     def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
         """Return the remembered batch that `header` sends again."""
@@ -185,6 +197,26 @@ class Producers:
         if producer.epoch < known.epoch or (must_raise_epoch and is_open and producer.epoch == known.epoch):
             raise _stale(producer, known)
 
+    def next_in_line(
+        self, producer_id: ProducerId, epoch: int, sequence: int, is_transactional: bool
+    ) -> Producer | None:
+        """Return the producer if the batch is the next one of what it has been writing.
+
+        None does not refuse the batch: `check` decides. It would let pass all that pass here.
+        """
+        producer = self._producers.get(producer_id)
+        if (
+            producer is None
+            or not producer.batches
+            or producer.epoch != epoch
+            or epoch < 0
+            or sequence != (producer.batches[-1].last_sequence + 1) % SEQUENCE_LIMIT
+            or is_transactional == (producer.transaction_start == UNKNOWN_OFFSET)
+            or self._refused
+        ):
+            return None
+        return producer
+
     def check(self, header: BatchHeader, origin: Origin) -> ProducerBatch | None:
         """Check whether the batch may be appended.
 
@@ -279,13 +311,7 @@ class Producers:
         if self._refused:
             self._refused.pop(header.producer_id, None)
         last_offset = base_offset + header.last_offset_delta
-        batches = producer.batches
-        batches.append(
-            ProducerBatch(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
-        )
-        if len(batches) > WINDOW:
-            del batches[0]
-        producer.last_timestamp = header.max_timestamp
+        producer.wrote(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
         if header.is_transactional and producer.transaction_start == UNKNOWN_OFFSET:
             producer.transaction_start = base_offset
             if self._open_transactions is _NOTHING:

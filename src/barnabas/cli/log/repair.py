@@ -34,7 +34,6 @@ from barnabas.kafka.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     crc_of,
-    parse_header,
     placed,
 )
 from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
@@ -362,9 +361,7 @@ class Repair:
                     producer_epoch=producer_epoch,
                     timestamp=NO_TIMESTAMP,
                 )
-                parts.extend(
-                    map(bytes, placed(parse_header(marker), marker, transaction.last_offset, leader_epoch))
-                )
+                parts.extend(map(bytes, placed(marker, transaction.last_offset, leader_epoch)))
                 start = transaction.last_offset + 1
             if start < end:
                 parts.append(_filler(start, end, leader_epoch))

@@ -50,6 +50,7 @@ NO_SEQUENCE = -1
 SEQUENCE_LIMIT = 2**31
 
 _PREFIX = struct.Struct(">qii")
+_PREFIX_SIZE = _PREFIX.size
 #: makes a header from unpacked fields; `BatchHeader._make` takes twice as long
 _header = tuple.__new__
 
@@ -191,14 +192,13 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         position += size
 
 
-def placed(
-    header: BatchHeader, data: Buffer, base_offset: int, leader_epoch: int
-) -> tuple[bytes, memoryview]:
-    """Return the chunks of a batch with another base offset and leader epoch, ready for the log.
+def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
+    """Return the chunks of one whole batch with another base offset and leader epoch, ready for the log.
 
     The first 16 bytes contain both fields, and the CRC covers none of them. The other bytes are not copied.
     """
-    return _PREFIX.pack(base_offset, header.length, leader_epoch), memoryview(data)[_PREFIX.size :]
+    prefix = _PREFIX.pack(base_offset, len(data) - LOG_OVERHEAD, leader_epoch)
+    return prefix, memoryview(data)[_PREFIX_SIZE:]
 
 
 def with_timestamp_type(header: BatchHeader, data: Buffer, append_time_ms: int | None) -> bytes:

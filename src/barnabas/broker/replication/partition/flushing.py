@@ -64,12 +64,15 @@ class FlushSchedule(Generic[P]):
 
     def appended(self) -> None:
         """Have appended records fsynced when it is due."""
+        # It is called for each batch: so it does without the properties.
         log = self._log
         config = log.config
-        if self._is_much_unsynced:
+        files = log.files
+        every = config.flush_messages if self._every is None else self._every
+        if log.log_end_offset - files.recovery_point >= every:
             self._due = log.log_end_offset
             self._on_due(self._partition)
-        elif log.has_rolled:
+        elif files.has_rolled:
             self._on_due(self._partition)
         elif config.flush_ms < _NEVER_MS and self._timer is None:
             self._wait(config.flush_ms / 1000)

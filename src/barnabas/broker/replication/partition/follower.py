@@ -41,6 +41,9 @@ class Follower:
         """Return the answer to a request that only the leader may serve."""
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
+    def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int) -> None:
+        """Leave the refusal to `Partition.append`."""
+
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         return self._log.end_offset_for_epoch(epoch)
 

@@ -12,6 +12,7 @@ from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition.flushing import FlushSchedule
 from barnabas.broker.replication.partition.in_sync import InSyncReplicas, Proposal
 from barnabas.broker.replication.partition.progress import FollowerProgress, LeaderContext
+from barnabas.broker.storage.plain import PlainLimits
 from barnabas.kafka.records.batch import check_crc, parse_header
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Leader:
         "_context",
         "_flushes",
         "_in_sync",
+        "_limits",
         "_listener",
         "_log",
         "_low_watermark",
@@ -92,6 +94,7 @@ class Leader:
         self._context = context
         #: bytes appended in this epoch and not committed yet
         self._uncommitted_bytes = 0
+        self._limits: PlainLimits | None = None
         #: where this leader epoch begins; earlier records may be those of other leaders
         self.epoch_start: Offset = log.log_end_offset
         #: None while no other broker holds the partition
@@ -190,12 +193,30 @@ class Leader:
             self._check_in_sync(records)
         info = log.append_as_leader(records, state.leader_epoch, origin=origin, valid=valid)
         if not info.duplicate:
-            self._uncommitted_bytes += len(records)
-            self._flushes.appended()
-            in_sync = self._in_sync
-            if in_sync is None or not in_sync.counted:
-                self.advance_high_watermark()
+            self._appended(len(records))
         return info
+
+    def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int) -> AppendInfo | None:
+        """Append a client's batch if it is plain, see `Partition.append_plain`."""
+        log = self._log
+        config = log.config
+        limits = self._limits
+        if limits is None or limits.config is not config:
+            limits = self._limits = PlainLimits(config)
+        state = self.state
+        if acks == ACKS_ALL and len(state.isr) < config.min_insync_replicas:
+            return None
+        info = log.append_plain(records, state.leader_epoch, limits, flags, now_ms)
+        if info is not None:
+            self._appended(len(records))
+        return info
+
+    def _appended(self, new_bytes: int) -> None:
+        self._uncommitted_bytes += new_bytes
+        self._flushes.appended()
+        in_sync = self._in_sync
+        if in_sync is None or not in_sync.counted:
+            self.advance_high_watermark()
 
     def advance_high_watermark(self) -> None:
         """Move the high watermark to where the in-sync replicas are."""

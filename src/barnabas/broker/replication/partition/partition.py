@@ -346,7 +346,6 @@ class Partition:
             KafkaError: as `check_leader`; NOT_ENOUGH_REPLICAS when acks=all cannot be met; whatever the log
                 finds wrong with the batches.
         """
-        traffic = self.traffic
         try:
             if self.unavailable is not None:
                 raise self.unavailable
@@ -355,19 +354,51 @@ class Partition:
                 raise role.refusal()
             info = role.append(records, acks, origin, valid)
         except KafkaError as error:
-            traffic.produces += 1
-            traffic.failed_produces += 1
-            if error.code == ErrorCode.KAFKA_STORAGE_ERROR and self.is_leader and self.unavailable is None:
-                self.leave_in_sync()
+            self._not_appended(error)
             raise
-        traffic.produces += 1
-        if not info.duplicate:
-            traffic.bytes_in += len(records)
-            traffic.messages_in += info.last_offset - info.base_offset + 1
-        if self.followers and not info.duplicate:
-            for follower in self.followers:
-                follower.appended(len(records))
+        if info.duplicate:
+            self.traffic.produces += 1
+        else:
+            self._appended(info, len(records))
         return info
+
+    def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int) -> AppendInfo | None:
+        """Append a client's batch if it is plain; None if `append` has to decide, and nothing has changed.
+
+        Args:
+            records: the batch.
+            acks: as for `append`.
+            flags: the bits of the attributes that the request may set.
+            now_ms: the time.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if self.unavailable is not None:
+            return None
+        try:
+            info = self._role.append_plain(records, acks, flags, now_ms)
+        except KafkaError as error:
+            self._not_appended(error)
+            raise
+        if info is not None:
+            self._appended(info, len(records))
+        return info
+
+    def _appended(self, info: AppendInfo, new_bytes: int) -> None:
+        traffic = self.traffic
+        traffic.produces += 1
+        traffic.bytes_in += new_bytes
+        traffic.messages_in += info[1] - info[0] + 1
+        if self.followers:
+            for follower in self.followers:
+                follower.appended(new_bytes)
+
+    def _not_appended(self, error: KafkaError) -> None:
+        self.traffic.produces += 1
+        self.traffic.failed_produces += 1
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR and self.is_leader and self.unavailable is None:
+            self.leave_in_sync()
 
     def note_refused(self, records: Buffer, code: ErrorCode) -> None:
         """Note a batch that was refused before `append`, see `leader.note_refused`."""

@@ -7,7 +7,7 @@ in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). The
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterable
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import INTERNAL_TOPICS, Buffer
+from barnabas.base.types import INTERNAL_TOPICS, Buffer, TopicKey
 from barnabas.broker.answers import Answer, SecondPhase, is_pending, settled
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
@@ -27,7 +27,7 @@ from barnabas.broker.server.requests.needs import TransactionalId, each_topic
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.transactions.guard import TransactionGuard
 from barnabas.broker.server.transactions.produce import Refusals, refusals
-from barnabas.broker.storage import InvalidRecords, LongValidation, Origin, validate_batch
+from barnabas.broker.storage import AppendInfo, InvalidRecords, LongValidation, Origin, validate_batch
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -71,6 +71,7 @@ _TOO_EARLY = {
 #: after so many batches the clock is read: whether the slice of time is over
 _BATCHES_A_LOOK = 16
 _NO_REFUSALS: Refusals = {}
+_NO_PARTITIONS: Mapping[int, Partition] = {}
 
 
 def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
@@ -157,10 +158,15 @@ def _append_in_slices(
 
     Yields the rest of the request whenever a slice of time is over, and is sent the rest's refusals.
     """
-    now = ports.long_work.now
+    now, clock = ports.long_work.now, ports.view.clock
     end = now() + SLICE
+    now_ms = clock.now_ms()
     left = _BATCHES_A_LOOK
+    acks = request.acks
+    flags = _plain_flags(context, request)
     for topic in request.topic_data:
+        name = topic.name or topic.topic_id
+        partitions = _plain_partitions(ports, request, name)
         results: list[PartitionProduceResponse] = []
         response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
@@ -171,8 +177,51 @@ def _append_in_slices(
                 if now() >= end:
                     refused = yield _from(request, topic, data)
                     end = now() + SLICE
+                    now_ms = clock.now_ms()
             left -= 1
-            results.append(_append(ports, context, request, topic, data, refused, waiting))
+            index = data.index
+            partition = partitions.get(index)
+            info = None
+            try:
+                if partition is not None and data.records and not (refused and (name, index) in refused):
+                    info = partition.append_plain(data.records, acks, flags, now_ms)
+                if partition is None or info is None:
+                    partition, info = _append(ports, context, request, topic, data, refused)
+            except KafkaError as error:
+                results.append(_refusal(ports, context, name, data, error))
+                continue
+            except LongValidation:
+                result = PartitionProduceResponse(index=index)
+                results.append(result)
+                waiting.append(_Unvalidated(ports.replicas.find(name, index), topic, data, result))
+                continue
+            result = PartitionProduceResponse(
+                index=index,
+                base_offset=info.base_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=info.log_start_offset,
+            )
+            results.append(result)
+            if not partition.is_acknowledged(info.last_offset, acks):
+                waiting.append(
+                    Appended(partition, info.last_offset, partition.leader_epoch, partial(_fail, result))
+                )
+
+
+def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) -> Mapping[int, Partition]:
+    """The partitions of a topic, if `_checked` would let the request append to them."""
+    partitions = ports.replicas.partitions_of(topic)
+    for partition in partitions.values():
+        if request.acks not in _ACKS or partition.topic_partition.topic in INTERNAL_TOPICS:
+            return _NO_PARTITIONS
+        break
+    return partitions
+
+
+def _plain_flags(context: RequestContext, request: ProduceRequest) -> int:
+    """The attributes of batches that need no check of the request: the others go to `_checked`."""
+    codecs = COMPRESSION_MASK if context.api_version >= ZSTD_SINCE else 0
+    return codecs if request.transactional_id is None else codecs | TRANSACTIONAL_FLAG
 
 
 def _from(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
@@ -286,40 +335,24 @@ def _append(
     topic: TopicProduceData,
     data: PartitionProduceData,
     refused: Refusals,
-    waiting: list[Appended | _Unvalidated],
-) -> PartitionProduceResponse:
-    """What became of one partition's records; what is not done yet is left in `waiting`."""
-    acks = request.acks
+) -> tuple[Partition, AppendInfo]:
+    """Append a batch that is not plain, or raise what is wrong with it."""
     name = topic.name or topic.topic_id
-    try:
-        partition = ports.replicas.find(name, data.index)
-        if refused and (name, data.index) in refused:
-            raise _noted(partition, data.records, refused[name, data.index])
-        records = _checked(context, request, partition, data.records)
-        base_offset, last_offset, append_time, log_start, _, _ = partition.append(
-            records, acks, Origin.CLIENT
-        )
-    except KafkaError as error:
-        if error.code in _TOO_EARLY and data.records:
-            ports.replicas.note_refused(name, data.index, data.records, _TOO_EARLY[error.code])
-        failed = PartitionProduceResponse(index=data.index)
-        _fail(failed, error, context)
-        return failed
-    except LongValidation:
-        later = PartitionProduceResponse(index=data.index)
-        waiting.append(_Unvalidated(partition, topic, data, later))
-        return later
-    result = PartitionProduceResponse(
-        index=data.index,
-        base_offset=base_offset,
-        log_append_time_ms=append_time,
-        log_start_offset=log_start,
-    )
-    if not partition.is_acknowledged(last_offset, acks):
-        waiting.append(
-            Appended(partition, last_offset, partition.leader_epoch, lambda error: _fail(result, error))
-        )
-    return result
+    partition = ports.replicas.find(name, data.index)
+    if refused and (name, data.index) in refused:
+        raise _noted(partition, data.records, refused[name, data.index])
+    records = _checked(context, request, partition, data.records)
+    return partition, partition.append(records, request.acks, Origin.CLIENT)
+
+
+def _refusal(
+    ports: Ports, context: RequestContext, name: TopicKey, data: PartitionProduceData, error: KafkaError
+) -> PartitionProduceResponse:
+    if error.code in _TOO_EARLY and data.records:
+        ports.replicas.note_refused(name, data.index, data.records, _TOO_EARLY[error.code])
+    failed = PartitionProduceResponse(index=data.index)
+    _fail(failed, error, context)
+    return failed
 
 
 def _checked(

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.kafka.protocol.messages.fetch import EpochEndOffset
 from barnabas.kafka.records import Record, encode_batch
-from barnabas.kafka.records.batch import parse_header, placed
+from barnabas.kafka.records.batch import placed
 
 
 def partition_data(response):
@@ -260,8 +260,7 @@ def test_a_batch_of_a_newer_epoch_is_not_appended(scenario):
         def send_on(source, target, request, response):
             for data in partition_data(response):
                 if data.records:
-                    header = parse_header(foreign)
-                    data.records = b"".join(map(bytes, (data.records, *placed(header, foreign, 1, 4))))
+                    data.records = b"".join(map(bytes, (data.records, *placed(foreign, 1, 4))))
 
         cluster.alter = send_on
         leader.produce(b"a")

@@ -9,7 +9,7 @@ import pytest
 from barnabas.base.types import TopicPartition
 from barnabas.broker.storage.incomplete import Mark, read_mark
 from barnabas.kafka.records import Record, encode_batch
-from barnabas.kafka.records.batch import parse_header, placed
+from barnabas.kafka.records.batch import placed
 
 P0 = TopicPartition("t", 0)
 
@@ -19,7 +19,7 @@ def with_holes(node, *offsets):
     log = node.directory.logs.get(P0) or node.directory.create(P0, bytes(range(16)), node._topic_config)
     for offset in offsets:
         batch = encode_batch([Record(None, b"old", timestamp=0)])
-        log.append_as_follower(b"".join(map(bytes, placed(parse_header(batch), batch, offset, 0))), 0)
+        log.append_as_follower(b"".join(map(bytes, placed(batch, offset, 0))), 0)
     log.advance_high_watermark(log.log_end_offset)
     node.incomplete.note(P0, log.topic_id, Mark("it was repaired"), log)
 
@@ -102,7 +102,7 @@ def test_an_incomplete_replica_that_was_emptied_goes_on_with_what_it_has_copied(
         follower.incomplete.note(P0, log.topic_id, Mark("it was discarded", is_emptied=True), log)
         for offset in range(3):
             batch = encode_batch([Record(None, b"%d" % offset, timestamp=0)])
-            log.append_as_follower(b"".join(map(bytes, placed(parse_header(batch), batch, offset, 0))), 0)
+            log.append_as_follower(b"".join(map(bytes, placed(batch, offset, 0))), 0)
         cluster.elect(1, 0, only=[follower], isr=(1,))
         await cluster.settle()
         assert told(cluster.fetches(follower))[0] == 3

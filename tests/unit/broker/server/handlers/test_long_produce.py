@@ -1,7 +1,6 @@
 """What becomes of a batch that the coordinator of its transaction refuses."""
 
 import asyncio
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -29,14 +28,14 @@ from barnabas.kafka.protocol.messages.produce import (
 def test_no_later_batch_takes_the_place_of_one_that_comes_again(code, comes_again):
     noted = []
     partition = SimpleNamespace(note_refused=lambda records, code: noted.append((records, code)))
-    ports = produce.Ports(
-        SimpleNamespace(find=lambda name, index: partition), None, None, SimpleNamespace(clock=SystemClock())
-    )
-    topic = TopicProduceData(name="t")
-    append = partial(produce._append, ports, SimpleNamespace(reported_errors=0), ProduceRequest(acks=-1))
-    data = PartitionProduceData(index=0, records=b"batch")
-    answer = append(topic, data, {("t", 0): KafkaError(code)}, [])
-    assert answer.error_code == code
+    replicas = SimpleNamespace(find=lambda name, index: partition, partitions_of=lambda name: {})
+    view = SimpleNamespace(clock=SystemClock())
+    ports = produce.Ports(replicas, None, SimpleNamespace(now=lambda: 0.0), view)
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=b"batch")])
+    context = SimpleNamespace(reported_errors=0, api_version=11)
+    request = ProduceRequest(acks=-1, topic_data=[topic])
+    answer = produce._produce(ports, context, request, {("t", 0): KafkaError(code)})
+    assert answer.responses[0].partition_responses[0].error_code == code
     assert noted == ([(b"batch", code)] if comes_again else [])
 
 

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from barnabas.base.environment.clock import SystemClock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.server.handlers import produce
 from barnabas.broker.server.requests.long_work import SLICE
+from barnabas.broker.storage import AppendInfo
 from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.kafka.records import Record, encode_batch
 
@@ -34,11 +36,14 @@ class LongWork:
         await asyncio.sleep(0)
         return self.time + SLICE
 
+    def partitions_of(self, name):
+        return {}
+
     def find(self, name, index):
         def append(records, acks, origin):
             self.time += self.seconds
             self.appended.append((name, index))
-            return 0, 0, -1, 0, 0, False
+            return AppendInfo(0, 0, -1, 0, 0, False)
 
         return SimpleNamespace(
             append=append,
@@ -60,7 +65,7 @@ def request(transactional_id=None):
 
 
 def serve(work, asked):
-    ports = produce.Ports(work, None, work, None)
+    ports = produce.Ports(work, None, work, SimpleNamespace(clock=SystemClock()))
     context = SimpleNamespace(api_version=11, client_id="c", reported_errors=0)
 
     async def scenario():

@@ -1,0 +1,330 @@
+"""The plain append against the general one: any sequence of batches leaves two replicas equal, byte for byte.
+
+One replica's leader tries each batch with `append_plain` first, as Produce does; the other one's never does.
+They get the same batches, good ones and bad ones, the same settings, faults and leader epochs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from simulation.clocks import ManualClock
+from simulation.environment import simulated_environment
+from simulation.faulty_disk import FaultyDisk
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.metadata.image import BrokerImage, PartitionState
+from barnabas.broker.metrics.traffic import TopicTraffic
+from barnabas.broker.replication.partition import ACKS_ALL, Partition
+from barnabas.broker.replication.partition.progress import LeaderContext
+from barnabas.broker.storage import LongValidation, OpenFiles, Origin
+from barnabas.broker.storage.producer_snapshot import encode_snapshot
+from barnabas.kafka.records import Compression, Record, encode_batch
+from barnabas.kafka.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG
+from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
+
+ME, OTHER = 1, 2
+START = 1_700_000_000_000
+FLAGS = COMPRESSION_MASK | TRANSACTIONAL_FLAG
+THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"message_timestamp_type": "LogAppendTime"},
+    {"cleanup_policy": ("compact",)},
+    {"compression_type": "zstd"},
+    {"compression_type": "uncompressed"},
+    {"max_message_bytes": 150},
+    {"segment_bytes": 300},
+    {"segment_bytes": 90},
+    {"segment_ms": 1000},
+    {"segment_ms": 1000, "segment_jitter_ms": 500},
+    {"segment_index_bytes": 24, "index_interval_bytes": 0},
+    {"index_interval_bytes": 100},
+    {"flush_messages": 3},
+    {"flush_ms": 50},
+    {"min_insync_replicas": 2},
+    {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 1000},
+]
+
+
+class Replica:
+    """A partition on a disk of its own, and what it tells others."""
+
+    def __init__(self, is_plain: bool) -> None:
+        self.is_plain = is_plain
+        self.plain = 0
+        self.told: list[Any] = []
+        self.disk = FaultyDisk()
+        self.clock = ManualClock(START)
+        self.time = 0.0
+        environment = simulated_environment(clock=self.clock)
+        directory = LogDirectory.open(
+            OpenFiles(self.disk, capacity=3), "/data", environment, cluster_id="c", node_id=ME
+        )
+        self.log = directory.create(TopicPartition("t", 0), bytes(range(16)), TopicConfig())
+        self.brokers = {broker: BrokerImage(broker, (), epoch=10 + broker) for broker in (ME, OTHER)}
+        self.state = PartitionState(replicas=(ME,), isr=(ME,), leader=ME, leader_epoch=0, partition_epoch=0)
+        self.partition = Partition(
+            self.log,
+            self.state,
+            ME,
+            on_flush_due=lambda partition: self.told.append("flush is due"),
+            on_isr_change_due=lambda partition: self.told.append("an ISR change is due"),
+            context=LeaderContext(lambda: self.brokers, lambda: self.time),
+        )
+        self.partition.watchers[self] = None
+        self.partition.followers[self] = None
+
+    def progressed(self, new_bytes: int) -> None:
+        self.told.append(("committed", new_bytes))
+
+    def appended(self, new_bytes: int) -> None:
+        self.told.append(("appended", new_bytes))
+
+    def append(self, batch: bytes, acks: int) -> Any:
+        info = None
+        if self.is_plain:
+            info = self.partition.append_plain(batch, acks, FLAGS, self.clock.now_ms())
+            self.plain += info is not None
+        if info is None:
+            info = self.partition.append(batch, acks, Origin.CLIENT)
+        return tuple(info), self.partition.is_acknowledged(info.last_offset, acks)
+
+    def do(self, action: tuple[str, Any]) -> Any:
+        """Return the outcome, an error included."""
+        try:
+            return getattr(self, action[0])(*action[1:])
+        except KafkaError as error:
+            return error.code, error.message
+        except LongValidation:
+            return "long"
+
+    def configure(self, values: dict[str, Any]) -> None:
+        self.log.config = TopicConfig(**values)
+        self.partition.check_in_sync()
+
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.time += ms / 1000
+
+    def lead(self, state: tuple[tuple[int, ...], tuple[int, ...], int], epochs: int) -> None:
+        replicas, isr, leader = state
+        self.state = PartitionState(
+            replicas=replicas,
+            isr=isr,
+            leader=leader,
+            leader_epoch=self.state.leader_epoch + epochs,
+            partition_epoch=self.state.partition_epoch + 1,
+        )
+        self.partition.update(self.state)
+
+    def follow(self, lag: int) -> None:
+        offset = max(self.log.log_end_offset - lag, 0)
+        self.partition.followed(OTHER, self.brokers[OTHER].epoch, offset)
+
+    def mark(self, producer_id: int, epoch: int, commit: bool) -> Any:
+        marker = encode_end_transaction(
+            EndTransaction(commit, 0),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            timestamp=self.clock.now_ms(),
+        )
+        return tuple(self.partition.append(marker, ACKS_ALL, Origin.COORDINATOR))
+
+    def expire(self) -> None:
+        self.log.remove_expired_producers(self.clock.now_ms(), 100)
+
+    def start_at(self, lag: int) -> bool:
+        return self.log.advance_log_start(self.log.high_watermark - lag)
+
+    def flush(self) -> None:
+        self.log.flush()
+
+    def fail(self, number: int, after: int) -> None:
+        """Let one write fail, after so many others."""
+        left = after
+
+        def refuse(operation: str, path: str) -> OSError | None:
+            nonlocal left
+            if operation != "write":
+                return None
+            left -= 1
+            return OSError(number, os.strerror(number)) if left == -1 else None
+
+        self.disk.refuse = refuse
+
+    def fill_up(self, space: int | None) -> None:
+        self.disk.space = space
+
+    def files(self) -> dict[str, bytes]:
+        self.disk.refuse = None
+        found = {}
+        for entry in self.disk.entries(self.log.files.path):
+            file = self.disk.open(f"{self.log.files.path}/{entry.name}")
+            found[entry.name] = bytes(file.read_at(1 << 30, 0))
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """The state in memory that appends change."""
+        log, partition = self.log, self.partition
+        segment = log.files.segments.active
+        return {
+            "bounds": (log.log_start_offset, log.high_watermark, log.last_stable_offset, log.log_end_offset),
+            "recovery point": log.recovery_point,
+            "epochs": log.epochs.encode(),
+            "producers": (encode_snapshot(log.producers), log.producers.end_offset),
+            "refused": repr(log.producers._refused),
+            "transactions": repr((log.producers._open_transactions, log.producers._ended_transactions)),
+            "segments": [(each.base_offset, each.size) for each in log.files.segments],
+            "active": (segment.latest, segment.first_timestamp, segment.modified_ms, segment._since_indexed),
+            "recent": (dict(segment._recent), len(segment.offsets), len(segment.times)),
+            "offline": (log.is_offline, str(log.failure), str(log.files.env.failure)),
+            "uncommitted": getattr(partition._role, "_uncommitted_bytes", None),
+            "due": partition._flushes._due,
+            "leaving": partition._is_leaving,
+            "traffic": {name: getattr(partition.traffic, name) for name in TopicTraffic.__slots__},
+            "told": self.told,
+        }
+
+
+class Producer:
+    """The producer whose batches are drawn: it knows the sequence that comes next."""
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = 0
+        self.sequence = 0
+
+
+def varied(draw: Any, producers: dict[int, Producer]) -> bytes:
+    """One batch, mostly a good one."""
+    count = draw(st.integers(1, 3))
+    step = draw(st.sampled_from([0, 0, 0, 0, 1, -1, 500, -500, 2000, -2000, 10**12]))
+    key = draw(st.sampled_from([None, None, b"k"]))
+    value = bytes(draw(st.sampled_from([0, 10, 60])))
+    records = [Record(key, value, START + step + place) for place in range(count)]
+    producer = producers.get(draw(st.sampled_from([-1, -1, 1, 1, 1, 2])))
+    fields: dict[str, Any] = {}
+    if producer is not None:
+        if draw(st.integers(0, 15)) == 0:
+            producer.epoch += draw(st.sampled_from([1, -1]))
+            producer.sequence = 0
+        sequence = producer.sequence + draw(st.sampled_from([0] * 12 + [-count, -2, 1, 5]))
+        fields = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": max(producer.epoch, -1),
+            "base_sequence": max(sequence, -1),
+            "transactional": draw(st.integers(0, 3)) == 0,
+        }
+        producer.sequence = max(producer.sequence, sequence + count)
+    elif draw(st.integers(0, 15)) == 0:
+        fields = {"transactional": True}
+    if draw(st.integers(0, 20)) == 0:
+        fields["control"] = True
+    if draw(st.integers(0, 20)) == 0:
+        fields["base_offset"] = 5
+    codec = draw(st.sampled_from([Compression.NONE] * 4 + list(Compression)))
+    return encode_batch(records, compression=codec, **fields)
+
+
+def damaged(draw: Any, batch: bytes) -> bytes:
+    how = draw(st.sampled_from(["whole"] * 20 + ["flip", "cut", "twice", "long", "empty"]))
+    if how == "flip":
+        place = draw(st.integers(0, len(batch) - 1))
+        return batch[:place] + bytes([batch[place] ^ draw(st.integers(1, 255))]) + batch[place + 1 :]
+    if how == "cut":
+        return batch[: draw(st.integers(0, len(batch) - 1))]
+    if how == "empty":
+        return b""
+    return {"whole": batch, "twice": batch + batch, "long": batch + b"\0"}[how]
+
+
+STATES = [
+    ((ME,), (ME,), ME),
+    ((ME, OTHER), (ME, OTHER), ME),
+    ((ME, OTHER), (ME,), ME),
+    ((ME, OTHER), (ME, OTHER), OTHER),
+]
+OTHERS = st.one_of(
+    st.tuples(st.just("configure"), st.sampled_from(SETTINGS)),
+    st.tuples(st.just("advance"), st.sampled_from([1, 300, 3000])),
+    st.tuples(st.just("lead"), st.sampled_from(STATES), st.sampled_from([0, 1, 1])),
+    st.tuples(st.just("follow"), st.integers(0, 3)),
+    st.tuples(st.just("mark"), st.sampled_from([1, 2]), st.integers(0, 2), st.booleans()),
+    st.tuples(st.just("expire")),
+    st.tuples(st.just("start_at"), st.integers(-1, 3)),
+    st.tuples(st.just("flush")),
+    st.tuples(st.just("fail"), st.sampled_from([errno.ENOSPC, errno.EMFILE, errno.EIO]), st.integers(0, 2)),
+    st.tuples(st.just("fill_up"), st.sampled_from([None, 0, 100, 1000])),
+)
+
+
+@st.composite
+def actions(draw: Any) -> list[tuple[Any, ...]]:
+    producers = {number: Producer(number) for number in (1, 2)}
+    found: list[tuple[Any, ...]] = []
+    for _ in range(draw(st.integers(1, 30))):
+        if draw(st.integers(0, 5)) == 5:
+            found.append(draw(OTHERS))
+        else:
+            batch = damaged(draw, varied(draw, producers))
+            found.append(("append", batch, draw(st.sampled_from([ACKS_ALL, ACKS_ALL, 1, 0]))))
+    return found
+
+
+async def compare(sequence: list[tuple[Any, ...]]) -> int:
+    plain, general = Replica(True), Replica(False)
+    for action in sequence:
+        outcomes = plain.do(action), general.do(action)
+        assert outcomes[0] == outcomes[1], action
+        assert plain.facts() == general.facts(), action
+    assert plain.files() == general.files()
+    return plain.plain
+
+
+@settings(
+    max_examples=2000 if THOROUGH else 150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+@given(actions())
+def test_plain_and_general_appends_leave_the_same(sequence: list[tuple[Any, ...]]) -> None:
+    asyncio.run(compare(sequence))
+
+
+def test_ordinary_batches_are_plain() -> None:
+    def batches(**fields: Any) -> list[tuple[Any, ...]]:
+        sequence = [0, 2, 4, 6, 8, 10, 12]
+        return [
+            (
+                "append",
+                encode_batch(
+                    [Record(None, b"v", START), Record(None, b"w", START)],
+                    **{**fields, **({"base_sequence": number} if fields else {})},
+                ),
+                ACKS_ALL,
+            )
+            for number in sequence
+        ]
+
+    def count(*sequence: tuple[Any, ...]) -> int:
+        return asyncio.run(compare(list(sequence)))
+
+    idempotent = {"producer_id": 1, "producer_epoch": 0}
+    followers = ("lead", STATES[1], 0)
+    append_time = ("configure", {"message_timestamp_type": "LogAppendTime"})
+    # the first batch of a log, and of a producer, is not plain
+    assert count(*batches()) == 6
+    assert count(*batches(**idempotent)) == 6
+    assert count(*batches(**idempotent, transactional=True)) == 6
+    assert count(followers, *batches(**idempotent)) == 6
+    assert count(append_time, *batches(**idempotent)) == 6
+    assert count(*batches(), ("configure", {"cleanup_policy": ("compact",)}), *batches()) == 6
