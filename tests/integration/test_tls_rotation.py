@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.conftest import Wire
+from tests.views import view_of
 
 from barnabas.base.environment.blocking import Threads
 from barnabas.base.environment.clock import SystemClock
@@ -147,7 +148,7 @@ def test_a_key_that_is_replaced_while_it_is_read_is_shown_all_the_same(
 
     renew()
     config = BrokerConfig.from_text({"ssl.keystore.location": str(key)})
-    keys = TlsKeys(lambda: config, SystemClock(), "SSL")
+    keys = TlsKeys(view_of(config=config, clock=SystemClock()), "SSL")
     renew()
     written: list[bytes] = []
 

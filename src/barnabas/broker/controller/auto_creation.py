@@ -9,7 +9,9 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.internal_topics import CLUSTER_REPLICAS
+from barnabas.broker.controller.standing import known_brokers, standing_of
 from barnabas.broker.controller.topics import DEFAULT
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -29,19 +31,16 @@ class AutoCreation:
     """Makes topics with the broker's defaults.
 
     Args:
-        config: the broker's settings of the moment.
-        brokers: how many brokers of the cluster run, and how many are known.
+        view: of this broker.
         create: has the controller make topics; afterwards they are in the broker's image. Raises KafkaError.
     """
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
-        brokers: Callable[[], tuple[int, int]],
+        view: BrokerView,
         create: Callable[[CreateTopicsRequest], Awaitable[CreateTopicsResponse]],
     ) -> None:
-        self._config = config
-        self._brokers = brokers
+        self._view = view
         self._create = create
         #: why internal topics could not be made when that was last logged
         self._logged: dict[str, str] = {}
@@ -54,7 +53,9 @@ class AutoCreation:
             has none.
             If no topic can be created now, all are unknown topics, as in Apache Kafka: clients ask again.
         """
-        topics = [_defaults(name, self._config(), *self._brokers()) for name in dict.fromkeys(names)]
+        config, image = self._view.config, self._view.image
+        running, known = len(standing_of(image).in_sync), len(known_brokers(image))
+        topics = [_defaults(name, config, running, known) for name in dict.fromkeys(names)]
         try:
             response = await self._create(CreateTopicsRequest(topics=topics))
         except KafkaError as error:

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
-from barnabas.base.types import BrokerId, TopicId
+from barnabas.base.types import TopicId
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.in_sync import Proposal
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -51,21 +52,18 @@ class IsrChanges:
     of them (`on_stale`): others may lead already.
 
     Args:
-        node_id: this broker.
-        broker_epoch: of this broker now.
+        view: of this broker.
         send: sends to the controller; raises KafkaError or ChannelError.
         on_stale: told of a broker epoch that has ended, as the controller says.
     """
 
     def __init__(
         self,
-        node_id: BrokerId,
-        broker_epoch: Callable[[], int],
+        view: BrokerView,
         send: Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]],
         on_stale: Callable[[int], None] = lambda epoch: None,
     ) -> None:
-        self._node_id = node_id
-        self._broker_epoch = broker_epoch
+        self._view = view
         self._send = send
         self._on_stale = on_stale
         self._due: dict[Partition, None] = {}
@@ -189,7 +187,7 @@ class IsrChanges:
                 )
             )
         return AlterPartitionRequest(
-            broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+            broker_id=self._view.node_id, broker_epoch=self._view.broker_epoch, topics=list(topics.values())
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from barnabas.broker.server.forwarded_principal import encode_principal
 from barnabas.broker.server.requests.api import Api, Served
 from barnabas.broker.server.requests.context import Connection, RequestContext
 from barnabas.broker.server.to_controller import ToController
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.kafka.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.kafka.protocol.schema import Request, Response, Struct
@@ -35,26 +36,23 @@ class Forwarding:
     request's time is up. A request whose answer is lost is not sent again: it may have been carried out.
 
     Args:
-        node_id: this broker.
+        view: of this broker.
         to_controller: the way to the controller.
         loader: shows this broker's image.
         connection: for this broker's own requests, in place of a client's connection.
-        request_timeout_ms: of a request without its own.
     """
 
     def __init__(
         self,
-        node_id: BrokerId,
+        view: BrokerView,
         to_controller: ToController,
         loader: MetadataLoader,
         connection: Connection,
-        request_timeout_ms: Callable[[], int],
     ) -> None:
-        self._node_id = node_id
+        self._view = view
         self._to_controller = to_controller
         self._loader = loader
         self._connection = connection
-        self._request_timeout_ms = request_timeout_ms
         self._changed = asyncio.Event()
         #: what this broker answers when it is the controller, by the API's key
         self.local: dict[int, Served] = {}
@@ -77,14 +75,14 @@ class Forwarding:
             KafkaError: NOT_CONTROLLER, no controller was found in time; REQUEST_TIMED_OUT, it may have been
                 carried out and there is no answer.
         """
-        header = RequestHeader(request.api_key, request.versions[1], 0, f"broker-{self._node_id}")
+        header = RequestHeader(request.api_key, request.versions[1], 0, f"broker-{self._view.node_id}")
         context = RequestContext(header, self._connection)
         return await self._answer(self.local[request.api_key], context, request, timeout_s)
 
     async def _forward(self, served: Served, context: RequestContext, request: Request) -> Response:
         timeout_ms = getattr(request, "timeout_ms", 0)
         if timeout_ms <= 0:
-            timeout_ms = self._request_timeout_ms()
+            timeout_ms = self._view.config.request_timeout_ms
         return await self._answer(served, context, request, timeout_ms / 1000)
 
     async def _answer(
@@ -115,7 +113,7 @@ class Forwarding:
         timeout_s: float,
     ) -> Response | None:
         """The controller's response; None from a broker that is none, or cannot be asked."""
-        is_local = controller == self._node_id
+        is_local = controller == self._view.node_id
         try:
             if is_local:
                 response = await settled(served.handle(context, request))

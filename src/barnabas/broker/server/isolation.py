@@ -12,18 +12,19 @@ controller in reach the leaders can change no ISR.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId
+from barnabas.broker.interbroker import BrokerClient
+from barnabas.broker.metadata import MetadataLoader
 from barnabas.broker.metadata.image import BrokerState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.fetching.sessions import FetchSessions
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.kafka.protocol.schema import Request
 
 log = logger_of(__name__)
 
@@ -41,9 +42,9 @@ class IsolationWatch:
 
     Args:
         view: the image of this broker.
-        is_certain: whether that can be trusted.
+        loader: tells whether that image is certain.
+        peers: the other brokers.
         session_timeout: after so many seconds without the others this broker is isolated.
-        ask: sends a request to a broker: it raises BarnabasError without an answer within so many seconds.
         partitions: all that this broker holds.
         sessions: its followers' fetch sessions.
         on_change: told when the broker becomes isolated, and when it is no more.
@@ -52,17 +53,17 @@ class IsolationWatch:
     def __init__(
         self,
         view: BrokerView,
-        is_certain: Callable[[], bool],
+        loader: MetadataLoader,
+        peers: BrokerClient,
         session_timeout: float,
-        ask: Callable[[BrokerId, Request, float], Awaitable[object]],
         partitions: Iterable[Partition],
         sessions: FetchSessions,
         on_change: Callable[[bool], None],
     ) -> None:
         self._view = view
-        self._is_certain = is_certain
+        self._loader = loader
+        self._peers = peers
         self._pause = session_timeout / LOOKS
-        self._ask = ask
         self._partitions = partitions
         self._sessions = sessions
         self._on_change = on_change
@@ -99,10 +100,10 @@ class IsolationWatch:
         asked = [broker.id for broker in others]
         if not self._is_controller:
             asked = [broker for broker in asked if broker == image.controller_id]
-        if not self._is_certain() or not asked or image.controller_id != self._controller:
+        if not self._loader.is_certain or not asked or image.controller_id != self._controller:
             self._failures = 0  # silence says nothing, or of somebody else
             self._controller = image.controller_id
-        if not self._is_certain():
+        if not self._loader.is_certain:
             return
         if not others or (asked and await self._is_any_answered(asked[:_MOST_ASKED])):
             self._failures = 0
@@ -126,7 +127,10 @@ class IsolationWatch:
         return self._view.image.controller_id == self._view.node_id
 
     async def _is_any_answered(self, brokers: Iterable[BrokerId]) -> bool:
-        answers = (self._ask(broker, ApiVersionsRequest(), self._pause / 2) for broker in brokers)
+        answers = (
+            self._peers.channel(broker, "isolation").send(ApiVersionsRequest(), timeout_s=self._pause / 2)
+            for broker in brokers
+        )
         outcomes = await asyncio.gather(*answers, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, BarnabasError):

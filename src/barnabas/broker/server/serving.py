@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from barnabas.broker.controller import AutoCreation, Controller
-from barnabas.broker.controller.standing import known_brokers, standing_of
 from barnabas.broker.server.auditing.trail import AuditTrail
 from barnabas.broker.server.auditing.watch import Denials, changes_audited
 from barnabas.broker.server.fetching.read_index import ReadIndex
@@ -56,7 +55,7 @@ def served_apis(parts: Iterable[object]) -> ServedApis:
     forwarding = common.forwarding
     found.add(
         *common.controller.controls,
-        _auto_creation(common.view, forwarding),
+        AutoCreation(common.view, partial(forwarding.send, timeout_s=_AUTO_CREATION_SECONDS)),
         Dispatcher(forwarding.local, common.long_work),
     )
     table.update((key, _served(api, found, common)) for key, api in _APIS.items())
@@ -73,22 +72,9 @@ def _served(api: Api[Any], found: Parts, common: _Common) -> Served:
         handle = bounded(handle, found.get(api.new_names, api.name))
     served = Served(api, handle)
     if common.authorizer is not None:
-        served = guarded(
-            served,
-            common.authorizer,
-            lambda topic_id: common.view.image.topic_names.get(topic_id),
-            Denials(common.trail),
-        )
+        served = guarded(served, common.authorizer, common.view, Denials(common.trail))
     if api.is_forwarded:
         served = common.forwarding.forwarded(served)  # the controller authorises the request
     if api.needs_login:
         served = Served(api, logged_in_only(served.handle))
     return changes_audited(served, common.trail)
-
-
-def _auto_creation(view: BrokerView, forwarding: Forwarding) -> AutoCreation:
-    return AutoCreation(
-        lambda: view.config,
-        lambda: (len(standing_of(view.image).in_sync), len(known_brokers(view.image))),
-        partial(forwarding.send, timeout_s=_AUTO_CREATION_SECONDS),
-    )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import AutoCreation
+from barnabas.broker.metadata.image import BrokerImage, ClusterImage
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 
 INTERNAL = [GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC]
@@ -32,10 +34,16 @@ class Controller:
         return CreateTopicsResponse(topics=results)
 
 
+def view_in(running, known, **settings):
+    """The view in a cluster of which so many brokers run, and so many are known."""
+    brokers = {number: BrokerImage(number, (), epoch=number) for number in range(running)}
+    image = ClusterImage(brokers=brokers, admitted={number: number for number in range(known)})
+    return view_of(image, config=BrokerConfig(**settings))
+
+
 def make(names, answer=None, running=3, known=None, **settings):
     controller = Controller(answer)
-    brokers = running, known or running
-    creation = AutoCreation(lambda: BrokerConfig(**settings), lambda: brokers, controller.create)
+    creation = AutoCreation(view_in(running, known or running, **settings), controller.create)
     errors = asyncio.run(creation.create(names))
     return {topic.name: topic for topic in controller.asked}, {n: e.code for n, e in errors.items()}
 
@@ -96,7 +104,7 @@ def test_without_a_controller_the_topics_are_unknown():
 
 def test_why_an_internal_topic_cannot_be_made_is_logged_once_with_the_cure(caplog):
     controller = Controller({GROUP_METADATA_TOPIC: ErrorCode.INVALID_REPLICATION_FACTOR})
-    creation = AutoCreation(lambda: BrokerConfig(), lambda: (1, 1), controller.create)
+    creation = AutoCreation(view_in(1, 1), controller.create)
     for _ in range(3):
         asyncio.run(creation.create([GROUP_METADATA_TOPIC]))
     (line,) = caplog.messages

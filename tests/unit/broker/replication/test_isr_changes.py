@@ -7,12 +7,20 @@ import contextlib
 
 import pytest
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.interbroker import RequestTimeoutError
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication import isr_changes
 from barnabas.broker.replication.isr_changes import IsrChanges
+
+
+def view_in(broker_epoch):
+    view = view_of()
+    view.broker_epoch = broker_epoch
+    return view
+
 
 ALONE = PartitionState((1, 2, 3), (1,), 1, 5, 7)
 
@@ -23,7 +31,7 @@ def changes(controller):
 
     @contextlib.asynccontextmanager
     async def running():
-        changes = IsrChanges(1, lambda: 77, controller.send)
+        changes = IsrChanges(view_in(77), controller.send)
         yield changes
         await changes.stop()
 
@@ -150,8 +158,13 @@ def test_a_proposal_in_a_leader_epoch_that_is_over_ends_the_leadership(changes, 
 def test_a_stale_broker_epoch_is_told_with_the_epoch_that_asked(lead, fetch, controller):
     async def main():
         stale = []
-        epochs = iter([77])
-        changes = IsrChanges(1, lambda: next(epochs, 78), controller.send, stale.append)
+        view = view_in(77)
+
+        async def send(request):
+            view.broker_epoch = 78  # before the answer
+            return await controller.send(request)
+
+        changes = IsrChanges(view, send, stale.append)
         controller.answers = [KafkaError(ErrorCode.STALE_BROKER_EPOCH)]
         partition = lead(ALONE, changes.add)
         fetch(partition, 2, 0)

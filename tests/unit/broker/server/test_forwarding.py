@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
+from barnabas.broker.config import BrokerConfig
 from barnabas.broker.interbroker import DisconnectedError, NotConnectedError
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta
 from barnabas.broker.server.forwarded_principal import decode_principal, encode_principal
@@ -42,7 +44,9 @@ class Member:
         self.answered: list[RequestContext] = []
         self.synced_at: list[float] = []
         any_: Any = self
-        self.forwarding = Forwarding(node_id, any_, any_, NoConnection("PLAINTEXT"), lambda: 30_000)
+        self.forwarding = Forwarding(
+            view_of(config=BrokerConfig(node_id=node_id)), any_, any_, NoConnection("PLAINTEXT")
+        )
         self.served = self.forwarding.forwarded(Served(create_topics.create_topics, self.create))
         self.envelope = envelope.envelope.using(
             envelope.Ports(

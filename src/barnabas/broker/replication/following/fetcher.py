@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -19,12 +19,12 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, Buffer, Offset
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.interbroker import BrokerClient, ChannelError
 from barnabas.broker.replication.following.session import Followed, Key, Session
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.replication.throttles import Throttle
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.fetch import FetchResponse, PartitionData
 
 if TYPE_CHECKING:
@@ -86,15 +86,13 @@ class Logs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Dependencies:
     """The shared dependencies of a broker's fetchers."""
 
-    node_id: BrokerId
-    #: of this broker's registration, now (KIP-903)
-    broker_epoch: Callable[[], int]
+    view: BrokerView
     peers: BrokerClient
     logs: Logs
-    config: Callable[[], BrokerConfig]
+    #: of what is fetched (KIP-73)
     throttle: Throttle
 
 
@@ -125,12 +123,12 @@ class Fetcher:
 
     Args:
         leader: the broker.
-        around: what it works with.
+        dependencies: shared with the other fetchers.
     """
 
-    def __init__(self, leader: BrokerId, around: Surroundings) -> None:
+    def __init__(self, leader: BrokerId, dependencies: Dependencies) -> None:
         self.leader = leader
-        self._around = around
+        self._dependencies = dependencies
         self._loop = asyncio.get_running_loop()
         self._followed: dict[Key, Followed] = {}
         #: what the next request has to name
@@ -216,7 +214,7 @@ class Fetcher:
 
     def _fetch_soon(self, followed: Followed) -> None:
         """Have the next request name it. If one is delayed at the leader, another one is sent."""
-        if self._around.logs.must_begin_anew(followed.partition.log):
+        if self._dependencies.logs.must_begin_anew(followed.partition.log):
             self._set_aside(followed)
             self._begin(self._begin_anew(followed), f"new beginning of {followed!r}")
             return
@@ -245,7 +243,7 @@ class Fetcher:
 
     def _backoff(self, failures: int) -> float:
         """Return the backoff in seconds, by the number of earlier failures."""
-        longest = self._around.config().replica_fetch_backoff_ms / 1000
+        longest = self._dependencies.view.config.replica_fetch_backoff_ms / 1000
         return min(_FIRST_BACKOFF * float(2 ** min(failures, 30)), longest)
 
     def _set_aside(self, followed: Followed) -> None:
@@ -288,13 +286,12 @@ class Fetcher:
         return bool(self._session.names) and self._session.id != 0
 
     def _send(self) -> None:
-        around, session = self._around, self._session
-        config = around.config()
-        broker_epoch = around.broker_epoch()
+        view, session = self._dependencies.view, self._session
+        config, broker_epoch = view.config, view.broker_epoch
         self._number += 1
         self._is_urgent = False
         if not self._due and len(session.names) <= len(self._unwanted):
-            request = session.final_request(around.node_id, broker_epoch)
+            request = session.final_request(view.node_id, broker_epoch)
             self._restart_session()
         else:
             if session.epoch and broker_epoch != self._broker_epoch:
@@ -304,7 +301,7 @@ class Fetcher:
             due = self._take_due()
             unwanted, self._unwanted = self._unwanted, {}
             request = session.request(
-                around.node_id,
+                view.node_id,
                 broker_epoch,
                 self._number,
                 due,
@@ -316,7 +313,7 @@ class Fetcher:
             if request.session_epoch and len(due) <= _MOST_PARKED:
                 request.max_wait_ms = config.replica_fetch_wait_max_ms
         # Asked for each time: a broker that has left and come back has another channel.
-        reply = around.peers.channel(self.leader, "fetch").submit(
+        reply = self._dependencies.peers.channel(self.leader, "fetch").submit(
             request,
             timeout_s=(config.replica_socket_timeout_ms + request.max_wait_ms) / 1000,
             at_most=_VERSION,
@@ -453,7 +450,7 @@ class Fetcher:
                 self._truncate(followed, follower, data)
             else:
                 if data.records:
-                    self._around.throttle.record(partition.topic_partition, len(data.records))
+                    self._dependencies.throttle.record(partition.topic_partition, len(data.records))
                     self._append(followed, follower, data.records)  # type: ignore[arg-type]
                     partition.traffic.replication_bytes_in += len(data.records)
                     if not follower.is_durable:
@@ -489,9 +486,9 @@ class Fetcher:
 
     def _hold_up(self, followed: Followed) -> None:
         """Leave a partition alone while no more of it may be copied."""
-        partition, throttle = followed.partition, self._around.throttle
+        partition, throttle = followed.partition, self._dependencies.throttle
         if not throttle.is_idle and not throttle.allows(
-            partition.topic_partition, in_sync=self._around.node_id in partition.state.isr
+            partition.topic_partition, in_sync=self._dependencies.view.node_id in partition.state.isr
         ):
             self._set_aside(followed)
             pause = min(throttle.delay(), _LONGEST_HOLD_UP)
@@ -558,7 +555,7 @@ class Fetcher:
         partition_log = followed.partition.log
         try:
             lowest = min(offset, partition_log.log_start_offset) if start_over else offset
-            truncation = await self._around.logs.prepare_truncation(partition_log, lowest)
+            truncation = await self._dependencies.logs.prepare_truncation(partition_log, lowest)
             follower = followed.partition.follower(followed.leader_epoch)
             if follower is None or not self._is_current(followed):
                 # Another leader or epoch decides now on the records to cut off. The rest is not fsynced.
@@ -583,14 +580,14 @@ class Fetcher:
         """
         partition_log = followed.partition.log
         try:
-            await self._around.logs.prepare_truncation(partition_log, 0)
+            await self._dependencies.logs.prepare_truncation(partition_log, 0)
             follower = followed.partition.follower(followed.leader_epoch)
             if follower is None or not self._is_current(followed):
                 followed.partition.flush_if_due()
                 return
             follower.start_at(0)
             await follower.durable()
-            await self._around.logs.begun_anew(partition_log)
+            await self._dependencies.logs.begun_anew(partition_log)
         except KafkaError as error:
             if self._is_current(followed):
                 self._put_off(followed, error)
@@ -627,7 +624,7 @@ class Fetcher:
             while partition_log.stored_start is not None and self._is_current(followed):
                 start = partition_log.log_start_offset
                 try:
-                    await self._around.logs.store_log_start(partition_log)
+                    await self._dependencies.logs.store_log_start(partition_log)
                 except KafkaError as error:  # the leader does not say it again
                     if partition.unwritable is not None or partition_log.is_offline:
                         break

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from barnabas.base.types import NO_BROKER, BrokerId
-from barnabas.broker.config import BrokerConfig
 from barnabas.broker.interbroker import BrokerClient
-from barnabas.broker.replication.following.fetcher import Fetcher, Logs, Surroundings
+from barnabas.broker.replication.following.fetcher import Dependencies, Fetcher, Logs
 from barnabas.broker.replication.following.session import Key
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.throttles import Throttle
+from barnabas.broker.view import BrokerView
 
 
 class Following:
     """The fetchers of a broker, one for each leader.
 
     Args:
-        node_id: this broker.
-        broker_epoch: of its registration, now.
+        view: of this broker.
         peers: the other brokers.
-        logs: has truncations prepared.
-        config: its settings, now.
+        logs: prepares truncations.
         throttle: of what is fetched (KIP-73).
     """
 
-    def __init__(
-        self,
-        node_id: BrokerId,
-        broker_epoch: Callable[[], int],
-        peers: BrokerClient,
-        logs: Logs,
-        config: Callable[[], BrokerConfig],
-        throttle: Throttle,
-    ) -> None:
-        self._around = Surroundings(node_id, broker_epoch, peers, logs, config, throttle)
+    def __init__(self, view: BrokerView, peers: BrokerClient, logs: Logs, throttle: Throttle) -> None:
+        self._dependencies = Dependencies(view, peers, logs, throttle)
         self._fetchers: dict[BrokerId, Fetcher] = {}
         #: which fetcher copies a partition
         self._leaders: dict[Key, BrokerId] = {}
@@ -46,8 +35,8 @@ class Following:
         if self._is_stopped:
             return
         key = (partition.log.topic_id, partition.topic_partition.partition)
-        leader = partition.state.leader
-        if partition.is_leader or partition.unavailable is not None or leader == self._around.node_id:
+        leader, own_id = partition.state.leader, self._dependencies.view.node_id
+        if partition.is_leader or partition.unavailable is not None or leader == own_id:
             leader = NO_BROKER
         before = self._leaders.get(key, NO_BROKER)
         if before not in (NO_BROKER, leader):
@@ -58,7 +47,7 @@ class Following:
         self._leaders[key] = leader
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[leader] = Fetcher(leader, self._around)
+            fetcher = self._fetchers[leader] = Fetcher(leader, self._dependencies)
         fetcher.follow(partition)
 
     async def stop(self) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from barnabas.base.environment.blocking import Pool
-from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ConfigError
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.tls.certificates import lost_names
 from barnabas.broker.config import BrokerConfig
@@ -42,9 +41,7 @@ class ListenerKeys:
     """The keys of all listeners with TLS: each may be given settings of its own while the broker runs."""
 
     def __init__(self, view: BrokerView, listeners: Iterable[str]) -> None:
-        self._by_listener = {
-            name: TlsKeys(partial(_for_listener, view, name), view.clock, name) for name in listeners
-        }
+        self._by_listener = {name: TlsKeys(view, name) for name in listeners}
 
     def of(self, listener: str) -> TlsKeys:
         """What a listener shows."""
@@ -73,30 +70,32 @@ class TlsKeys:
     does not belong to its certificate, say since only one of them has been written, changes nothing.
 
     Args:
-        config: the broker's settings of the moment.
-        clock: tells what has expired.
-        listener: whose keys they are, for the log.
+        view: of this broker.
+        listener: the listener that shows the keys.
 
     Raises:
         ConfigError: the files cannot be used.
     """
 
-    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock, listener: str) -> None:
+    def __init__(self, view: BrokerView, listener: str) -> None:
+        self._view = view
         self._listener = listener
-        self._config = config
-        self._clock = clock
-        self._now = _load(config())
+        self._now = _load(self._config)
         #: the files are read by one at a time: what was read earlier must not be taken over later
         self._turn = asyncio.Lock()
         #: somebody has asked, and the files have not been read since
         self._is_wanted = False
-        self._asked: asyncio.Future[None] | None = None
+        self._asked: asyncio.Task[None] | None = None
         #: why the last attempt failed
         self._refused = ""
         self._warned_at: float | None = None
         #: contexts of this broker as a client, which show the same key
         self._as_client: list[ssl.SSLContext] = []
         self._warn_of_expiry()
+
+    @property
+    def _config(self) -> BrokerConfig:
+        return self._view.config.for_listener(self._listener)
 
     def context(self) -> ssl.SSLContext:
         """The context for the next connection."""
@@ -115,7 +114,7 @@ class TlsKeys:
         """As `check`, some time soon: those who ask while the files are read share one more reading."""
         if not self._is_wanted:
             self._is_wanted = True
-            self._asked = asyncio.ensure_future(self.check(threads))
+            self._asked = start_task(self.check(threads), f"reading the key of listener {self._listener}")
 
     async def check(self, threads: Pool, *, is_start: bool = False) -> None:
         """Load the key if it has changed. Only at the start may the certificate have any names."""
@@ -124,7 +123,7 @@ class TlsKeys:
             await self._check(threads, is_start=is_start)
 
     async def _check(self, threads: Pool, *, is_start: bool) -> None:
-        config = self._config()
+        config = self._config
         try:
             found = await threads.run(_load, config)
             if not is_start:
@@ -152,12 +151,12 @@ class TlsKeys:
         self._warn_of_expiry()
 
     def _warn_of_expiry(self) -> None:
-        now = self._clock.monotonic()
+        now = self._view.clock.monotonic()
         if self._warned_at is not None and now - self._warned_at < _DAY:
             return
         self._warned_at = now
         expiry = _expiry(self._now.certificate)
-        days_left = (expiry.timestamp() - self._clock.now_ms() / 1000) / _DAY
+        days_left = (expiry.timestamp() - self._view.clock.now_ms() / 1000) / _DAY
         if days_left < 0:
             log.error(
                 "the certificate of the listener %s has expired on %s: clients refuse it",
@@ -171,10 +170,6 @@ class TlsKeys:
                 days_left,
                 expiry.date(),
             )
-
-
-def _for_listener(view: BrokerView, name: str) -> BrokerConfig:
-    return view.config.for_listener(name)
 
 
 def _load(config: BrokerConfig) -> _Loaded:

@@ -10,7 +10,8 @@ from barnabas.base.errors import KafkaError
 from barnabas.broker.answers import Answer, continued, is_pending, then
 from barnabas.broker.server.requests.api import Api, Served
 from barnabas.broker.server.requests.context import RequestContext
-from barnabas.broker.server.requests.needs import Each, Need, Refused, TopicName, with_items, without
+from barnabas.broker.server.requests.needs import Each, Need, Refused, with_items, without
+from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.schema import Response
 from barnabas.kafka.security.acls import Access, Authorizer
 
@@ -26,12 +27,12 @@ class Denials(Protocol):
 
 
 def guarded(
-    served: Served, authorizer: Authorizer, topic_name: TopicName, denials: Denials | None = None
+    served: Served, authorizer: Authorizer, view: BrokerView, denials: Denials | None = None
 ) -> Served:
     """The API, served only as far as its client is authorised."""
     whole = [need for need in served.api.needs if need.is_checked and not isinstance(need, Each)]
     each = next((need for need in served.api.needs if isinstance(need, Each)), None)
-    guard = _Guard(served, authorizer, whole, each, topic_name, denials)
+    guard = _Guard(served, authorizer, whole, each, view, denials)
     return Served(served.api, guard.handle)
 
 
@@ -42,14 +43,14 @@ class _Guard:
         authorizer: Authorizer,
         whole: Sequence[Need],
         each: Each | None,
-        topic_name: TopicName,
+        view: BrokerView,
         denials: Denials | None,
     ) -> None:
         self._served = served
         self._access = authorizer.access
         self._whole = whole
         self._each = each
-        self._topic_name = topic_name
+        self._view = view
         self._denials = denials
 
     def handle(self, context: RequestContext, request: Any) -> Answer[Response | None]:
@@ -101,7 +102,7 @@ class _Guard:
         each = self._each
         if each is None:
             return handle(context, request)
-        refused = each.sort_out(access, request, self._topic_name)
+        refused = each.sort_out(access, request, self._view.image.topic_names)
         if not refused:
             return handle(context, request)
         api = self._served.api

@@ -10,7 +10,7 @@ itself by `context.access`, and declares the words for docs/reference/protocol.m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -28,8 +28,8 @@ _KINDS = {
     ),
 }
 
-#: the name of the topic with an id, if there is one
-TopicName = Callable[[TopicId], str | None]
+#: the names of the topics, by their ids
+TopicNames = Mapping[TopicId, str]
 
 
 def refusal(kind: ResourceType) -> KafkaError:
@@ -160,7 +160,7 @@ class Each(Need):
     def check(self, access: Access, request: Any) -> None:
         pass
 
-    def sort_out(self, access: Access, request: Any, topic_name: TopicName) -> list[Refused]:
+    def sort_out(self, access: Access, request: Any, topic_names: TopicNames) -> list[Refused]:
         """The things that are refused, by the error."""
         items = getattr(request, self.array)
         if not items or (self._unless is not None and access.on_cluster(self._unless)):
@@ -174,7 +174,7 @@ class Each(Need):
             if name in known:
                 continue
             if not name:
-                name = name_of(item, field, topic_name)
+                name = name_of(item, field, topic_names)
                 if name is None:
                     continue
             if not access.allows(operation, kind, name):
@@ -182,7 +182,7 @@ class Each(Need):
         return [Refused(refused, refusal(kind))] if refused else []
 
 
-def name_of(item: Any, field: str, topic_name: TopicName) -> str | None:
+def name_of(item: Any, field: str, topic_names: TopicNames) -> str | None:
     """The name of the resource that an item of a request is about; None for the id of no topic."""
     if not field:
         return item  # type: ignore[no-any-return]
@@ -190,7 +190,7 @@ def name_of(item: Any, field: str, topic_name: TopicName) -> str | None:
     if name:
         return name
     topic_id = getattr(item, "topic_id", ZERO_TOPIC_ID)
-    return name if topic_id == ZERO_TOPIC_ID else topic_name(topic_id)
+    return name if topic_id == ZERO_TOPIC_ID else topic_names.get(topic_id)
 
 
 def each_topic(operation: Operation, request: str, response: str = "", **options: Any) -> Each:
@@ -231,7 +231,7 @@ class EachConfigResource(Each):
             text=f"topic, group or (for brokers) cluster {operation.name}",
         )
 
-    def sort_out(self, access: Access, request: Any, topic_name: TopicName) -> list[Refused]:
+    def sort_out(self, access: Access, request: Any, topic_names: TopicNames) -> list[Refused]:
         refused: dict[ResourceType, list[Any]] = {}
         for resource in request.resources:
             kind = _CONFIG_KINDS.get(resource.resource_type)

@@ -81,8 +81,8 @@ async def open_coordination(
     for directory in logs.manager.directories:
         if directory.failure is not None:
             replicas.take_offline(directory.path)
-    metadata.loader.subscribe(replication.throttles.apply)
-    metadata.loader.subscribe(coordination.follow)
+    for listener in (replication.throttles.apply, coordination.follow):
+        closing.add(metadata.loader.subscribe(listener))  # no change reaches a log that closes
     groups.start()
     transactions.start()
     return coordination

@@ -67,7 +67,7 @@ async def open_listeners(closing: Closing, stages: Stages) -> Dispatcher:
     )
     clients = ClientChanges(quotas, connections)
     clients.follow(everything(foundation))
-    metadata.loader.subscribe(clients.follow)
+    closing.add(metadata.loader.subscribe(clients.follow))
     served = served_apis([*_parts(stages), quotas])
     slow_ms = config.barnabas_slow_request_ms
     dispatcher = Dispatcher(
@@ -163,12 +163,12 @@ async def _sasl(stages: Stages) -> Sasl:
 
 
 def _isolation_watch(stages: Stages) -> IsolationWatch:
-    metadata, peers = stages.metadata, stages.metadata.peers
+    metadata = stages.metadata
     return IsolationWatch(
         stages.foundation.view,
-        lambda: metadata.loader.is_certain,
+        metadata.loader,
+        metadata.peers,
         metadata.store.session_timeout,
-        lambda broker, request, timeout: peers.channel(broker, "isolation").send(request, timeout_s=timeout),
         stages.replication.replicas,
         stages.replication.fetch_sessions,
         stages.membership.controller.note_isolation,

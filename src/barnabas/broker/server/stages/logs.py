@@ -46,7 +46,7 @@ async def open_logs(closing: Closing, foundation: Foundation, binding: Binding, 
 
     manager = LogManager(config, environment, binding.disk, directory_failed, is_clustered=is_clustered)
     logs = Logs(manager, listeners)
-    closing.add(lambda: _close(foundation, metadata, logs))
+    closing.add(lambda: _close(foundation, logs))
     began = clock.monotonic()
     manager.open(view.image.cluster_id)
     image = view.image
@@ -79,11 +79,10 @@ async def open_logs(closing: Closing, foundation: Foundation, binding: Binding, 
     return logs
 
 
-async def _close(foundation: Foundation, metadata: Metadata, logs: Logs) -> None:
+async def _close(foundation: Foundation, logs: Logs) -> None:
     began, manager = foundation.view.clock.monotonic(), logs.manager
     if logs.clean_epoch is not None:
         manager.set_broker_epoch(logs.clean_epoch())
-    await metadata.loader.stop()  # its listeners would change logs that are being closed
     await manager.stop()
     for directory in manager.directories:
         log.info(

@@ -68,13 +68,7 @@ async def open_metadata(
     loader.subscribe(lambda delta: forget_gone(peers, delta))
     own_requests = OwnRequests(view.node_id, binding.internal.name)
     to_controller = ToController(view, peers, own_requests, request_timeout=config.request_timeout_ms / 1000)
-    forwarding = Forwarding(
-        view.node_id,
-        to_controller,
-        loader,
-        own_requests.connection,
-        lambda: view.config.request_timeout_ms,
-    )
+    forwarding = Forwarding(view, to_controller, loader, own_requests.connection)
     loader.subscribe(forwarding.follow)
     return Metadata(store, loader, peers, own_requests, to_controller, forwarding)
 

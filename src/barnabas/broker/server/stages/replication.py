@@ -57,18 +57,9 @@ async def open_replication(
     )
     group_commit = GroupCommit(binding.disk)
     closing.add(group_commit.stop)
-    following = Following(
-        view.node_id,
-        lambda: view.broker_epoch,
-        metadata.peers,
-        logs.manager,
-        lambda: view.config,
-        throttles.follower,
-    )
+    following = Following(view, metadata.peers, logs.manager, throttles.follower)
     closing.add(following.stop)
-    isr_changes = IsrChanges(
-        view.node_id, lambda: view.broker_epoch, to_controller.send, leadership.epoch_ended
-    )
+    isr_changes = IsrChanges(view, to_controller.send, leadership.epoch_ended)
     closing.add(isr_changes.stop)
     serving_time = ServingTime(
         lambda: view.config.replica_lag_time_max_ms / 2000, lambda: replicas.check_in_sync()

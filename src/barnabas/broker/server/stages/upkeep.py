@@ -70,13 +70,15 @@ async def open_upkeep(
     keys = binding.tls_keys
     if keys is not None:
         await keys.check(binding.disk, is_start=True)
-        metadata.loader.subscribe(
-            lambda delta: keys.check_now(binding.disk) if delta.broker_configs else None
+        closing.add(
+            metadata.loader.subscribe(
+                lambda delta: keys.check_now(binding.disk) if delta.broker_configs else None
+            )
         )
         jobs.append(Job("keys of the listeners", CHECK_MS, lambda: keys.check(binding.disk)))
     notes = DeletionNotes(metadata.store, metadata.loader, view.node_id, manager.without)
     closing.add(notes.stop)
-    metadata.loader.subscribe(notes.on_image)
+    closing.add(metadata.loader.subscribe(notes.on_image))
     notes.on_image(ImageDelta(view.image, view.image))
     closing.add(lambda: stop_all(jobs))
     for job in jobs:

@@ -89,19 +89,17 @@ class Node:
                 submit=lambda request, **options: self.cluster.submit(self, broker, request)
             )
         )
-        self.following = Following(
-            self.node_id,
-            lambda: self.cluster.brokers[self.node_id].epoch,
-            peers,
-            self,
-            lambda: self.config,
-            self.throttle,
-        )
+        self.following = Following(self, peers, self, self.throttle)
+
+    # This broker is its own view.
 
     @property
     def image(self):
-        """As `BrokerView`, which the Fetch handler has."""
         return SimpleNamespace(brokers=self.cluster.brokers)
+
+    @property
+    def broker_epoch(self):
+        return self.cluster.brokers[self.node_id].epoch
 
     async def prepare_truncation(self, log, offset):
         """As the log manager does, with a write of its own for each truncation."""

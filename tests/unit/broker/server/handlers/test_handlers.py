@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.server.handlers.parts import others_than, required, stand_in
+from tests.views import view_of
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -92,7 +93,7 @@ def parts_of_a_broker():
     nothing: Any = None
     real = (
         LongWork(environment),
-        Forwarding(1, nothing, nothing, NoConnection("PLAINTEXT"), lambda: 30_000),
+        Forwarding(view_of(), nothing, nothing, NoConnection("PLAINTEXT")),
         AuditTrail(BrokerConfig(), environment),
     )
     return [*real, *others_than(real)]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.views import view_of
 
 from barnabas.base.environment.blocking import Threads
 from barnabas.base.environment.clock import SystemClock
@@ -27,7 +28,7 @@ def put(authority: Authority, path: Path, name: str, *hosts: str) -> None:
 def renewed(path: Path, change: object, **settings: str) -> str:
     """The name that is shown after what `change` does to the files."""
     config = BrokerConfig.from_text({"ssl.keystore.location": str(path), **settings})
-    keys = TlsKeys(lambda: config, SystemClock(), "SSL")
+    keys = TlsKeys(view_of(config=config, clock=SystemClock()), "SSL")
     change()  # type: ignore[operator]
 
     async def check() -> None:
@@ -107,7 +108,7 @@ def test_the_end_of_a_certificate_is_told_in_time_and_once_a_day(
     path.write_bytes(authority.issue("broker", ["a"], datetime.now(UTC), days=40).pem)
     config = BrokerConfig.from_text({"ssl.keystore.location": str(path)})
     clock = At(days)
-    keys = TlsKeys(lambda: config, clock, "SSL")
+    keys = TlsKeys(view_of(config=config, clock=clock), "SSL")
 
     async def check() -> None:
         threads = Threads().pool("keys", 1)

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.answers import LongAnswer
+from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.handlers.heartbeat import heartbeat
 from barnabas.broker.server.handlers.produce import produce
@@ -61,8 +63,8 @@ class World:
     def __init__(self, api: Any, handle: Any, *rules: AclBinding) -> None:
         self.acls = Acls.of(rules)
         authorizer = Authorizer(lambda: self.acls, SubjectRules(frozenset({"User:root"})))
-        names = {TOPIC_ID: "mine"}
-        self.served = guarded(Served(api, handle), authorizer, names.get)
+        view = view_of(ClusterImage(topic_names={TOPIC_ID: "mine"}))
+        self.served = guarded(Served(api, handle), authorizer, view)
 
     def ask(self, request: Any, connection: NoConnection | None = None) -> Any:
         context = RequestContext(RequestHeader(0, 3, 1, "c"), connection or Client("PLAINTEXT"))

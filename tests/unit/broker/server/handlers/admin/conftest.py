@@ -86,9 +86,7 @@ class AdminBroker:
             self.controller,
             LongWork(Environment.of_system()),
             self.quotas,
-            Forwarding(
-                config.node_id, to_controller, self.loader, connection, lambda: self.config.request_timeout_ms
-            ),
+            Forwarding(self.view, to_controller, self.loader, connection),
             authorizer,
             AuditTrail(config, Environment.of_system()),
             self.token_keys,
