@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from barnabas.cli.options import NAME, bootstrap_option, connect, example, json_option
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.options import (
+    NAME,
+    TIMEOUT,
+    bootstrap_option,
+    connect,
+    example,
+    json_option,
+    options,
+)
+from barnabas.cli.output import print_listing
 from barnabas.cli.streams import report
 from barnabas.kafka.security.acls import (
     ANY_HOST,
@@ -28,9 +36,6 @@ from barnabas.kafka.security.acls import (
     decide,
 )
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_TIMEOUT = 15.0
 #: by option: the type of resource that it names
 _RESOURCES = {
     "topic": ResourceType.TOPIC,
@@ -44,25 +49,29 @@ def acls() -> None:
     """Access control lists: list, add and remove rules."""
 
 
-def _resource_options(command: F) -> F:
-    """Return the options that name the resource of a rule."""
-    command = click.option("--cluster", is_flag=True, help="The cluster itself.")(command)
-    for field in reversed(_RESOURCES):
-        option = f"--{field.replace('_', '-')}"
-        command = click.option(option, type=NAME, metavar="NAME", help=_help(field))(command)
-    return command
-
-
-def _help(field: str) -> str:
-    words = field.replace("_", " ")
-    return f"This {words}; * for every {words}."
-
-
+#: the resource of a rule
+_resource_options = options(
+    *(
+        click.option(f"--{field.replace('_', '-')}", type=NAME, help=f"This {words}; * for every {words}.")
+        for field in _RESOURCES
+        for words in [field.replace("_", " ")]
+    ),
+    click.option("--cluster", is_flag=True, help="The cluster itself."),
+)
 _prefixed_option = click.option(
     "--prefixed", is_flag=True, help="Everything whose name begins with NAME, not just NAME."
 )
 _host_option = click.option(
     "--host", type=NAME, default=ANY_HOST, metavar="ADDRESS", help="Only from this IP address."
+)
+_principal_argument = click.argument("principal", type=NAME, metavar="USER")
+#: everything of a new rule but its permission
+_rule_options = options(
+    _principal_argument,
+    click.argument("operations", type=NAME),
+    _resource_options,
+    _prefixed_option,
+    _host_option,
 )
 
 
@@ -78,25 +87,12 @@ _host_option = click.option(
         "describe_configs, alter_configs, idempotent_write, and all. Brokers obey within a second.",
     )
 )
-@click.argument("principal", type=NAME, metavar="USER")
-@click.argument("operations", type=NAME)
-@_resource_options
-@_prefixed_option
-@_host_option
+@_rule_options
 @click.option("--deny", is_flag=True, help="Deny it, which wins over every grant.")
 @bootstrap_option
-def grant(
-    principal: str,
-    operations: str,
-    prefixed: bool,
-    host: str,
-    deny: bool,
-    bootstrap_server: str,
-    **named: str | bool | None,
-) -> None:
+def grant(deny: bool, **rule: Any) -> None:
     """Allow a user something (or deny it)."""
-    permission = Permission.DENY if deny else Permission.ALLOW
-    _add(permission, principal, operations, _resources(named, prefixed), host, bootstrap_server)
+    _add(Permission.DENY if deny else Permission.ALLOW, **rule)
 
 
 @acls.command(
@@ -108,13 +104,15 @@ def grant(
         "A rule that denies wins over every rule that allows. `barnabas acls revoke` removes it.",
     )
 )
-@click.argument("principal", type=NAME, metavar="USER")
-@click.argument("operations", type=NAME)
-@_resource_options
-@_prefixed_option
-@_host_option
+@_rule_options
 @bootstrap_option
-def deny(
+def deny(**rule: Any) -> None:
+    """Deny a user something, whatever is granted."""
+    _add(Permission.DENY, **rule)
+
+
+def _add(
+    permission: Permission,
     principal: str,
     operations: str,
     prefixed: bool,
@@ -122,29 +120,17 @@ def deny(
     bootstrap_server: str,
     **named: str | bool | None,
 ) -> None:
-    """Deny a user something, whatever is granted."""
-    _add(Permission.DENY, principal, operations, _resources(named, prefixed), host, bootstrap_server)
-
-
-def _add(
-    permission: Permission,
-    principal: str,
-    operations: str,
-    resources: Sequence[ResourcePattern],
-    host: str,
-    bootstrap_server: str,
-) -> None:
     """Add a rule for each operation on each resource."""
     from barnabas.client.acls import create_acls
     from barnabas.client.reach import require_broker
 
     rules = [
         AclBinding(resource, AclEntry(_named(principal), permission, operation, host))
-        for resource in resources
+        for resource in _resources(named, prefixed)
         for operation in _operations(operations, resource.type)
     ]
     require_broker(bootstrap_server)
-    create_acls(bootstrap_server, _TIMEOUT, rules)
+    create_acls(bootstrap_server, TIMEOUT, rules)
     for rule in rules:
         report(str(rule))
 
@@ -159,7 +145,7 @@ def _add(
         "Without operations or a resource all rules of the user are taken away, those that deny too.",
     )
 )
-@click.argument("principal", type=NAME, metavar="USER")
+@_principal_argument
 @click.argument("operations", type=NAME, required=False)
 @_resource_options
 @_prefixed_option
@@ -195,7 +181,7 @@ def revoke(
     kind = Permission[permission.upper()] if permission is not None else Permission.ANY
     filters = [each._replace(host=host, permission=kind) for each in filters]
     require_broker(bootstrap_server)
-    gone = delete_acls(bootstrap_server, _TIMEOUT, filters)
+    gone = delete_acls(bootstrap_server, TIMEOUT, filters)
     for rule in gone:
         report(f"gone: {rule}")
     if not gone:
@@ -203,7 +189,7 @@ def revoke(
 
 
 @acls.command("list", epilog=example("barnabas acls list --of-user alice --json"))
-@click.option("--of-user", type=NAME, metavar="NAME", help="Only the rules that name this user.")
+@click.option("--of-user", type=NAME, help="Only the rules that name this user.")
 @_resource_options
 @json_option
 @bootstrap_option
@@ -216,31 +202,29 @@ def list_acls(of_user: str | None, as_json: bool, bootstrap_server: str, **named
     chosen = [AclFilter(each.type, each.name, PatternType.MATCH) for each in resources] or [AclFilter()]
     principal = None if of_user is None else _named(of_user)
     require_broker(bootstrap_server)
-    found = [
-        rule
+    rows = [
+        {
+            "principal": entry.principal,
+            "permission": entry.permission.name,
+            "operation": entry.operation.name,
+            "resource_type": resource.type.name,
+            "pattern_type": resource.pattern.name,
+            "resource_name": resource.name,
+            "host": entry.host,
+        }
         for each in chosen
-        for rule in describe_acls(bootstrap_server, _TIMEOUT, each._replace(principal=principal))
+        for resource, entry in describe_acls(bootstrap_server, TIMEOUT, each._replace(principal=principal))
     ]
-    if as_json:
-        print_json([_as_json(rule) for rule in found])
-    elif not found:
-        click.echo("no rules", err=True)
-    else:
-        print_table(
-            ["PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "PATTERN", "NAME", "HOST"],
-            [
-                (
-                    entry.principal,
-                    entry.permission.name,
-                    entry.operation.name,
-                    resource.type.name,
-                    resource.pattern.name,
-                    resource.name,
-                    entry.host,
-                )
-                for resource, entry in found
-            ],
-        )
+    columns = {
+        "PRINCIPAL": "principal",
+        "PERMISSION": "permission",
+        "OPERATION": "operation",
+        "RESOURCE": "resource_type",
+        "PATTERN": "pattern_type",
+        "NAME": "resource_name",
+        "HOST": "host",
+    }
+    print_listing(columns, rows, as_json=as_json, empty="no rules")
 
 
 @acls.command(
@@ -249,7 +233,7 @@ def list_acls(of_user: str | None, as_json: bool, bootstrap_server: str, **named
         "Exits with 1 when it is denied. Without --host it is checked from no address in particular.",
     )
 )
-@click.argument("principal", type=NAME, metavar="USER")
+@_principal_argument
 @click.argument("operation", type=NAME)
 @_resource_options
 @_host_option
@@ -266,7 +250,7 @@ def check(
     is_denied = False
     for resource in _resources(named, prefixed=False):
         about = AclFilter(resource.type, resource.name, PatternType.MATCH)
-        rules = Acls.of(describe_acls(bootstrap_server, _TIMEOUT, about))
+        rules = Acls.of(describe_acls(bootstrap_server, TIMEOUT, about))
         for each in _operations(operation, resource.type):
             decision = decide(rules, subjects, _named(principal), host, each, resource.type, resource.name)
             verdict = "allowed" if decision.is_allowed else "denied"
@@ -320,16 +304,3 @@ def _operations(text: str, kind: ResourceType) -> Sequence[Operation]:
             raise click.UsageError(f"{word} is nothing that can be done to a {kind.name.lower()}: {choices}")
         operations.append(operation)
     return operations
-
-
-def _as_json(rule: AclBinding) -> dict[str, str]:
-    resource, entry = rule
-    return {
-        "principal": entry.principal,
-        "permission": entry.permission.name,
-        "operation": entry.operation.name,
-        "resource_type": resource.type.name,
-        "pattern_type": resource.pattern.name,
-        "resource_name": resource.name,
-        "host": entry.host,
-    }

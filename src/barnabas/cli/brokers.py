@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,20 +12,18 @@ from barnabas.cli.moving import (
     begin_moves,
     connect_moves,
     current_replicas,
+    find_broker,
     plan_as_json,
     throttle_option,
     wait_for_moves,
 )
-from barnabas.cli.options import bootstrap_option, connect, example, json_option
-from barnabas.cli.output import numbers, print_json, print_table
+from barnabas.cli.options import BROKER, TIMEOUT, bootstrap_option, connect, example, json_option
+from barnabas.cli.output import Columns, numbers, print_json, print_listing, print_rows
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
-    from barnabas.client.admin_types import Node
-    from barnabas.client.moves import Moves
-
-_BROKER = click.IntRange(0, 2**31 - 1)
-_TIMEOUT = 15.0
+    from barnabas.client.admin_types import PartitionDescription
+    from barnabas.client.moves import Holders
 
 
 @click.group()
@@ -41,7 +40,7 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
     """List the brokers that are alive, and what they hold."""
     moves = connect_moves(bootstrap_server)
     cluster = moves.cluster()
-    held, led, behind = _loads(moves)
+    held, led, behind = count_replicas(moves.holders().values())
     rows = [
         {
             "broker": node.id,
@@ -55,46 +54,40 @@ def list_brokers(as_json: bool, bootstrap_server: str) -> None:
         }
         for node in cluster.nodes
     ]
-    if as_json:
-        print_json(rows)
-        return
-    print_table(
-        ["BROKER", "ADDRESS", "RACK", "CONTROLLER", "LEADERS", "REPLICAS", "OUT-OF-SYNC"],
-        [
-            (
-                row["broker"],
-                f"{row['host']}:{row['port']}",
-                row["rack"],
-                "yes" if row["controller"] else "no",
-                row["leaders"],
-                row["replicas"],
-                row["out_of_sync"],
-            )
-            for row in rows
-        ],
-    )
+    columns: Columns = {
+        "BROKER": "broker",
+        "ADDRESS": lambda row: f"{row['host']}:{row['port']}",
+        "RACK": "rack",
+        "CONTROLLER": lambda row: "yes" if row["controller"] else "no",
+        "LEADERS": "leaders",
+        "REPLICAS": "replicas",
+        "OUT-OF-SYNC": "out_of_sync",
+    }
+    print_listing(columns, rows, as_json=as_json, empty="no brokers")
     away = sorted(held.keys() - {node.id for node in cluster.nodes})
-    if away:
+    if away and not as_json:
         click.echo(f"away, and holding replicas: {numbers(away)}", err=True)
 
 
-def _loads(moves: Moves) -> tuple[Counter[int], Counter[int], Counter[int]]:
+def count_replicas(
+    partitions: Iterable[Holders | PartitionDescription],
+) -> tuple[Counter[int], Counter[int], Counter[int]]:
     """Count by broker the replicas it holds, the partitions it leads, and the replicas not in sync."""
     held: Counter[int] = Counter()
     led: Counter[int] = Counter()
     behind: Counter[int] = Counter()
-    for holders in moves.holders().values():
-        held.update(holders.replicas)
-        behind.update({*holders.replicas} - {*holders.isr})
-        if holders.leader is not None:
-            led[holders.leader] += 1
+    for partition in partitions:
+        held.update(partition.replicas)
+        behind.update({*partition.replicas} - {*partition.isr})
+        if partition.leader is not None:
+            led[partition.leader] += 1
     return held, led, behind
 
 
 @brokers.command(
     epilog=example("barnabas brokers describe 2\nbarnabas brokers describe 2 --json | jq .log_dirs"),
 )
-@click.argument("broker", metavar="ID", type=_BROKER)
+@click.argument("broker", metavar="ID", type=BROKER)
 @json_option
 @bootstrap_option
 def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
@@ -104,23 +97,21 @@ def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
 
     moves = connect_moves(bootstrap_server)
     cluster = moves.cluster()
-    node = _find(cluster.nodes, broker)
-    holders = moves.holders()
-    leads = [partition for partition, each in holders.items() if each.leader == broker]
-    follows = [
-        partition for partition, each in holders.items() if broker in each.replicas and each.leader != broker
-    ]
-    behind = [partition for partition in follows if broker not in holders[partition].isr]
-    directories = describe_log_dirs(node, _TIMEOUT, security_for(bootstrap_server))
+    node = find_broker(cluster.nodes, broker)
+    held = {str(name): each for name, each in moves.holders().items() if broker in each.replicas}
+    leads = [name for name, each in held.items() if each.leader == broker]
+    follows = [name for name, each in held.items() if each.leader != broker]
+    behind = [name for name in follows if broker not in held[name].isr]
+    directories = describe_log_dirs(node, TIMEOUT, security_for(bootstrap_server))
     found: dict[str, Any] = {
         "broker": node.id,
         "host": node.host,
         "port": node.port,
         "rack": node.rack,
         "controller": node.id == cluster.controller,
-        "leads": [str(partition) for partition in leads],
-        "follows": [str(partition) for partition in follows],
-        "out_of_sync": [str(partition) for partition in behind],
+        "leads": leads,
+        "follows": follows,
+        "out_of_sync": behind,
         "log_dirs": directories,
     }
     if as_json:
@@ -130,15 +121,16 @@ def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
     role = ", the controller" if found["controller"] else ""
     click.echo(f"broker {node.id} at {node.host}:{node.port}{rack}{role}")
     click.echo(f"leads {len(leads)} partitions, follows {len(follows)}, is out of sync in {len(behind)}")
-    for partition in behind:
-        click.echo(f"\tout of sync: {partition}")
-    print_table(
-        ["LOG-DIR", "STATE", "REPLICAS", "BYTES", "FREE-BYTES"],
-        [
-            (each["path"], each["error"] or "online", each["replicas"], each["bytes"], each["free_bytes"])
-            for each in directories
-        ],
-    )
+    for name in behind:
+        click.echo(f"\tout of sync: {name}")
+    columns: Columns = {
+        "LOG-DIR": "path",
+        "STATE": lambda each: each["error"] or "online",
+        "REPLICAS": "replicas",
+        "BYTES": "bytes",
+        "FREE-BYTES": "free_bytes",
+    }
+    print_rows(columns, directories)
 
 
 @brokers.command(
@@ -154,7 +146,7 @@ def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
         "cancel`.",
     )
 )
-@click.argument("broker", metavar="ID", type=_BROKER)
+@click.argument("broker", metavar="ID", type=BROKER)
 @throttle_option
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--no-wait", is_flag=True, help="Return when the moves have begun.")
@@ -168,7 +160,7 @@ def drain(broker: int, throttle: int | None, dry_run: bool, no_wait: bool, boots
     racks = {node.id: node.rack for node in nodes}
     current = current_replicas(moves)
     if not any(broker in replicas for replicas in current.values()):
-        _find(nodes, broker)
+        find_broker(nodes, broker)
         report(f"broker {broker} holds no replicas")
         return
     plan = plan_drain(current, racks, broker)
@@ -182,7 +174,7 @@ def drain(broker: int, throttle: int | None, dry_run: bool, no_wait: bool, boots
     if throttle is not None:
         from barnabas.client.move_throttle import lift
 
-        lift(bootstrap_server, _TIMEOUT, {partition.topic for partition in plan}, racks)
+        lift(bootstrap_server, TIMEOUT, {partition.topic for partition in plan}, racks)
     report(f"broker {broker} holds no replicas any more")
 
 
@@ -193,7 +185,7 @@ def drain(broker: int, throttle: int | None, dry_run: bool, no_wait: bool, boots
         "that comes back registers again.",
     )
 )
-@click.argument("broker", metavar="ID", type=_BROKER)
+@click.argument("broker", metavar="ID", type=BROKER)
 @bootstrap_option
 def unregister(broker: int, bootstrap_server: str) -> None:
     """Forget a broker that is gone for good. It has to be stopped."""
@@ -202,12 +194,3 @@ def unregister(broker: int, bootstrap_server: str) -> None:
     held = sum(broker in replicas for replicas in current_replicas(connect_moves(bootstrap_server)).values())
     if held:
         report(f"it still holds {held} replicas: `barnabas brokers drain {broker}` makes them elsewhere")
-
-
-def _find(nodes: tuple[Node, ...], broker: int) -> Node:
-    for node in nodes:
-        if node.id == broker:
-            return node
-    raise click.ClickException(
-        f"broker {broker} is not in the cluster; its brokers are {numbers(node.id for node in nodes)}"
-    )

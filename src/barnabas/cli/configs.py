@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.complete import group_names, settings_of_resource, topic_names
 from barnabas.cli.options import (
+    BROKER,
     NAME,
+    assignments_option,
     bootstrap_option,
     connect,
     example,
     json_option,
+    options,
     parse_assignments,
     require_unique,
 )
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.output import Columns, print_listing
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
     from barnabas.client import Admin
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-_BROKER_ID = click.IntRange(0, 2**31 - 1)
 
 
 class UnknownSetting(BarnabasError):
@@ -42,29 +41,19 @@ class _Resource(NamedTuple):
     words: str
 
 
-def _resource_options(command: F) -> F:
-    for option in reversed(
-        [
-            click.option(
-                "--topic", type=NAME, metavar="NAME", shell_complete=topic_names, help="A topic's settings."
-            ),
-            click.option(
-                "--group", type=NAME, metavar="NAME", shell_complete=group_names, help="A group's settings."
-            ),
-            click.option(
-                "--client-metrics",
-                type=NAME,
-                metavar="NAME",
-                help="Those of a client-metrics resource: which clients push which metrics (KIP-714).",
-            ),
-            click.option("--broker", type=_BROKER_ID, metavar="ID", help="A broker's settings."),
-            click.option(
-                "--broker-defaults", is_flag=True, help="The settings that all brokers of the cluster share."
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
+_resource_options = options(
+    click.option("--topic", type=NAME, shell_complete=topic_names, help="A topic's settings."),
+    click.option("--group", type=NAME, shell_complete=group_names, help="A group's settings."),
+    click.option(
+        "--client-metrics",
+        type=NAME,
+        help="Those of a client-metrics resource: which clients push which metrics (KIP-714).",
+    ),
+    click.option("--broker", type=BROKER, metavar="ID", help="A broker's settings."),
+    click.option(
+        "--broker-defaults", is_flag=True, help="The settings that all brokers of the cluster share."
+    ),
+)
 
 
 @click.group()
@@ -91,41 +80,27 @@ def configs() -> None:
 @click.option("--changed", is_flag=True, help="Only settings that differ from their defaults.")
 @json_option
 @bootstrap_option
-def describe(
-    topic: str | None,
-    group: str | None,
-    client_metrics: str | None,
-    broker: int | None,
-    broker_defaults: bool,
-    changed: bool,
-    as_json: bool,
-    bootstrap_server: str,
-) -> None:
+def describe(changed: bool, as_json: bool, bootstrap_server: str, **resource: Any) -> None:
     """Show settings, their values, and where these come from."""
-    kind, name, _ = _resource(topic, group, client_metrics, broker, broker_defaults)
-    values = connect(bootstrap_server).configs(kind, name)
-    values = [value for value in values if not (changed and value.source == "default")]
-    if as_json:
-        print_json(
-            [
-                {
-                    "name": value.name,
-                    "value": value.value,
-                    "source": value.source,
-                    "read_only": value.read_only,
-                    "sensitive": value.sensitive,
-                    "synonyms": [{"name": synonym, "value": other} for synonym, other in value.synonyms],
-                }
-                for value in values
-            ]
-        )
-    elif not values:
-        click.echo("nothing is set: every value is a default", err=True)
-    else:
-        print_table(
-            ["NAME", "VALUE", "SOURCE"],
-            [(value.name, "(hidden)" if value.sensitive else value.value, value.source) for value in values],
-        )
+    kind, name, _ = _resource(**resource)
+    rows = [
+        {
+            "name": value.name,
+            "value": value.value,
+            "source": value.source,
+            "read_only": value.read_only,
+            "sensitive": value.sensitive,
+            "synonyms": [{"name": synonym, "value": other} for synonym, other in value.synonyms],
+        }
+        for value in connect(bootstrap_server).configs(kind, name)
+        if not (changed and value.source == "default")
+    ]
+    columns: Columns = {
+        "NAME": "name",
+        "VALUE": lambda row: "(hidden)" if row["sensitive"] else row["value"],
+        "SOURCE": "source",
+    }
+    print_listing(columns, rows, as_json=as_json, empty="nothing is set: every value is a default")
 
 
 @configs.command(
@@ -144,32 +119,21 @@ def describe(
     )
 )
 @_resource_options
-@click.option(
-    "--set",
-    "to_set",
-    metavar="NAME=VALUE",
-    multiple=True,
-    shell_complete=settings_of_resource,
-    help="Give a setting a value.",
-)
-@click.option("--delete", type=NAME, metavar="NAME", multiple=True, help="Reset a setting to its default.")
-@click.option("--append", metavar="NAME=VALUE", multiple=True, help="Add to a list.")
-@click.option("--subtract", metavar="NAME=VALUE", multiple=True, help="Take from a list.")
+@assignments_option("--set", to="to_set", complete=settings_of_resource, help="Give a setting a value.")
+@click.option("--delete", type=NAME, multiple=True, help="Reset a setting to its default.")
+@assignments_option("--append", to="append", help="Add to a list.")
+@assignments_option("--subtract", to="subtract", help="Take from a list.")
 @bootstrap_option
 def alter(
-    topic: str | None,
-    group: str | None,
-    client_metrics: str | None,
-    broker: int | None,
-    broker_defaults: bool,
     to_set: tuple[str, ...],
     delete: tuple[str, ...],
     append: tuple[str, ...],
     subtract: tuple[str, ...],
     bootstrap_server: str,
+    **resource: Any,
 ) -> None:
     """Change some settings and leave the others as they are."""
-    kind, name, words = _resource(topic, group, client_metrics, broker, broker_defaults)
+    kind, name, words = _resource(**resource)
     if not (to_set or delete or append or subtract):
         raise click.UsageError("nothing to alter: give --set, --delete, --append or --subtract")
     values = {

@@ -16,7 +16,8 @@ from barnabas.base.installation import pip_install
 from barnabas.base.system.signals import stop_this_process
 from barnabas.cli.address import parse_address
 from barnabas.cli.logging_output import log_to_stderr
-from barnabas.cli.options import bootstrap_option, example, log_format_option, log_level_option
+from barnabas.cli.options import FILE, bootstrap_option, example, log_options
+from barnabas.cli.schema_options import registry_login_option
 
 
 @click.command(
@@ -38,14 +39,10 @@ from barnabas.cli.options import bootstrap_option, example, log_format_option, l
     metavar="HOST:PORT",
     default="127.0.0.1:8080",
     show_default=True,
-    help="Where to listen; port 0 takes a free one.",
+    help="The address to listen on; port 0 takes a free one.",
 )
 @click.option("--registry", metavar="URL", help="A schema registry, to show schemas and decoded records.")
-@click.option(
-    "--registry-login",
-    is_flag=True,
-    help="Log in to the registry as to the cluster, and trust the same authorities.",
-)
+@registry_login_option
 @click.option(
     "--metrics-url",
     "metrics",
@@ -68,30 +65,18 @@ from barnabas.cli.options import bootstrap_option, example, log_format_option, l
 )
 @click.option(
     "--auth-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
+    type=FILE,
     help="Lines of USER:PASSWORD that let in, instead of the link; only its owner may read it.",
 )
-@click.option(
-    "--tls-cert",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="A certificate with its chain (PEM): serve HTTPS.",
-)
-@click.option(
-    "--tls-key",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The certificate's key (PEM).",
-)
+@click.option("--tls-cert", type=FILE, help="A certificate with its chain (PEM): serve HTTPS.")
+@click.option("--tls-key", type=FILE, help="The certificate's key (PEM).")
 @click.option(
     "--behind-proxy",
     is_flag=True,
     help="A proxy stands before it: any Host is right, any path prefix, and no TLS here.",
 )
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when stdin does.")
-@log_format_option
-@log_level_option
+@log_options
 @bootstrap_option
 def console(
     listen: str,

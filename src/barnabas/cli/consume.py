@@ -13,7 +13,17 @@ import click
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.complete import group_names, topic_names
 from barnabas.cli.offset_targets import parse_time, time_before_now
-from barnabas.cli.options import DURATION, NAME, bootstrap_option, example, require_unique, unique_names
+from barnabas.cli.options import (
+    DURATION,
+    INT64,
+    NAME,
+    Whole,
+    assignments_option,
+    bootstrap_option,
+    example,
+    names_argument,
+    require_unique,
+)
 from barnabas.cli.produce import librdkafka_options
 from barnabas.cli.progress import Counter, is_file
 from barnabas.cli.record_format import Template, to_json
@@ -47,15 +57,7 @@ class OffsetAbsent(BarnabasError):
         "at the group's committed offsets, and the offsets of printed records are committed.",
     )
 )
-@click.argument(
-    "topics",
-    nargs=-1,
-    required=True,
-    metavar="TOPIC...",
-    type=NAME,
-    callback=unique_names,
-    shell_complete=topic_names,
-)
+@names_argument("TOPIC...", topic_names, "topics")
 @click.option(
     "--from-beginning",
     is_flag=True,
@@ -73,16 +75,13 @@ class OffsetAbsent(BarnabasError):
 @click.option(
     "--offset",
     "-o",
-    type=click.IntRange(-(2**63), 2**63 - 1),
-    metavar="N",
+    type=INT64,
     help="Begin at offset N, or -N records before the end of each partition.",
 )
 @click.option("--since", metavar="WHEN", help="Begin at a time: 10m, 2h, 1d ago, or 2026-01-31T12:00.")
-@click.option("--max-messages", "-n", type=click.IntRange(min=1), metavar="N", help="End after N records.")
+@click.option("--max-messages", "-n", type=Whole(min=1), help="End after N records.")
 @click.option("--until-end", "-e", is_flag=True, help="End at the current end of the topic.")
-@click.option(
-    "--timeout", type=DURATION, metavar="SECONDS", help="End when no record has arrived for this long."
-)
+@click.option("--timeout", type=DURATION, help="End when no record has arrived for this long.")
 @click.option("--with-keys", is_flag=True, help="Print the key and a tab before each value.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print each record, with all its fields, as a line of JSON."
@@ -99,11 +98,9 @@ class OffsetAbsent(BarnabasError):
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed",
     show_default=True,
-    help="Whether to print records of open and aborted transactions.",
+    help="read_uncommitted also prints records of open and aborted transactions.",
 )
-@click.option(
-    "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A librdkafka setting; may be repeated."
-)
+@assignments_option("--set", help="A librdkafka setting; may be repeated.")
 @bootstrap_option
 def consume(
     topics: tuple[str, ...],
@@ -134,8 +131,7 @@ def consume(
     if group is not None and (partitions is not None or offset is not None or since is not None):
         raise click.UsageError(
             "a group decides itself where to begin: leave out --partition, --offset and --since, or move "
-            "it with "
-            "`barnabas groups reset-offsets`"
+            "it with `barnabas groups reset-offsets`"
         )
     if group is not None and until_end:
         raise click.UsageError("--until-end is for reading without --group: give --timeout instead")

@@ -22,13 +22,7 @@ from barnabas.cli.output import print_json
     )
 )
 @click.argument("address", metavar="[HOST:PORT]", type=SERVERS, required=False)
-@click.option(
-    "--topic",
-    type=NAME,
-    metavar="NAME",
-    shell_complete=topic_names,
-    help="A topic that the client means to use.",
-)
+@click.option("--topic", type=NAME, shell_complete=topic_names, help="A topic that the client will use.")
 @json_option
 @bootstrap_option
 def doctor(address: str | None, topic: str | None, as_json: bool, bootstrap_server: str) -> None:

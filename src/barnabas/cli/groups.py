@@ -8,6 +8,7 @@ import click
 
 from barnabas.cli.complete import group_names, topic_names
 from barnabas.cli.options import (
+    INT64,
     NAME,
     OFFSET,
     AnyCase,
@@ -15,10 +16,10 @@ from barnabas.cli.options import (
     connect,
     example,
     json_option,
+    names_argument,
     require_unique,
-    unique_names,
 )
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.output import print_json, print_listing, print_rows, print_table
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
@@ -64,18 +65,13 @@ def groups() -> None:
 @bootstrap_option
 def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_server: str) -> None:
     """List the consumer groups of the cluster."""
-    listings = connect(bootstrap_server).groups()
-    chosen = [
-        item
-        for item in listings
+    rows = [
+        {"group": item.group, "type": item.type, "state": item.state}
+        for item in connect(bootstrap_server).groups()
         if (state is None or item.state.lower() == state.lower()) and kind in (None, item.type)
     ]
-    if as_json:
-        print_json([{"group": item.group, "type": item.type, "state": item.state} for item in chosen])
-    elif not chosen:
-        click.echo("no groups", err=True)
-    else:
-        print_table(["GROUP", "TYPE", "STATE"], [(item.group, item.type, item.state) for item in chosen])
+    columns = {"GROUP": "group", "TYPE": "type", "STATE": "state"}
+    print_listing(columns, rows, as_json=as_json, empty="no groups")
 
 
 @groups.command(
@@ -125,15 +121,8 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
         click.echo(
             f"group {group} is {description.state}, {len(description.members)} members, lag {sum(lags)}"
         )
-        print_table(
-            ["TOPIC", "PARTITION", "CURRENT", "END", "LAG", "CLIENT", "HOST"],
-            [
-                tuple(
-                    entry[name] for name in ("topic", "partition", "current", "end", "lag", "client", "host")
-                )
-                for entry in partitions
-            ],
-        )
+        names = ("topic", "partition", "current", "end", "lag", "client", "host")
+        print_rows({name.upper(): name for name in names}, partitions)
 
 
 @groups.command(
@@ -163,10 +152,8 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
 @click.option("--all-topics", is_flag=True, help="All partitions for which the group has offsets.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="To the end, after the last record.")
-@click.option("--to-offset", type=OFFSET, metavar="N", help="To this offset.")
-@click.option(
-    "--shift-by", type=click.IntRange(-(2**63), 2**63 - 1), metavar="N", help="Forward by N, or back by -N."
-)
+@click.option("--to-offset", type=OFFSET, help="To this offset.")
+@click.option("--shift-by", type=INT64, help="Forward by N, or back by -N.")
 @click.option("--to-datetime", metavar="WHEN", help="To the first record at or after an ISO 8601 time.")
 @click.option("--by-duration", metavar="TIME", help="To the first record of the last 90s, 10m, 2h, 1d ...")
 @click.option("--dry-run", is_flag=True, help="Only show what would change, as without --execute.")
@@ -210,13 +197,8 @@ def reset_offsets(
             # a consumer has joined meanwhile
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, _refusal(admin, group) or error.message) from None
     changes = [
-        {
-            "topic": place.topic,
-            "partition": place.partition,
-            "current": committed.get(place),
-            "new": offset,
-        }
-        for place, offset in sorted(offsets.items())
+        {**partition._asdict(), "current": committed.get(partition), "new": offset}
+        for partition, offset in sorted(offsets.items())
     ]
     if as_json:
         print_json({"group": group, "executed": execute, "offsets": changes})
@@ -246,15 +228,7 @@ def _refusal(admin: Admin, group: str) -> str | None:
 
 
 @groups.command(epilog=example("barnabas groups delete billing"))
-@click.argument(
-    "names",
-    metavar="GROUP...",
-    nargs=-1,
-    required=True,
-    type=NAME,
-    callback=unique_names,
-    shell_complete=group_names,
-)
+@names_argument("GROUP...", group_names)
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
     """Delete groups with their offsets. Their consumers must be stopped."""
@@ -273,41 +247,40 @@ def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
 def _print_members(description: GroupDescription) -> None:
     head = ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"]
     rows: list[tuple[Any, ...]] = [
-        (member.member_id, member.instance_id, member.client_id, member.host, _places(member.assignment))
+        (member.member_id, member.instance_id, member.client_id, member.host, _shown(member.assignment))
         for member in description.members
     ]
     if description.type == "consumer":  # each follows the target at its own pace
         click.echo(f"epoch {description.epoch}, target of epoch {description.target_epoch}")
         head += ["PROTOCOL", "EPOCH", "TARGET"]
         rows = [
-            (*row, member.protocol, member.epoch, _places(member.target or ()))
+            (*row, member.protocol, member.epoch, _shown(member.target or ()))
             for row, member in zip(rows, description.members, strict=True)
         ]
     print_table(head, rows)
 
 
-def _places(places: tuple[TopicPartition, ...]) -> str:
+def _shown(partitions: tuple[TopicPartition, ...]) -> str:
     """Topics with their partitions as text: ``orders:0,2 payments:1``."""
     topics: dict[str, list[int]] = {}
-    for place in sorted(places):
-        topics.setdefault(place.topic, []).append(place.partition)
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
     return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items()) or "-"
 
 
 def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
     """Return, by partition of the group's topics, committed offset, end, lag and reader; None if unknown."""
-    readers = {place: member for member in members for place in member.assignment}
+    readers = {partition: member for member in members for partition in member.assignment}
     committed = admin.group_offsets(group)
-    places = sorted({*committed, *readers} | _whole_topics(admin, {place.topic for place in committed}))
-    ends = admin.offsets(places, "latest", skip_failed=True)
+    partitions = sorted({*committed, *readers} | _whole_topics(admin, {each.topic for each in committed}))
+    ends = admin.offsets(partitions, "latest", skip_failed=True)
     progress = []
-    for place in places:
-        reader = readers.get(place)
-        current, end = committed.get(place), ends.get(place)
+    for partition in partitions:
+        reader = readers.get(partition)
+        current, end = committed.get(partition), ends.get(partition)
         progress.append(
             {
-                "topic": place.topic,
-                "partition": place.partition,
+                **partition._asdict(),
                 "current": current,
                 "end": end,
                 "lag": None if current is None or end is None else max(end - current, 0),
@@ -360,13 +333,9 @@ def _member(member: GroupMember) -> dict[str, Any]:
         "instance": member.instance_id,
         "client": member.client_id,
         "host": member.host,
-        "partitions": _listed(member.assignment),
+        "partitions": [partition._asdict() for partition in member.assignment],
         "protocol": member.protocol,
         "epoch": member.epoch,
-        "target": None if member.target is None else _listed(member.target),
+        "target": None if member.target is None else [each._asdict() for each in member.target],
         "regex": member.regex,
     }
-
-
-def _listed(places: tuple[TopicPartition, ...]) -> list[dict[str, Any]]:
-    return [{"topic": place.topic, "partition": place.partition} for place in places]

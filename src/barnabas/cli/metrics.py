@@ -8,7 +8,7 @@ import click
 
 from barnabas.broker.metrics.alerts import rules
 from barnabas.broker.metrics.dashboards import DASHBOARDS
-from barnabas.cli.options import example
+from barnabas.cli.options import FOLDER, example
 
 _SCRAPES = """\
 # Which brokers Prometheus reads: put their addresses in. `barnabas start --metrics HOST:PORT` serves there.
@@ -42,7 +42,7 @@ def metrics() -> None:
     "--out",
     required=True,
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="The folder to write to, created if it is missing.",
 )
 def files(out: Path) -> None:

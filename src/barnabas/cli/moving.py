@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.cli.options import TIMEOUT
+from barnabas.cli.output import numbers
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
+    from barnabas.client.admin_types import Node
     from barnabas.client.log_dirs import Replica
     from barnabas.client.moves import Holders, Moves
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 #: a log directory that the broker may choose
 _ANY = "any"
 #: seconds between two checks of moves under way
-_LOOK = 0.5
+CHECK_EVERY = 0.5
 _NAMED = 5
 
 
-def throttle_option(command: F) -> F:
-    """--throttle: bytes a second."""
-    return click.option(
-        "--throttle",
-        type=click.IntRange(1, 2**63 - 1),
-        metavar="BYTES",
-        help="Copy at most this number of bytes a second, on each broker; `topics reassign verify` or "
-        "`throttle --remove` lifts it.",
-    )(command)
+#: bytes a second
+RATE = click.IntRange(1, 2**63 - 1)
+throttle_option = click.option(
+    "--throttle",
+    type=RATE,
+    metavar="BYTES",
+    help="Copy at most this number of bytes a second, on each broker; `topics reassign verify` or "
+    "`throttle --remove` lifts it.",
+)
 
 
 def connect_moves(bootstrap_server: str) -> Moves:
@@ -44,6 +45,14 @@ def connect_moves(bootstrap_server: str) -> Moves:
 
     require_broker(bootstrap_server)
     return Moves(bootstrap_server)
+
+
+def find_broker(nodes: Iterable[Node], broker: int) -> Node:
+    """Return the node of a broker. Raises click.ClickException when no such broker is alive."""
+    by_id = {node.id: node for node in nodes}
+    if broker not in by_id:
+        raise click.ClickException(f"broker {broker} is not in the cluster; its brokers are {numbers(by_id)}")
+    return by_id[broker]
 
 
 def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPartition, tuple[BrokerId, ...]]:
@@ -148,7 +157,7 @@ def throttle_plan(
             adding = tuple(broker for broker in plan[partition] if broker not in holders.replicas)
             copies[partition] = Move((*holders.replicas, *adding), adding, ())
     brokers = [node.id for node in moves.cluster().nodes]
-    throttle(bootstrap_server, 15.0, copies, brokers, rate)
+    throttle(bootstrap_server, TIMEOUT, copies, brokers, rate)
 
 
 def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> None:
@@ -169,7 +178,7 @@ def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None
         if not moving:
             return
         left = moving
-        time.sleep(_LOOK)
+        time.sleep(CHECK_EVERY)
 
 
 def is_where_planned(holders: Holders | None, replicas: Sequence[BrokerId]) -> bool:

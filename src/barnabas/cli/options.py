@@ -20,8 +20,12 @@ else:  # generic from click 8.5 on
     _TextType = _NumberType = click.ParamType
 
 F = TypeVar("F", bound=Callable[..., Any])
+#: offers words that go on from an incomplete one
+Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+#: seconds that a broker has to answer
+TIMEOUT = 15.0
 
 
 class _Servers(_TextType):
@@ -65,10 +69,17 @@ class _Name(_TextType):
         return str(value)
 
 
+class Whole(click.IntRange):
+    """A whole number of a range; help texts call it N."""
+
+    def get_metavar(self, *args: Any, **more: Any) -> str:
+        return "N"
+
+
 class _Seconds(_NumberType):
     """A number that is finite and not below 0."""
 
-    name = "number"
+    name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
@@ -86,24 +97,30 @@ _LONGEST = 1e9
 SERVERS = _Servers()
 NAME = _Name()
 DURATION = _Seconds()
-INT16 = click.IntRange(1, 2**15 - 1)
-INT32 = click.IntRange(1, 2**31 - 1)
-PARTITION = click.IntRange(0, 2**31 - 1)
-OFFSET = click.IntRange(0, 2**63 - 1)
+INT16 = Whole(1, 2**15 - 1)
+INT32 = Whole(1, 2**31 - 1)
+BROKER = PARTITION = Whole(0, 2**31 - 1)
+OFFSET = Whole(0, 2**63 - 1)
+INT64 = Whole(-(2**63), 2**63 - 1)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-def bootstrap_option(command: F) -> F:
-    """--bootstrap-server, and how to connect there: --config, --profile, --user."""
-    return _cluster_options(command, "--config", "--command-config")
+def options(*each: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds several options, in the order of the help text."""
+
+    def add(command: F) -> F:
+        for decorator in reversed(each):
+            command = decorator(command)
+        return command
+
+    return add
 
 
-def bootstrap_option_beside_config(command: F) -> F:
-    """Return the `bootstrap_option` of a command that has a --config of its own."""
-    return _cluster_options(command, "--command-config")
-
-
-def _cluster_options(command: F, *config: str) -> F:
-    options = (
+def _cluster_options(*config: str) -> Callable[[F], F]:
+    kept: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": _kept}
+    return options(
         click.option(
             "--bootstrap-server",
             "-b",
@@ -117,37 +134,25 @@ def _cluster_options(command: F, *config: str) -> F:
         click.option(
             *config,
             "client_config",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            metavar="FILE",
+            type=FILE,
             envvar="BARNABAS_CONFIG",
-            is_eager=True,
-            expose_value=False,
-            callback=_kept,
+            **kept,
             help="How to connect: Kafka's client.properties, or TOML; BARNABAS_CONFIG names one, too.",
         ),
         click.option(
             "--profile",
             type=NAME,
-            metavar="NAME",
             envvar="BARNABAS_PROFILE",
-            is_eager=True,
-            expose_value=False,
-            callback=_kept,
+            **kept,
             help="The same from a table of profiles.toml in the folder barnabas of your configuration.",
         ),
         click.option(
             "--user",
             type=NAME,
-            metavar="NAME",
-            is_eager=True,
-            expose_value=False,
-            callback=_kept,
+            **kept,
             help="Log in as this user; BARNABAS_PASSWORD has the password, or it is asked for.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 def _kept(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -178,43 +183,57 @@ def unique_names(ctx: click.Context, param: click.Parameter, names: tuple[str, .
     return names
 
 
-def console_option(command: F) -> F:
-    """Add --console, for commands that run brokers."""
-    return click.option(
-        "--console",
-        metavar="HOST:PORT",
-        is_flag=False,
-        flag_value="127.0.0.1:8080",
-        help="Also run the web console there (see `barnabas console`), 127.0.0.1:8080 if none is named; the "
-        "link that lets a browser in is a further line on stdout.",
-    )(command)
-
-
-def json_option(command: F) -> F:
-    """--json: for programs."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
-
-
-def log_level_option(command: F) -> F:
-    """Add --log-level, for commands that run until they are stopped."""
-    return click.option(
-        "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info",
-        show_default=True,
-        help="The lowest level that is logged to stderr.",
-    )(command)
-
-
-def log_format_option(command: F) -> F:
-    """Add --log-format, for commands that run until they are stopped."""
-    return click.option(
+#: how to reach a cluster: its address, --config, --profile and --user
+bootstrap_option = _cluster_options("--config", "--command-config")
+#: the same for a command that has a --config of its own
+bootstrap_option_beside_config = _cluster_options("--command-config")
+#: for commands that run brokers
+console_option = click.option(
+    "--console",
+    metavar="HOST:PORT",
+    is_flag=False,
+    flag_value="127.0.0.1:8080",
+    help="Also run the web console there (see `barnabas console`), 127.0.0.1:8080 if none is named; the "
+    "link that lets a browser in is a further line on stdout.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+#: for commands that run until they are stopped
+log_options = options(
+    click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
         help="How lines are logged; json is an object a line.",
-    )(command)
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="The lowest level that is logged to stderr.",
+    ),
+)
+
+
+def names_argument(metavar: str, complete: Completion | None = None, name: str = "names") -> Callable[[F], F]:
+    """Return an argument of names, each given once: at least one, unless `metavar` has brackets."""
+    return click.argument(
+        name,
+        metavar=metavar,
+        nargs=-1,
+        required=not metavar.startswith("["),
+        type=NAME,
+        callback=unique_names,
+        shell_complete=complete,
+    )
+
+
+def assignments_option(
+    *names: str, help: str, to: str = "settings", complete: Completion | None = None
+) -> Callable[[F], F]:
+    """Return an option NAME=VALUE that may be repeated, for `parse_assignments`."""
+    return click.option(*names, to, metavar="NAME=VALUE", multiple=True, shell_complete=complete, help=help)
 
 
 def example(commands: str, words: str = "") -> str:

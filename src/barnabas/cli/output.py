@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -38,6 +38,28 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         click.echo(click.style(line, bold=True) if index == 0 else line)
 
 
+#: by heading: the key of the value, or a function of the row
+Columns = Mapping[str, str | Callable[[Any], object]]
+
+
+def print_rows(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print a table with some columns of `rows`."""
+    print_table(
+        list(columns),
+        [[row[each] if isinstance(each, str) else each(row) for each in columns.values()] for row in rows],
+    )
+
+
+def print_listing(columns: Columns, rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:
+    """Print `rows` as JSON or as a table; without rows, the words `empty` on stderr in place of a table."""
+    if as_json:
+        print_json(rows)
+    elif rows:
+        print_rows(columns, rows)
+    else:
+        click.echo(empty, err=True)
+
+
 def snake_case(value: Any) -> Any:
     """Return the value with the keys of all objects in snake case, the style of all our JSON."""
     if isinstance(value, dict):
@@ -55,9 +77,9 @@ def _snake(name: str) -> str:
 _IRREGULAR = {"compresscodec": "compression", "isvalid": "is_valid"}
 
 
-def numbers(values: Iterable[int]) -> str:
-    """Broker ids as Kafka's tools write them: 1,2,3."""
-    return ",".join(map(str, values))
+def numbers(values: Iterable[int]) -> str | None:
+    """Return broker ids as Kafka's tools write them: 1,2,3; None if there are none."""
+    return ",".join(map(str, values)) or None
 
 
 def _printable(text: str) -> str:

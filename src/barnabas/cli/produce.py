@@ -6,13 +6,22 @@ import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from barnabas.cli.complete import topic_names
 from barnabas.cli.input_records import InputForm, read_records
-from barnabas.cli.options import NAME, PARTITION, bootstrap_option, example, parse_assignments, parse_pairs
+from barnabas.cli.options import (
+    FILE,
+    NAME,
+    PARTITION,
+    assignments_option,
+    bootstrap_option,
+    example,
+    parse_assignments,
+    parse_pairs,
+)
 from barnabas.cli.progress import Counter, is_file
 from barnabas.cli.schema_options import Schemas, schema_options
 from barnabas.cli.streams import InputError, is_terminal, report, stdin_bytes
@@ -27,7 +36,6 @@ _USUAL_LIMIT = 1_000_000
 _COMPRESSIBLE_LIMIT = 100_000_000
 #: bytes around a record that is alone in its batch: the batch's header, and lengths
 _FRAMING = 100
-
 
 _OWN_OPTIONS = {
     "bootstrap.servers": "--bootstrap-server",
@@ -65,23 +73,16 @@ class _Limit(NamedTuple):
         """,
         "Each line is a record, without the LF or CRLF that ends it. With --json each line is an object: "
         '{"value": "v", "key": "k", "headers": [["h", "v"]], "timestamp": 1767225600000, "partition": 0}. '
-        "Only value must be there; bytes that are not UTF-8 are "
-        '{"base64": "..."}. The partitioner chooses the partition by the key, as for every other record; '
-        "with --keep-partitions the object does. With --raw all the input is one record. "
-        "With --value-schema values are JSON, which that registered schema (Avro, JSON Schema or Protobuf) "
-        "encodes; with --key-schema keys are. SCHEMA is an id, SUBJECT/VERSION, or SUBJECT for its latest "
-        "version. "
-        "Records are sent idempotently. The exit code is 0 only when all of them are acknowledged.",
+        'Only value must be there; bytes that are not UTF-8 are {"base64": "..."}. The partitioner chooses '
+        "the partition by the key, as for every other record; with --keep-partitions the object does. With "
+        "--raw all the input is one record. With --value-schema values are JSON, which that registered "
+        "schema (Avro, JSON Schema or Protobuf) encodes; with --key-schema keys are. SCHEMA is an id, "
+        "SUBJECT/VERSION, or SUBJECT for its latest version. Records are sent idempotently. The exit code is "
+        "0 only when all of them are acknowledged.",
     )
 )
 @click.argument("topic", type=NAME, shell_complete=topic_names)
-@click.option(
-    "--file",
-    "-f",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read this file instead of stdin.",
-)
+@click.option("--file", "-f", type=FILE, help="Read this file instead of stdin.")
 @click.option("--key", "-k", metavar="KEY", help="The key of every record.")
 @click.option(
     "--key-separator",
@@ -89,10 +90,8 @@ class _Limit(NamedTuple):
     metavar="TEXT",
     help="The text between key and value of each line. A line without it has no key.",
 )
-@click.option(
-    "--header", "-H", "headers", metavar="NAME=VALUE", multiple=True, help="A header; may be repeated."
-)
-@click.option("--partition", "-p", type=PARTITION, metavar="N", help="Send all to this partition.")
+@assignments_option("--header", "-H", to="headers", help="A header; may be repeated.")
+@click.option("--partition", "-p", type=PARTITION, help="Send all to this partition.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Lines are JSON objects, as `consume --json` prints them."
 )
@@ -109,18 +108,16 @@ class _Limit(NamedTuple):
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
     show_default=True,
-    help="How batches are compressed.",
+    help="The compression codec of batches.",
 )
 @click.option(
     "--acks",
     type=click.Choice(["0", "1", "all"]),
     default="all",
     show_default=True,
-    help="Which replicas must have a record before it counts as sent: none, the leader, all in sync.",
+    help="The replicas that must have a record before it counts as sent: none, the leader, all in sync.",
 )
-@click.option(
-    "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A librdkafka setting; may be repeated."
-)
+@assignments_option("--set", help="A librdkafka setting; may be repeated.")
 @click.option("--report", "reported", is_flag=True, help="Print topic, partition and offset of each record.")
 @bootstrap_option
 def produce(
@@ -134,17 +131,12 @@ def produce(
     keep_partitions: bool,
     raw: bool,
     null_as: str | None,
-    registry: str | None,
-    registry_login: bool,
-    value_schema: str | None,
-    value_message: str,
-    key_schema: str | None,
-    key_message: str,
     compression: str,
     acks: str,
     settings: tuple[str, ...],
     reported: bool,
     bootstrap_server: str,
+    **schema: Any,
 ) -> None:
     """Send the lines of stdin, or of a file, to TOPIC."""
     if as_json + raw + (key_separator is not None) > 1:
@@ -161,7 +153,7 @@ def produce(
         raise click.UsageError("--partition and --keep-partitions both choose the partition: take one")
     if acks == "0" and reported:
         raise click.UsageError("--report needs --acks 1 or all: with 0 no offset is known")
-    schemas = Schemas(registry, registry_login, value_schema, value_message, key_schema, key_message)
+    schemas = Schemas(**schema)
     schemas.check(has_keys=as_json or key is not None or key_separator is not None)
     librdkafka = {
         "compression.type": compression,

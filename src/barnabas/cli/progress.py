@@ -6,7 +6,6 @@ import os
 import stat
 import sys
 import time
-from types import TracebackType
 from typing import Self
 
 _INTERVAL = 0.2
@@ -34,9 +33,7 @@ class Counter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._shown:
             self._say("\n")
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 import click
 
 from barnabas.cli.options import (
     NAME,
+    TIMEOUT,
     bootstrap_option,
     example,
     json_option,
+    options,
     parse_assignments,
     require_unique,
 )
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.streams import report
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_TIMEOUT = 15.0
 _KINDS = (("user", "user"), ("client-id", "client id"), ("ip", "address"))
 
 
@@ -30,16 +28,17 @@ def quotas() -> None:
     """Quotas: limit each broker's clients by user, client id and address."""
 
 
-def _of_options(command: F) -> F:
-    """The entity of the options: a user, a client id, both, or an address."""
-    for kind, words in reversed(_KINDS):
-        command = click.option(
-            f"--any-{kind}",
-            is_flag=True,
-            help=f"Of each {words} that has none of its own.",
-        )(command)
-        command = click.option(f"--of-{kind}", type=NAME, metavar="NAME", help=f"Of this {words}.")(command)
-    return command
+#: the entity: a user, a client id, both, or an address
+_of_options = options(
+    *(
+        option
+        for kind, words in _KINDS
+        for option in (
+            click.option(f"--of-{kind}", type=NAME, help=f"Of this {words}."),
+            click.option(f"--any-{kind}", is_flag=True, help=f"Of each {words} that has none of its own."),
+        )
+    )
+)
 
 
 @quotas.command(
@@ -59,7 +58,7 @@ def _of_options(command: F) -> F:
 )
 @click.argument("values", type=NAME, nargs=-1, metavar="NAME=VALUE...")
 @_of_options
-@click.option("--remove", type=NAME, multiple=True, metavar="NAME", help="Remove a quota; repeatable.")
+@click.option("--remove", type=NAME, multiple=True, help="Remove a quota; repeatable.")
 @bootstrap_option
 def set_quotas(
     values: tuple[str, ...], remove: tuple[str, ...], bootstrap_server: str, **of: str | bool | None
@@ -77,7 +76,7 @@ def set_quotas(
     if not changes:
         raise click.UsageError("nothing to do: write NAME=VALUE, such as producer_byte_rate=1048576")
     require_broker(bootstrap_server)
-    alter_quotas(bootstrap_server, _TIMEOUT, entity, changes)
+    alter_quotas(bootstrap_server, TIMEOUT, entity, changes)
     report(f"quotas of {_shown(entity)} are set")
 
 
@@ -90,7 +89,7 @@ def list_quotas(as_json: bool, bootstrap_server: str) -> None:
     from barnabas.client.reach import require_broker
 
     require_broker(bootstrap_server)
-    found = describe_quotas(bootstrap_server, _TIMEOUT)
+    found = describe_quotas(bootstrap_server, TIMEOUT)
     if as_json:
         print_json([{"of": dict(entity), "quotas": values} for entity, values in found])
     elif not found:

@@ -12,9 +12,12 @@ import click
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.cli.complete import topic_names
 from barnabas.cli.moving import (
+    CHECK_EVERY,
+    RATE,
     begin_moves,
     connect_moves,
     current_replicas,
+    find_broker,
     is_where_planned,
     plan_as_json,
     raise_refused,
@@ -24,8 +27,8 @@ from barnabas.cli.moving import (
     throttle_plan,
     wait_for_moves,
 )
-from barnabas.cli.options import INT16, NAME, bootstrap_option, example, json_option, unique_names
-from barnabas.cli.output import numbers, print_json, print_table
+from barnabas.cli.options import INT16, TIMEOUT, bootstrap_option, example, json_option, names_argument
+from barnabas.cli.output import Columns, numbers, print_json, print_listing, print_table
 from barnabas.cli.streams import report, stdin_bytes
 
 if TYPE_CHECKING:
@@ -33,20 +36,10 @@ if TYPE_CHECKING:
     from barnabas.client.log_dirs import Replica
     from barnabas.client.moves import Moves
 
-_TIMEOUT = 15.0
-#: seconds between two checks of moves under way
-_LOOK = 0.5
 PLAN = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 #: the topics that a command is about; none for all
-topics_argument = click.argument(
-    "names",
-    metavar="[NAME]...",
-    nargs=-1,
-    type=NAME,
-    callback=unique_names,
-    shell_complete=topic_names,
-)
+topics_argument = names_argument("[NAME]...", topic_names)
 
 
 @click.group()
@@ -90,8 +83,7 @@ def _brokers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
 @click.option(
     "--replication-factor",
     type=INT16,
-    metavar="N",
-    help="How many replicas each partition is to have.  [default: as many as now]",
+    help="The number of replicas of each partition.  [default: as many as now]",
 )
 @bootstrap_option
 def plan(
@@ -104,14 +96,10 @@ def plan(
     from barnabas.client.reassignment_plan import plan_spread
 
     moves = connect_moves(bootstrap_server)
-    racks = {node.id: node.rack for node in moves.cluster().nodes}
-    absent = [broker for broker in brokers or () if broker not in racks]
-    if absent:
-        raise click.ClickException(
-            f"broker {absent[0]} is not in the cluster; its brokers are {numbers(racks)}"
-        )
+    nodes = moves.cluster().nodes
+    chosen = nodes if brokers is None else [find_broker(nodes, broker) for broker in brokers]
     current = current_replicas(moves, names)
-    targets = {broker: racks[broker] for broker in brokers or racks}
+    targets = {node.id: node.rack for node in chosen}
     planned = plan_spread(current, targets, replication_factor=replication_factor)
     copied = sum(len({*replicas} - {*current[partition]}) for partition, replicas in planned.items())
     click.echo(
@@ -151,7 +139,7 @@ def execute(plan: str, throttle: int | None, wait: bool, bootstrap_server: str) 
                 raise click.ClickException(
                     f"{given_up[0]} does not move to its log directory any more: the broker's log says why"
                 )
-            time.sleep(_LOOK)
+            time.sleep(CHECK_EVERY)
         if throttle is not None:
             _lift(bootstrap_server, targets, moves.cluster().nodes)
 
@@ -163,35 +151,23 @@ def execute(plan: str, throttle: int | None, wait: bool, bootstrap_server: str) 
 @bootstrap_option
 def list_moves(as_json: bool, bootstrap_server: str) -> None:
     """List the partitions that are moving."""
-    under_way = sorted(connect_moves(bootstrap_server).under_way().items())
-    if as_json:
-        print_json(
-            [
-                {
-                    "topic": partition.topic,
-                    "partition": partition.partition,
-                    "replicas": list(move.replicas),
-                    "adding": list(move.adding),
-                    "removing": list(move.removing),
-                }
-                for partition, move in under_way
-            ]
-        )
-    elif not under_way:
-        click.echo("no partition is moving", err=True)
-    else:
-        print_table(
-            ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"],
-            [
-                (
-                    *partition,
-                    numbers(move.replicas),
-                    numbers(move.adding) or None,
-                    numbers(move.removing) or None,
-                )
-                for partition, move in under_way
-            ],
-        )
+    rows = [
+        {
+            **partition._asdict(),
+            "replicas": list(move.replicas),
+            "adding": list(move.adding),
+            "removing": list(move.removing),
+        }
+        for partition, move in sorted(connect_moves(bootstrap_server).under_way().items())
+    ]
+    columns: Columns = {
+        "TOPIC": "topic",
+        "PARTITION": "partition",
+        "REPLICAS": lambda row: numbers(row["replicas"]),
+        "ADDING": lambda row: numbers(row["adding"]),
+        "REMOVING": lambda row: numbers(row["removing"]),
+    }
+    print_listing(columns, rows, as_json=as_json, empty="no partition is moving")
 
 
 @reassign.command(
@@ -223,12 +199,7 @@ def verify(plan: str, keep_throttle: bool, as_json: bool, bootstrap_server: str)
         for partition, replicas in sorted(targets.items())
     }
     if as_json:
-        print_json(
-            [
-                {"topic": partition.topic, "partition": partition.partition, "state": state}
-                for partition, state in states.items()
-            ]
-        )
+        print_json([{**partition._asdict(), "state": state} for partition, state in states.items()])
     else:
         print_table(
             ["TOPIC", "PARTITION", "REPLICAS", "STATE"],
@@ -280,7 +251,7 @@ def cancel(plan: str | None, all_moves: bool, bootstrap_server: str) -> None:
         "Replicas that are in sync are never throttled: what is produced meanwhile is not held up.",
     )
 )
-@click.argument("rate", metavar="[BYTES]", type=click.IntRange(1, 2**63 - 1), required=False)
+@click.argument("rate", metavar="[BYTES]", type=RATE, required=False)
 @click.option("--remove", is_flag=True, help="Lift the throttles of all topics and brokers.")
 @bootstrap_option
 def throttle(rate: int | None, remove: bool, bootstrap_server: str) -> None:
@@ -300,7 +271,7 @@ def throttle(rate: int | None, remove: bool, bootstrap_server: str) -> None:
 def _begin_in_brokers(bootstrap_server: str, moves: Moves, log_dirs: Mapping[Replica, str]) -> None:
     from barnabas.client.log_dirs import move
 
-    errors = move(bootstrap_server, moves.cluster().nodes, log_dirs, _TIMEOUT)
+    errors = move(bootstrap_server, moves.cluster().nodes, log_dirs, TIMEOUT)
     if errors:
         (broker, partition), error = next(iter(errors.items()))
         raise click.ClickException(
@@ -314,7 +285,7 @@ def _astray(
     """The partitions with replicas in other log directories than planned, and whether they are on the way."""
     from barnabas.client.log_dirs import Place, places
 
-    found = places(bootstrap_server, moves.cluster().nodes, log_dirs, _TIMEOUT)
+    found = places(bootstrap_server, moves.cluster().nodes, log_dirs, TIMEOUT)
     astray: dict[TopicPartition, bool] = {}
     for replica, path in log_dirs.items():
         place = found.get(replica, Place(None, None))
@@ -338,4 +309,4 @@ def _lift(bootstrap_server: str, partitions: Iterable[TopicPartition], nodes: It
     from barnabas.client.move_throttle import lift
 
     topics = {partition.topic for partition in partitions}
-    lift(bootstrap_server, _TIMEOUT, topics, [node.id for node in nodes])
+    lift(bootstrap_server, TIMEOUT, topics, [node.id for node in nodes])

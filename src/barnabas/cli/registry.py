@@ -11,23 +11,11 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.installation import pip_install
 from barnabas.cli.address import parse_address
 from barnabas.cli.logging_output import log_to_stderr
-from barnabas.cli.options import (
-    INT16,
-    NAME,
-    bootstrap_option,
-    example,
-    log_format_option,
-    log_level_option,
-)
+from barnabas.cli.options import INT16, NAME, bootstrap_option, example, log_options
 
 _LEVELS = (
-    "none",
-    "backward",
-    "backward_transitive",
-    "forward",
-    "forward_transitive",
-    "full",
-    "full_transitive",
+    *("none", "backward", "backward_transitive", "forward", "forward_transitive"),
+    *("full", "full_transitive"),
 )
 
 
@@ -52,19 +40,17 @@ _LEVELS = (
     metavar="HOST:PORT",
     default="127.0.0.1:8081",
     show_default=True,
-    help="Where to listen; port 0 takes a free one.",
+    help="The address to listen on; port 0 takes a free one.",
 )
 @click.option(
     "--topic",
     type=NAME,
-    metavar="NAME",
     default="_schemas",
     show_default=True,
     help="The topic that keeps the schemas; created, with one partition, when it does not exist.",
 )
 @click.option(
     "--replication-factor",
-    metavar="N",
     type=INT16,
     help="The topic's replication factor when it is created.  [default: the broker's]",
 )
@@ -76,9 +62,7 @@ _LEVELS = (
     help="The compatibility level of all subjects until PUT /config changes it.",
 )
 @click.option(
-    "--tls",
-    metavar="FILE",
-    help="Serve HTTPS with the private key and the certificates in this PEM file.",
+    "--tls", metavar="FILE", help="Serve HTTPS with the private key and the certificates in this PEM file."
 )
 @click.option(
     "--login",
@@ -90,7 +74,6 @@ _LEVELS = (
     "--super-user",
     "super_users",
     type=NAME,
-    metavar="NAME",
     multiple=True,
     help="With --login, a user who may do everything, beside the registry's own; may be repeated.",
 )
@@ -102,8 +85,7 @@ _LEVELS = (
     help="A name by which clients ask for it, beside this machine's; other names are refused; may be "
     "repeated.  [default: any name, if other machines reach it]",
 )
-@log_format_option
-@log_level_option
+@log_options
 @bootstrap_option
 def registry(
     listen: str,

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import click
 
 from barnabas.cli.input_records import InputForm
+from barnabas.cli.options import options
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_OPTIONS = (
+#: logs in to a registry by the login of the cluster
+registry_login_option = click.option(
+    "--registry-login",
+    is_flag=True,
+    help="Log in to the registry as to the cluster, and trust the same authorities.",
+)
+schema_options = options(
     click.option("--registry", metavar="URL", help="The schema registry of --value-schema and --key-schema."),
-    click.option(
-        "--registry-login",
-        is_flag=True,
-        help="Log in to the registry as to the cluster, and trust the same authorities.",
-    ),
+    registry_login_option,
     click.option(
         "--value-schema", metavar="SCHEMA", help="Values are JSON, which this registered schema encodes."
     ),
@@ -34,28 +34,21 @@ _OPTIONS = (
 )
 
 
-def schema_options(function: F) -> F:
-    """Add the options to a command."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
 class Schemas(NamedTuple):
     """The values of the options."""
 
     registry: str | None
-    has_login: bool
-    value: str | None
+    registry_login: bool
+    value_schema: str | None
     value_message: str
-    key: str | None
+    key_schema: str | None
     key_message: str
 
     def check(self, *, has_keys: bool) -> None:
         """Raise click.UsageError if an option lacks the one that it needs."""
         for name, schema, message in (
-            ("value", self.value, self.value_message),
-            ("key", self.key, self.key_message),
+            ("value", self.value_schema, self.value_message),
+            ("key", self.key_schema, self.key_message),
         ):
             if schema is not None and self.registry is None:
                 raise click.UsageError(
@@ -65,9 +58,13 @@ class Schemas(NamedTuple):
                 raise click.UsageError(
                     f"--{name}-message needs --{name}-schema: the schema that has the message"
                 )
-        if (self.registry is not None or self.has_login) and self.value is None and self.key is None:
+        if (
+            (self.registry is not None or self.registry_login)
+            and self.value_schema is None
+            and self.key_schema is None
+        ):
             raise click.UsageError("--registry needs --value-schema or --key-schema")
-        if self.key is not None and not has_keys:
+        if self.key_schema is not None and not has_keys:
             raise click.UsageError("--key-schema needs keys: add --key, --key-separator or --json")
 
     def add_to(self, form: InputForm, servers: str) -> InputForm:
@@ -84,12 +81,12 @@ class Schemas(NamedTuple):
         from barnabas.client.schemas.registry import SchemaRegistry
         from barnabas.client.servers import servers_of
 
-        registry = SchemaRegistry(self.registry, servers_of(servers, {}) if self.has_login else None)
+        registry = SchemaRegistry(self.registry, servers_of(servers, {}) if self.registry_login else None)
         value, key = (
             None if schema is None else Encoder(find(registry, schema)[0], message, path)
             for schema, message, path in (
-                (self.value, self.value_message, "value"),
-                (self.key, self.key_message, "key"),
+                (self.value_schema, self.value_message, "value"),
+                (self.key_schema, self.key_message, "key"),
             )
         )
         return form._replace(value=value, key=key)

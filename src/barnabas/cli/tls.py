@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 
 from barnabas.base.tls.certificates import CERTIFICATE_DAYS, Description
-from barnabas.cli.options import NAME, example, json_option, unique_names
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.options import FOLDER, NAME, example, json_option, names_argument, unique_names
+from barnabas.cli.output import Columns, print_listing
 from barnabas.cli.streams import report
 from barnabas.client.certificate_folder import TRUSTSTORE_PASSWORD, CertificateFolder
 
 _folder = click.option(
     "--folder",
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     default=Path("barnabas-tls"),
     show_default=True,
     help="The folder of the authority.",
@@ -38,9 +38,7 @@ def tls() -> None:
         f"clients ca.pem, or truststore.p12 (password {TRUSTSTORE_PASSWORD}) for Java.",
     )
 )
-@click.option(
-    "--name", type=NAME, default="Barnabas", show_default=True, help="What the authority is called."
-)
+@click.option("--name", type=NAME, default="Barnabas", show_default=True, help="The authority's common name.")
 @_folder
 def init(name: str, folder: Path) -> None:
     """Make an authority."""
@@ -75,7 +73,7 @@ def init(name: str, folder: Path) -> None:
     type=click.IntRange(1, 3650),
     default=CERTIFICATE_DAYS,
     show_default=True,
-    help="How long the certificate is valid.",
+    help="Days for which the certificate is valid.",
 )
 @_folder
 def issue(name: str, hosts: tuple[str, ...], days: int, folder: Path) -> None:
@@ -85,7 +83,7 @@ def issue(name: str, hosts: tuple[str, ...], days: int, folder: Path) -> None:
 
 
 @tls.command(epilog=example("barnabas tls renew broker-1 alice"))
-@click.argument("names", type=NAME, nargs=-1, required=True, metavar="NAME...", callback=unique_names)
+@names_argument("NAME...")
 @_folder
 def renew(names: tuple[str, ...], folder: Path) -> None:
     """Make new keys and certificates for the same names and hosts."""
@@ -100,19 +98,17 @@ def renew(names: tuple[str, ...], folder: Path) -> None:
 def list_certificates(as_json: bool, folder: Path) -> None:
     """List the certificates and when they end."""
     opened = CertificateFolder(folder)
-    found = {name: opened.describe(name) for name in opened.names()}
-    if as_json:
-        print_json(
-            [
-                {"name": name, "hosts": list(each.hosts), "ends": each.ends.isoformat()}
-                for name, each in found.items()
-            ]
-        )
-    elif not found:
-        click.echo("no certificates", err=True)
-    else:
-        rows = [(name, f"{each.ends:%Y-%m-%d}", ",".join(each.hosts)) for name, each in found.items()]
-        print_table(["NAME", "ENDS", "HOSTS"], rows)
+    rows = [
+        {"name": name, "hosts": list(each.hosts), "ends": each.ends.isoformat()}
+        for name in opened.names()
+        for each in [opened.describe(name)]
+    ]
+    columns: Columns = {
+        "NAME": "name",
+        "ENDS": lambda row: row["ends"][: len("2026-01-31")],
+        "HOSTS": lambda row: ",".join(row["hosts"]),
+    }
+    print_listing(columns, rows, as_json=as_json, empty="no certificates")
 
 
 def _tell(folder: CertificateFolder, name: str, made: Description) -> None:

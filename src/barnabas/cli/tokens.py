@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 import click
 
 from barnabas.cli.offset_targets import parse_duration
-from barnabas.cli.options import NAME, bootstrap_option, example, json_option
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.options import NAME, TIMEOUT, bootstrap_option, example, json_option
+from barnabas.cli.output import Columns, print_json, print_listing, print_rows
 from barnabas.cli.streams import report
 
-_TIMEOUT = 15.0
 _DEFAULT = -1
 #: what the protocol can say
 _LONGEST_MS = 2**63 - 1
+_TIMES: Columns = {
+    "EXPIRES": lambda token: _shown(token["expires_ms"]),
+    "ENDS": lambda token: _shown(token["max_ms"]),
+}
 
 
 @click.group()
@@ -36,11 +39,7 @@ def tokens() -> None:
     "--owner", type=NAME, metavar="USER", help="The user as whom the token logs in; by default you."
 )
 @click.option(
-    "--renewer",
-    type=NAME,
-    multiple=True,
-    metavar="USER",
-    help="Who may renew it, too; repeatable.",
+    "--renewer", type=NAME, multiple=True, metavar="USER", help="A user who may renew it, too; repeatable."
 )
 @click.option("--max-lifetime", metavar="TIME", help="Its longest life: 90s, 10m, 2h, 1d ...")
 @json_option
@@ -59,15 +58,13 @@ def create(
     lifetime_ms = _period(max_lifetime, "--max-lifetime")
     require_broker(bootstrap_server)
     token = create_token(
-        bootstrap_server, _TIMEOUT, owner=owner, renewers=renewer, max_lifetime_ms=lifetime_ms
+        bootstrap_server, TIMEOUT, owner=owner, renewers=renewer, max_lifetime_ms=lifetime_ms
     )
     if as_json:
         print_json(token._asdict())
     else:
-        rows = [
-            (token.id, token.owner, token.password, _shown(token.expires_ms), _shown(token.max_ms)),
-        ]
-        print_table(["TOKEN", "OWNER", "PASSWORD", "EXPIRES", "ENDS"], rows)
+        columns: Columns = {"TOKEN": "id", "OWNER": "owner", "PASSWORD": "password", **_TIMES}
+        print_rows(columns, [token._asdict()])
 
 
 @tokens.command("list", epilog=example("barnabas tokens list --json --config alice.properties"))
@@ -79,24 +76,15 @@ def list_tokens(as_json: bool, bootstrap_server: str) -> None:
     from barnabas.client.reach import require_broker
 
     require_broker(bootstrap_server)
-    found = list_tokens(bootstrap_server, _TIMEOUT)
-    if as_json:
-        print_json([token._asdict() for token in found])
-    elif not found:
-        click.echo("no tokens", err=True)
-    else:
-        rows = [
-            (
-                token.id,
-                token.owner,
-                token.requester,
-                ",".join(token.renewers),
-                _shown(token.expires_ms),
-                _shown(token.max_ms),
-            )
-            for token in found
-        ]
-        print_table(["TOKEN", "OWNER", "CREATED BY", "RENEWERS", "EXPIRES", "ENDS"], rows)
+    columns: Columns = {
+        "TOKEN": "id",
+        "OWNER": "owner",
+        "CREATED BY": "requester",
+        "RENEWERS": lambda token: ",".join(token["renewers"]),
+        **_TIMES,
+    }
+    rows = [token._asdict() for token in list_tokens(bootstrap_server, TIMEOUT)]
+    print_listing(columns, rows, as_json=as_json, empty="no tokens")
 
 
 @tokens.command(epilog=example("barnabas tokens renew TOKEN --for 2h --config alice.properties"))
@@ -110,7 +98,7 @@ def renew(token: str, period: str | None, bootstrap_server: str) -> None:
 
     period_ms = _period(period, "--for")
     require_broker(bootstrap_server)
-    report(f"{token} expires {_shown(renew_token(bootstrap_server, _TIMEOUT, token, period_ms))}")
+    report(f"{token} expires {_shown(renew_token(bootstrap_server, TIMEOUT, token, period_ms))}")
 
 
 @tokens.command(epilog=example("barnabas tokens expire TOKEN --config alice.properties"))
@@ -124,7 +112,7 @@ def expire(token: str, period: str | None, bootstrap_server: str) -> None:
 
     period_ms = _period(period, "--in")
     require_broker(bootstrap_server)
-    expires_ms = expire_token(bootstrap_server, _TIMEOUT, token, period_ms)
+    expires_ms = expire_token(bootstrap_server, TIMEOUT, token, period_ms)
     report(f"{token} is deleted" if period is None else f"{token} expires {_shown(expires_ms)}")
 
 

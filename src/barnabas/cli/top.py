@@ -6,21 +6,21 @@ import io
 import shutil
 import sys
 import time
-from collections import Counter
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.options import DURATION, bootstrap_option, connect, example, json_option
-from barnabas.cli.output import print_json_line, print_table
+from barnabas.cli.brokers import count_replicas
+from barnabas.cli.options import DURATION, Whole, bootstrap_option, connect, example, json_option
+from barnabas.cli.output import Columns, print_json_line, print_rows
+from barnabas.cli.progress import human_bytes
 
 if TYPE_CHECKING:
     from barnabas.client.overview import Overview
 
 #: how many groups are asked for their offsets each time
 _MOST_GROUPS = 50
-_UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 @click.command(
@@ -30,8 +30,8 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
         barnabas top --interval 5 --rows 20
         barnabas top --once --json | jq .topics
         """,
-        "The busiest topics and the groups furthest behind come first. Where stdout is no terminal, each "
-        "look is printed below the one before. Ctrl-C ends it.",
+        "The busiest topics and the groups furthest behind come first. If stdout is not a terminal, each "
+        "sample is printed below the one before. Ctrl-C ends it.",
     )
 )
 @click.option(
@@ -39,16 +39,14 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
     type=DURATION,
     default=2.0,
     show_default=True,
-    metavar="SECONDS",
-    help="The time between two looks, over which rates are measured.",
+    help="Seconds between two samples, over which rates are measured.",
 )
 @click.option(
     "--rows",
-    type=click.IntRange(1, 10_000),
-    metavar="N",
-    help="How many topics and groups.  [default: as the terminal has room for]",
+    type=Whole(1, 10_000),
+    help="Topics and groups to show.  [default: as the terminal has room for]",
 )
-@click.option("--once", is_flag=True, help="Look once, without rates, and end.")
+@click.option("--once", is_flag=True, help="Show one sample, without rates, and end.")
 @json_option
 @bootstrap_option
 def top(interval: float, rows: int | None, once: bool, as_json: bool, bootstrap_server: str) -> None:
@@ -76,15 +74,7 @@ def describe(now: Overview, before: Overview | None) -> dict[str, Any]:
     from barnabas.client.overview import rate
 
     seconds = 0.0 if before is None else now.time - before.time
-    held: Counter[int] = Counter()
-    led: Counter[int] = Counter()
-    behind: Counter[int] = Counter()
-    for topic in now.topics:
-        for each in topic.partitions:
-            held.update(each.replicas)
-            behind.update({*each.replicas} - {*each.isr})
-            if each.leader is not None:
-                led[each.leader] += 1
+    held, led, behind = count_replicas(each for topic in now.topics for each in topic.partitions)
     topics = [
         {
             "topic": topic.name,
@@ -155,48 +145,17 @@ def _print(found: dict[str, Any], rows: int) -> None:
         f"{time.strftime('%H:%M:%S')}"
     )
     click.echo()
-    print_table(
-        ["BROKER", "ADDRESS", "LEADERS", "REPLICAS", "OUT-OF-SYNC"],
-        [
-            (each["broker"], each["address"], each["leads"], each["replicas"], each["out_of_sync"])
-            for each in found["brokers"]
-        ],
-    )
+    print_rows(_BROKER_COLUMNS, found["brokers"])
     click.echo()
-    print_table(
-        ["TOPIC", "PARTITIONS", "RECORDS/S", "END", "SIZE", "OUT-OF-SYNC"],
-        [
-            (
-                each["topic"],
-                each["partitions"],
-                _rate(each["records_per_second"]),
-                each["end"],
-                _size(each["bytes"]),
-                each["out_of_sync"],
-            )
-            for each in found["topics"][:rows]
-        ],
-    )
+    print_rows(_TOPIC_COLUMNS, found["topics"][:rows])
     click.echo()
-    print_table(
-        ["GROUP", "STATE", "TOPIC", "LAG", "TREND", "RECORDS/S"],
-        [
-            (
-                each["group"],
-                each["state"],
-                each["topic"],
-                each["lag"],
-                _trend(each),
-                _rate(each["records_per_second"]),
-            )
-            for each in found["groups"][:rows]
-        ],
-    )
+    print_rows(_GROUP_COLUMNS, found["groups"][:rows])
     if found["more_groups"]:
         click.echo(f"and {found['more_groups']} groups more, which are not asked")
 
 
-def _rate(value: float | None) -> str | None:
+def _rate(row: dict[str, Any]) -> str | None:
+    value = row["records_per_second"]
     return None if value is None else f"{value:,.0f}"
 
 
@@ -207,9 +166,26 @@ def _trend(group: dict[str, Any]) -> str:
     return "grows" if group["lag"] > before else "falls"
 
 
-def _size(value: float) -> str:
-    for unit in _UNITS:
-        if value < 1000 or unit == _UNITS[-1]:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    raise AssertionError
+_BROKER_COLUMNS: Columns = {
+    "BROKER": "broker",
+    "ADDRESS": "address",
+    "LEADERS": "leads",
+    "REPLICAS": "replicas",
+    "OUT-OF-SYNC": "out_of_sync",
+}
+_TOPIC_COLUMNS: Columns = {
+    "TOPIC": "topic",
+    "PARTITIONS": "partitions",
+    "RECORDS/S": _rate,
+    "END": "end",
+    "SIZE": lambda row: human_bytes(row["bytes"]),
+    "OUT-OF-SYNC": "out_of_sync",
+}
+_GROUP_COLUMNS: Columns = {
+    "GROUP": "group",
+    "STATE": "state",
+    "TOPIC": "topic",
+    "LAG": "lag",
+    "TREND": _trend,
+    "RECORDS/S": _rate,
+}

@@ -16,16 +16,17 @@ from barnabas.cli.options import (
     INT16,
     INT32,
     NAME,
+    assignments_option,
     bootstrap_option,
     bootstrap_option_beside_config,
     connect,
     example,
     json_option,
+    names_argument,
     parse_assignments,
     require_unique,
-    unique_names,
 )
-from barnabas.cli.output import numbers, print_json, print_table
+from barnabas.cli.output import numbers, print_json, print_listing, print_table
 from barnabas.cli.reassign import reassign, topics_argument
 from barnabas.cli.streams import report
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 #: columns of `topics describe` that a healthy topic does not need
 _LEFT_OUT = ("ELR", "LAST KNOWN ELR", "STATE")
+_config_option = assignments_option(
+    "--config", "-c", to="configs", complete=topic_settings, help="A topic setting; may be repeated."
+)
 
 
 @click.group()
@@ -62,13 +66,11 @@ topics.add_command(reassign)
 @click.option(
     "--partitions",
     type=INT32,
-    metavar="N",
     help="The number of partitions.  [default: num.partitions of the broker, usually 1]",
 )
 @click.option(
     "--replication-factor",
     type=INT16,
-    metavar="N",
     help="Replicas of each partition.  [default: default.replication.factor of the broker, usually 1]",
 )
 @click.option(
@@ -76,15 +78,7 @@ topics.add_command(reassign)
     metavar="1:2,2:3",
     help="Broker ids for each partition, the preferred leader first; instead of the two above.",
 )
-@click.option(
-    "--config",
-    "-c",
-    "configs",
-    metavar="NAME=VALUE",
-    multiple=True,
-    shell_complete=topic_settings,
-    help="A topic setting; may be repeated.",
-)
+@_config_option
 @click.option("--if-not-exists", is_flag=True, help="Succeed when the topic exists already.")
 @click.option(
     "--validate-only", is_flag=True, help="Check whether the topic could be created, and create nothing."
@@ -136,16 +130,11 @@ def create(
 def list_topics(internal: bool, as_json: bool, bootstrap_server: str) -> None:
     """List the topics of the cluster."""
     admin = connect(bootstrap_server)
-    described = admin.describe_topics(admin.topics(internal=internal))
-    if as_json:
-        print_json([_summary(topic) for topic in described])
-    elif not described:
-        click.echo("no topics yet: `barnabas topics create NAME` makes one", err=True)
-    else:
-        print_table(
-            ["TOPIC", "PARTITIONS", "REPLICAS"],
-            [(topic.name, len(topic.partitions), _replication(topic)) for topic in described],
-        )
+    rows = [_summary(topic) for topic in admin.describe_topics(admin.topics(internal=internal))]
+    columns = {"TOPIC": "topic", "PARTITIONS": "partitions", "REPLICAS": "replication_factor"}
+    print_listing(
+        columns, rows, as_json=as_json, empty="no topics yet: `barnabas topics create NAME` makes one"
+    )
 
 
 @topics.command(
@@ -207,28 +196,19 @@ def describe(
     described = admin.describe_topics(names or admin.topics(internal=True))
     configs = {topic.name: admin.configs("topic", topic.name) for topic in described}
     health = Health(bootstrap_server, described, configs)
-    wanted = {
-        mark
-        for mark, is_wanted in (
-            (UNDER_REPLICATED, under_replicated),
-            (UNAVAILABLE, unavailable),
-            (UNDER_MIN_ISR, under_min_isr),
-        )
-        if is_wanted
-    }
+    marks = (UNDER_REPLICATED, UNAVAILABLE, UNDER_MIN_ISR)
+    wanted = {*compress(marks, (under_replicated, unavailable, under_min_isr))}
+    is_filtered = bool(wanted) or at_min_isr
 
     def is_shown(topic: str, partition: PartitionDescription) -> bool:
-        if not wanted and not at_min_isr:
-            return True
-        if at_min_isr and health.is_at_min_isr(topic, partition):
-            return True
-        return not wanted.isdisjoint(health.marks(topic, partition))
+        is_wanted = not wanted.isdisjoint(health.marks(topic, partition))
+        return not is_filtered or is_wanted or (at_min_isr and health.is_at_min_isr(topic, partition))
 
     shown = [
         replace(topic, partitions=tuple(p for p in topic.partitions if is_shown(topic.name, p)))
         for topic in described
     ]
-    shown = [topic for topic in shown if topic.partitions or not (wanted or at_min_isr)]
+    shown = [topic for topic in shown if topic.partitions or not is_filtered]
     extents = _extents(admin, shown)
     totals = {topic.name: topic for topic in described}
     if as_json:
@@ -271,9 +251,9 @@ def _print_topic(
                 partition.partition,
                 "none" if partition.leader is None else partition.leader,
                 numbers(partition.replicas),
-                numbers(partition.isr) or None,
-                numbers(holders.elr or ()) or None,
-                numbers(holders.last_known_elr or ()) or None,
+                numbers(partition.isr),
+                numbers(holders.elr or ()),
+                numbers(holders.last_known_elr or ()),
                 extent.earliest,
                 extent.latest,
                 extent.size,
@@ -365,22 +345,10 @@ def _parse_place(text: str) -> tuple[str, list[int] | None]:
     )
 )
 @click.argument("name", type=NAME, shell_complete=topic_names)
-@click.option("--partitions", type=INT32, metavar="N", help="Raise the number of partitions to N.")
+@click.option("--partitions", type=INT32, help="Raise the number of partitions to N.")
+@_config_option
 @click.option(
-    "--config",
-    "-c",
-    "configs",
-    metavar="NAME=VALUE",
-    multiple=True,
-    shell_complete=topic_settings,
-    help="Set a topic setting; may be repeated.",
-)
-@click.option(
-    "--delete-config",
-    type=NAME,
-    metavar="NAME",
-    multiple=True,
-    help="Reset a setting to its default; may be repeated.",
+    "--delete-config", type=NAME, multiple=True, help="Reset a setting to its default; may be repeated."
 )
 @bootstrap_option_beside_config
 def alter(
@@ -407,15 +375,7 @@ def alter(
 @topics.command(
     epilog=example("barnabas topics delete orders\nbarnabas topics delete old-1 old-2 --if-exists"),
 )
-@click.argument(
-    "names",
-    metavar="NAME...",
-    nargs=-1,
-    required=True,
-    type=NAME,
-    callback=unique_names,
-    shell_complete=topic_names,
-)
+@names_argument("NAME...", topic_names)
 @click.option("--if-exists", is_flag=True, help="Succeed when a topic does not exist.")
 @bootstrap_option
 def delete(names: tuple[str, ...], if_exists: bool, bootstrap_server: str) -> None:
@@ -479,23 +439,16 @@ class _Extent(NamedTuple):
 
 
 def _extents(admin: Admin, topics: Sequence[TopicDescription]) -> dict[TopicPartition, _Extent]:
-    places = [
-        TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions
-    ]
-    led = [
-        TopicPartition(topic.name, partition.partition)
+    is_led = {
+        TopicPartition(topic.name, each.partition): each.leader is not None
         for topic in topics
-        for partition in topic.partitions
-        if partition.leader is not None
-    ]
+        for each in topic.partitions
+    }
+    led = [partition for partition in is_led if is_led[partition]]
     earliest = admin.offsets(led, "earliest", skip_failed=True)
     latest = admin.offsets(led, "latest", skip_failed=True)
     sizes = admin.sizes(topics)
-    return {place: _Extent(earliest.get(place), latest.get(place), sizes.get(place)) for place in places}
-
-
-def _shown(number: int | None) -> str:
-    return "-" if number is None else str(number)
+    return {each: _Extent(earliest.get(each), latest.get(each), sizes.get(each)) for each in is_led}
 
 
 def _details(
@@ -505,7 +458,7 @@ def _details(
     extents: dict[TopicPartition, _Extent],
     health: Health,
 ) -> dict[str, Any]:
-    partitions: Sequence[dict[str, Any]] = [
+    partitions = [
         {
             "partition": partition.partition,
             "leader": partition.leader,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,19 +20,16 @@ from barnabas.cli.options import (
     example,
     json_option,
 )
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.output import Columns, print_json, print_listing, print_table
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
     from barnabas.base.types import TopicPartition
-    from barnabas.client.transactions import ProducerDescription, Transactions
-
-F = TypeVar("F", bound=Callable[..., Any])
+    from barnabas.client.transactions import Transactions
 
 _MINUTE_MS = 60_000
 #: a producer's longest timeout without transaction.max.timeout.ms
 _DEFAULT_MINUTES = 15
-
 
 _STATES = (
     "Empty",
@@ -78,12 +74,7 @@ def transactions() -> None:
     multiple=True,
     help="Only of this producer; may be repeated.",
 )
-@click.option(
-    "--longer-than",
-    metavar="SECONDS",
-    type=DURATION,
-    help="Only transactions that have been open for longer.",
-)
+@click.option("--longer-than", type=DURATION, help="Only transactions that have been open for longer.")
 @click.option(
     "--pattern", metavar="REGEX", help="Only transactional ids that match this from beginning to end."
 )
@@ -105,25 +96,10 @@ def list_transactions(
             longer_than_ms=-1 if longer_than is None else int(longer_than * 1000),
             pattern=pattern,
         )
-    if as_json:
-        print_json(
-            [
-                {
-                    "transactional_id": item.transactional_id,
-                    "coordinator": item.coordinator,
-                    "producer_id": item.producer_id,
-                    "state": item.state,
-                }
-                for item in listings
-            ]
-        )
-    elif not listings:
-        click.echo("no transactions", err=True)
-    else:
-        print_table(
-            ["TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE"],
-            [(i.transactional_id, i.coordinator, i.producer_id, i.state) for i in listings],
-        )
+    keys = ("transactional_id", "coordinator", "producer_id", "state")
+    rows = [{key: getattr(item, key) for key in keys} for item in listings]
+    columns = {key.upper().replace("_", "-"): key for key in keys}
+    print_listing(columns, rows, as_json=as_json, empty="no transactions")
 
 
 @transactions.command(epilog=example("barnabas transactions describe billing-1"))
@@ -147,9 +123,7 @@ def describe(transactional_id: str, as_json: bool, bootstrap_server: str) -> Non
                 "timeout_ms": found.timeout_ms,
                 "started_ms": found.started_ms,
                 "open_for_ms": age if is_open else None,
-                "partitions": [
-                    {"topic": place.topic, "partition": place.partition} for place in found.partitions
-                ],
+                "partitions": [partition._asdict() for partition in found.partitions],
             }
         )
         return
@@ -171,27 +145,15 @@ def describe(transactional_id: str, as_json: bool, bootstrap_server: str) -> Non
     )
 
 
-def _partition_options(command: F) -> F:
-    command = click.option("--partition", metavar="N", type=PARTITION, help="Only this partition.")(command)
-    return click.option(
-        "--topic",
-        metavar="NAME",
-        type=NAME,
-        shell_complete=topic_names,
-        help="Only this topic.  [default: all]",
-    )(command)
-
-
-def _minutes_option(command: F) -> F:
-    return click.option(
-        "--max-transaction-timeout",
-        "minutes",
-        metavar="MINUTES",
-        type=DURATION,
-        default=_DEFAULT_MINUTES,
-        show_default=True,
-        help="transaction.max.timeout.ms of the brokers: an older transaction hangs.",
-    )(command)
+_minutes_option = click.option(
+    "--max-transaction-timeout",
+    "minutes",
+    metavar="MINUTES",
+    type=DURATION,
+    default=_DEFAULT_MINUTES,
+    show_default=True,
+    help="transaction.max.timeout.ms of the brokers: an older transaction hangs.",
+)
 
 
 @transactions.command(
@@ -206,7 +168,8 @@ def _minutes_option(command: F) -> F:
         "Consumers with isolation.level=read_committed wait for it for ever.",
     ),
 )
-@_partition_options
+@click.option("--topic", type=NAME, shell_complete=topic_names, help="Only this topic.  [default: all]")
+@click.option("--partition", type=PARTITION, help="Only this partition.")
 @_minutes_option
 @json_option
 @bootstrap_option
@@ -220,34 +183,28 @@ def find_hanging(
             longer_than_ms=int(minutes * _MINUTE_MS),
             now_ms=int(time.time() * 1000),
         )
+    rows = [
+        {
+            **producer.partition._asdict(),
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "coordinator_epoch": producer.coordinator_epoch,
+            "start_offset": producer.transaction_start,
+            "last_timestamp_ms": producer.last_timestamp_ms,
+        }
+        for producer in hanging
+    ]
+    columns: Columns = {
+        "TOPIC": "topic",
+        "PARTITION": "partition",
+        "PRODUCER-ID": "producer_id",
+        "EPOCH": "producer_epoch",
+        "COORDINATOR-EPOCH": "coordinator_epoch",
+        "START-OFFSET": "start_offset",
+        "SILENT-MS": lambda row: int(time.time() * 1000) - row["last_timestamp_ms"],
+    }
     with suppress(BrokenPipeError):  # the exit code reports them, even without a reader of the table
-        if as_json:
-            print_json([_as_json(producer) for producer in hanging])
-        elif not hanging:
-            click.echo("no transaction hangs", err=True)
-        else:
-            print_table(
-                [
-                    "TOPIC",
-                    "PARTITION",
-                    "PRODUCER-ID",
-                    "EPOCH",
-                    "COORDINATOR-EPOCH",
-                    "START-OFFSET",
-                    "SILENT-MS",
-                ],
-                [
-                    (
-                        *producer.partition,
-                        producer.producer_id,
-                        producer.producer_epoch,
-                        producer.coordinator_epoch,
-                        producer.transaction_start,
-                        int(time.time() * 1000) - producer.last_timestamp_ms,
-                    )
-                    for producer in hanging
-                ],
-            )
+        print_listing(columns, rows, as_json=as_json, empty="no transaction hangs")
     if hanging:
         raise SystemExit(1)
 
@@ -263,14 +220,9 @@ def find_hanging(
     )
 )
 @click.option(
-    "--topic",
-    metavar="NAME",
-    type=NAME,
-    required=True,
-    shell_complete=topic_names,
-    help="The topic of the transaction.",
+    "--topic", type=NAME, required=True, shell_complete=topic_names, help="The topic of the transaction."
 )
-@click.option("--partition", metavar="N", type=PARTITION, required=True, help="The partition of the topic.")
+@click.option("--partition", type=PARTITION, required=True, help="The partition of the topic.")
 @click.option(
     "--start-offset",
     metavar="OFFSET",
@@ -318,15 +270,3 @@ def _partitions(cluster: Transactions, topic: str | None, partition: int | None)
         missing = f"topic {topic}" if not found else f"partition {partition} of topic {topic}"
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {missing}")
     return chosen
-
-
-def _as_json(producer: ProducerDescription) -> dict[str, Any]:
-    return {
-        "topic": producer.partition.topic,
-        "partition": producer.partition.partition,
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.producer_epoch,
-        "coordinator_epoch": producer.coordinator_epoch,
-        "start_offset": producer.transaction_start,
-        "last_timestamp_ms": producer.last_timestamp_ms,
-    }

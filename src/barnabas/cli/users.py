@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from barnabas.cli.options import NAME, bootstrap_option, connect, example, json_option, unique_names
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.options import NAME, bootstrap_option, connect, example, json_option, names_argument
+from barnabas.cli.output import Columns, print_listing
 from barnabas.cli.streams import InputError, is_terminal, report, stdin_bytes
 
 #: bytes of the longest password
@@ -86,16 +86,13 @@ def _write_file(admin: Path, name: str, password: str) -> None:
 def list_users(as_json: bool, bootstrap_server: str) -> None:
     """List the users who have a password."""
     found = connect(bootstrap_server).users()
-    if as_json:
-        print_json([{"user": user, "mechanisms": mechanisms} for user, mechanisms in found.items()])
-    elif not found:
-        click.echo("no users", err=True)
-    else:
-        print_table(["USER", "MECHANISMS"], [(user, ",".join(names)) for user, names in found.items()])
+    rows = [{"user": user, "mechanisms": mechanisms} for user, mechanisms in found.items()]
+    columns: Columns = {"USER": "user", "MECHANISMS": lambda row: ",".join(row["mechanisms"])}
+    print_listing(columns, rows, as_json=as_json, empty="no users")
 
 
 @users.command(epilog=example("barnabas users delete alice"))
-@click.argument("names", type=NAME, nargs=-1, required=True, metavar="NAME...", callback=unique_names)
+@names_argument("NAME...")
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
     """Delete users' passwords, and close their connections."""

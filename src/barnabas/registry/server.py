@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from barnabas.base.system.own_names import own_names
@@ -162,12 +161,7 @@ class RegistryServer:
     def __enter__(self) -> Self:
         return self.start().wait_until_ready()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _run(self) -> None:

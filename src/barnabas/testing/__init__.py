@@ -13,6 +13,7 @@ Its modules are imported at first use, because pytest loads this package in ever
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,17 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["BarnabasBroker", "BarnabasCluster", "SecureBroker"]
 
 
+_MODULES = {
+    "BarnabasBroker": "broker",
+    "BarnabasCluster": "barnabas_cluster",
+    "SecureBroker": "secure_broker",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "BarnabasBroker":
-        from barnabas.testing.broker import BarnabasBroker
-
-        return BarnabasBroker
-    if name == "BarnabasCluster":
-        from barnabas.testing.barnabas_cluster import BarnabasCluster
-
-        return BarnabasCluster
-    if name == "SecureBroker":
-        from barnabas.testing.secure_broker import SecureBroker
-
-        return SecureBroker
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__} has no attribute {name}")

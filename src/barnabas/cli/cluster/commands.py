@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,8 +16,19 @@ from barnabas.cli.address import parse_address
 from barnabas.cli.cluster.control import ask
 from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError
 from barnabas.cli.complete import broker_settings
-from barnabas.cli.options import INT32, console_option, example, json_option, parse_assignments
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.options import (
+    EXISTING_FOLDER,
+    FILE,
+    FOLDER,
+    INT32,
+    Whole,
+    assignments_option,
+    console_option,
+    example,
+    json_option,
+    parse_assignments,
+)
+from barnabas.cli.output import Columns, print_json, print_rows
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.store import MetadataStore
@@ -32,7 +42,7 @@ _CONNECTING = 5.0
 
 _data_option = click.option(
     "--data",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     default=Path("barnabas-cluster"),
     show_default=True,
@@ -49,6 +59,20 @@ _OF_EACH_BROKER = {
     "barnabas.metrics.listener": "--metrics",
 }
 _broker_argument = click.argument("broker", metavar="N", type=INT32)
+_zookeeper_option = click.option(
+    "--zookeeper",
+    "address",
+    metavar="HOST:PORT,.../CHROOT",
+    help="The ZooKeeper servers, and the node below which the cluster lives.",
+)
+_store_option = click.option(
+    "--data",
+    "directories",
+    multiple=True,
+    metavar="DIR",
+    type=FOLDER,
+    help="For a broker without ZooKeeper: each directory of its log.dirs, in their order.",
+)
 
 
 @click.group()
@@ -75,9 +99,8 @@ def cluster() -> None:
 )
 @click.option(
     "--brokers",
-    type=click.IntRange(1, 100),
-    metavar="N",
-    help="How many brokers.  [default: 3, or as many as the folder has]",
+    type=Whole(1, 100),
+    help="The number of brokers.  [default: 3, or as many as the folder has]",
 )
 @click.option(
     "--zookeeper",
@@ -89,29 +112,25 @@ def cluster() -> None:
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Where broker 1 listens; the others take the ports that follow, or any free ones if it is 0.  "
+    help="The address of broker 1; the others take the ports that follow, or any free ones if it is 0.  "
     "[default: 127.0.0.1:9092]",
 )
-@click.option(
+@assignments_option(
     "--set",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    shell_complete=broker_settings,
+    complete=broker_settings,
     help="A setting of every broker, as in Kafka's server.properties; may be repeated. Other users of this "
     "machine can see it: write secrets into the file of --config.",
 )
 @click.option(
     "--config",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A file of settings of every broker: TOML, or Kafka's own server.properties. --set overrides it.",
 )
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Where broker 1 serves metrics and health; the others take the ports that follow, or any free ones "
-    "if it is 0. `cluster status --json` has the URLs.",
+    help="The address at which broker 1 serves metrics and health; the others take the ports that follow, or "
+    "any free ones if it is 0. `cluster status --json` has the URLs.",
 )
 @click.option(
     "--secure",
@@ -220,12 +239,10 @@ def status(data: Path, as_json: bool) -> None:
     running = [broker["address"] for broker in found["brokers"] if broker["state"] == "running"]
     found |= partitions_of(running, folder.secure if found.get("is_secure") else None)
     found["zookeeper_answers"] = zookeeper_answers(found["zookeeper"])
+    leaders = found.pop("leaders")
     for broker in found["brokers"]:
-        broker |= {"is_controller": broker["id"] == found["controller"]}
-        broker |= {
-            "leads": found["leaders"].get(broker["id"], 0) if found["partitions"] is not None else None
-        }
-    del found["leaders"]
+        broker["is_controller"] = broker["id"] == found["controller"]
+        broker["leads"] = None if found["partitions"] is None else leaders.get(broker["id"], 0)
     if as_json:
         print_json(found)
     else:
@@ -233,21 +250,12 @@ def status(data: Path, as_json: bool) -> None:
 
 
 def _print_status(found: Mapping[str, Any]) -> None:
-    print_table(
-        ["BROKER", "ADDRESS", "RACK", "STATE", "PROCESS", "LEADS", "CONTROLLER"],
-        [
-            [
-                broker["id"],
-                broker["address"],
-                broker["rack"],
-                broker["state"],
-                broker["process"],
-                broker["leads"],
-                "yes" if broker["is_controller"] else None,
-            ]
-            for broker in found["brokers"]
-        ],
-    )
+    columns: Columns = {
+        "BROKER": "id",
+        **{name.upper(): name for name in ("address", "rack", "state", "process", "leads")},
+        "CONTROLLER": lambda broker: "yes" if broker["is_controller"] else None,
+    }
+    print_rows(columns, found["brokers"])
     click.echo("")
     click.echo(f"ZooKeeper         {found['zookeeper']}, {_zookeeper_state(found)}")
     if found["partitions"] is None:
@@ -337,7 +345,7 @@ def _change(word: str, broker: int | None, data: Path, done: str) -> None:
     nargs=-1,
     required=True,
     metavar="DIR...",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
 )
 @click.option(
     "--zookeeper",
@@ -351,22 +359,6 @@ def import_(directories: tuple[Path, ...], address: str) -> None:
     cluster_id = asyncio.run(_import([str(directory) for directory in directories], address))
     click.echo(f"Imported the metadata of cluster {cluster_id} to {address}")
     click.echo(f"Start the broker with --set zookeeper.connect={address}")
-
-
-_zookeeper_option = click.option(
-    "--zookeeper",
-    "address",
-    metavar="HOST:PORT,.../CHROOT",
-    help="The ZooKeeper servers, and the node below which the cluster lives.",
-)
-_store_option = click.option(
-    "--data",
-    "directories",
-    multiple=True,
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="For a broker without ZooKeeper: each directory of its log.dirs, in their order.",
-)
 
 
 @cluster.command(
@@ -441,15 +433,14 @@ def restore(sources: tuple[Path, ...], address: str | None, directories: tuple[P
 
 def _require_zookeeper(servers: Sequence[str]) -> None:
     """Raise at once, with the reason, if none of the servers answers."""
+    from barnabas.cli.cluster.status import connection_error
+
     reasons = []
     for server in servers:
-        host, _, port = server.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECTING).close()
-        except (OSError, UnicodeError) as error:
-            reasons.append(f"{server[:100]} ({error})")
-        else:
+        error = connection_error(server, _CONNECTING)
+        if error is None:
             return
+        reasons.append(f"{server[:100]} ({error})")
     raise click.ClickException(f"no ZooKeeper answers: {', '.join(reasons[:5])}")
 
 

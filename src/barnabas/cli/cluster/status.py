@@ -57,14 +57,18 @@ def partitions_of(addresses: Sequence[str], secure: Path | None) -> dict[str, An
 
 def zookeeper_answers(address: str) -> bool:
     """Whether one of the servers of ``host:port,.../chroot`` takes connections."""
-    for server in address.partition("/")[0].split(","):
-        host, _, port = server.rpartition(":")
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), _ANSWER):
-                return True
-        except OSError:
-            continue
-    return False
+    servers = address.partition("/")[0].split(",")
+    return any(connection_error(server, _ANSWER) is None for server in servers)
+
+
+def connection_error(server: str, timeout: float) -> Exception | None:
+    """Return the reason why ``host:port`` takes no connection within `timeout` seconds; None if it does."""
+    host, _, port = server.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout).close()
+    except (OSError, UnicodeError) as error:
+        return error
+    return None
 
 
 def _admin(secure: Path) -> Security | None:

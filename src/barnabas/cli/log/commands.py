@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.options import OFFSET, example
+from barnabas.cli.options import EXISTING_FOLDER, OFFSET, example
 from barnabas.cli.output import print_json_line, snake_case
 
 
@@ -30,16 +30,15 @@ def log() -> None:
         barnabas log dump barnabas-data/__transaction_state-17 --records
         """,
         "Reads Barnabas's files and Apache Kafka's, which are the same, and prints them as Kafka's "
-        "DumpLogSegments "
-        "does. Safe beside a running broker. The exit code is 1 when a CRC does not match or bytes are "
-        "left over.",
+        "DumpLogSegments does. Safe beside a running broker. The exit code is 1 when a CRC does not match or "
+        "bytes are left over.",
     )
 )
 @click.argument(
     "paths", nargs=-1, required=True, metavar="FILE|DIR...", type=click.Path(exists=True, path_type=Path)
 )
 @click.option("--records", is_flag=True, help="Print every record, not only the batches' headers.")
-@click.option("--from-offset", metavar="N", type=OFFSET, default=0, help="Skip batches before this offset.")
+@click.option("--from-offset", type=OFFSET, default=0, help="Skip batches before this offset.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each batch or entry.")
 def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool) -> None:
     """Print .log files, indexes, snapshots and checkpoints.
@@ -75,7 +74,11 @@ _DIRECTORIES = click.argument(
     nargs=-1,
     required=True,
     metavar="DIR...",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
+)
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+_steps_as_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a step."
 )
 
 
@@ -132,8 +135,8 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
     )
 )
 @_DIRECTORIES
-@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a step.")
+@_dry_run_option
+@_steps_as_json_option
 def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
     """Repair a stopped broker's data so that it can be served again."""
     from barnabas.cli.log.check import check_directories
@@ -172,8 +175,8 @@ def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
 )
 @click.argument("partition", metavar="TOPIC-PARTITION")
 @_DIRECTORIES
-@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a step.")
+@_dry_run_option
+@_steps_as_json_option
 def discard(partition: str, directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
     """Throw a replica away, to be copied again from its leader."""
     from barnabas.base.environment.clock import SystemClock

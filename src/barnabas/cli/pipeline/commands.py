@@ -12,8 +12,11 @@ import click
 
 from barnabas.base.installation import pip_install
 from barnabas.cli.options import (
+    FILE,
+    FOLDER,
     NAME,
     SERVERS,
+    assignments_option,
     bootstrap_option,
     example,
     json_option,
@@ -38,14 +41,8 @@ def pipeline() -> None:
     """
 
 
-_file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-_parameters = click.option(
-    "--set",
-    "parameters",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A parameter of the file; may be repeated.",
-)
+_file = click.argument("file", type=FILE)
+_parameters = assignments_option("--set", to="parameters", help="A parameter of the file; may be repeated.")
 _servers = click.option(
     "--bootstrap-server",
     "-b",
@@ -63,17 +60,11 @@ _config = click.option(
     envvar="BARNABAS_CONFIG",
     help="How to connect: Kafka's client.properties, or TOML; overrides the file's.",
 )
-_conf = click.option(
-    "--conf",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A setting of Spark; overrides the file's; may be repeated.",
-)
+_conf = assignments_option("--conf", help="A setting of Spark; overrides the file's; may be repeated.")
 _folder = click.option(
     "--folder",
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="The pipeline's own folder, with its checkpoints.  [default: .barnabas/NAME beside FILE]",
 )
 
@@ -92,9 +83,7 @@ _folder = click.option(
 )
 @_file
 @click.option("--once", is_flag=True, help="Process what is there now, then end.")
-@click.option(
-    "--master", type=NAME, default="local[*]", show_default=True, help="Where Spark runs, as Spark names it."
-)
+@click.option("--master", type=NAME, default="local[*]", show_default=True, help="The master URL of Spark.")
 @_servers
 @_config
 @_conf
@@ -219,15 +208,7 @@ def reset(
         return
     print_table(
         ["QUERY", "LAST BATCH", "SIZE", "CHECKPOINT"],
-        [
-            (
-                each.query,
-                "-" if each.batch is None else str(each.batch),
-                human_bytes(each.size),
-                str(each.path),
-            )
-            for each in found
-        ],
+        [(each.query, each.batch, human_bytes(each.size), each.path) for each in found],
     )
     for each in found:
         click.echo(f"  {each.query}: {each.obstacle or each.consequence}")
@@ -323,15 +304,15 @@ def list_pipelines(name: str | None, topic: str, as_json: bool, bootstrap_server
         print_table(["PIPELINE", "STATE", "HOST", "QUERIES", "LAG", "ALERTS", "UPDATED"], map(_line, found))
 
 
-def _line(status: PipelineStatus) -> tuple[str, ...]:
+def _line(status: PipelineStatus) -> tuple[object, ...]:
     lags = [query.lag for query in status.queries if query.lag is not None]
     return (
         status.pipeline,
         status.state,
-        status.host or "-",
-        str(len(status.queries)),
-        f"{sum(lags):,}" if lags else "-",
-        str(len(status.alerts)),
+        status.host or None,
+        len(status.queries),
+        f"{sum(lags):,}" if lags else None,
+        len(status.alerts),
         status.updated,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Self
 
 import click
@@ -50,25 +49,13 @@ class LiveTable:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
 
 _HEADINGS = (
-    "QUERY",
-    "STATE",
-    "READ",
-    "WRITTEN",
-    "IN/S",
-    "DONE/S",
-    "BATCH",
-    "TOOK",
-    "LAG",
-    "KEPT",
-    "SIZE",
-    "RESTARTS",
+    *("QUERY", "STATE", "READ", "WRITTEN", "IN/S", "DONE/S"),
+    *("BATCH", "TOOK", "LAG", "KEPT", "SIZE", "RESTARTS"),
 )
 
 

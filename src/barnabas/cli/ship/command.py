@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.complete import topic_names
-from barnabas.cli.options import NAME, bootstrap_option, example, require_unique
+from barnabas.cli.options import FOLDER, NAME, bootstrap_option, example, require_unique
 from barnabas.cli.output import print_json
 from barnabas.cli.progress import human_bytes
 from barnabas.cli.streams import is_terminal
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     "-t",
     required=True,
     type=NAME,
-    metavar="NAME",
     shell_complete=topic_names,
     help="The topic that gets the records.",
 )
@@ -50,14 +49,13 @@ if TYPE_CHECKING:
 @click.option(
     "--source",
     type=NAME,
-    metavar="NAME",
-    help="What the records call their source: one file with its rotations.  [default: the file's path]",
+    help="The source in the records: one file with its rotations.  [default: the file's path]",
 )
 @click.option(
     "--state",
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where positions are remembered.  [default: ~/.local/state/barnabas/ship]",
+    type=FOLDER,
+    help="The folder that keeps the positions in the files.  [default: ~/.local/state/barnabas/ship]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the totals as JSON at the end.")
 @bootstrap_option
@@ -113,8 +111,7 @@ def _require_one_family(files: tuple[Path, ...]) -> None:
     if others:
         raise click.UsageError(
             f"--source names one file with its rotations, and {others[0]} is no rotation of {base}: ship "
-            f"it by a "
-            "command of its own"
+            "it by a command of its own"
         )
 
 

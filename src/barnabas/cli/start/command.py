@@ -18,10 +18,13 @@ from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.logging_output import log_to_stderr
 from barnabas.cli.options import (
+    FILE,
+    FOLDER,
+    INT32,
+    assignments_option,
     console_option,
     example,
-    log_format_option,
-    log_level_option,
+    log_options,
     parse_assignments,
 )
 from barnabas.cli.streams import report
@@ -54,32 +57,29 @@ log = logging.getLogger(__name__)
 @click.option(
     "--data",
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="The folder for the data, created if it is missing.  [default: barnabas-data]",
 )
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Where to listen; 0.0.0.0 is every interface, port 0 a free port.  [default: 127.0.0.1:9092]",
+    help="The address to listen on; 0.0.0.0 is every interface, port 0 a free port.  "
+    "[default: 127.0.0.1:9092]",
 )
 @click.option(
     "--advertise",
     metavar="HOST[:PORT]",
-    help="The address that clients are told to connect to.  [default: as --listen; for 0.0.0.0 and [::] "
-    "this machine's name]",
+    help="The address that the broker tells clients to connect to.  [default: as --listen; for 0.0.0.0 and "
+    "[::] this machine's name]",
 )
-@click.option(
+@assignments_option(
     "--set",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    shell_complete=broker_settings,
+    complete=broker_settings,
     help="A broker setting, as in Kafka's server.properties; may be repeated.",
 )
 @click.option(
     "--config",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A file of settings: TOML, or Kafka's own server.properties. --set overrides it.",
 )
 @click.option(
@@ -95,8 +95,8 @@ log = logging.getLogger(__name__)
     "--secure",
     "is_secure",
     is_flag=True,
-    help="Speak TLS, ask for a login, and allow nobody but admin anything until an ACL does. What that "
-    "takes is made once, in the folder secure of the data.",
+    help="Speak TLS, require a login, and deny everyone except admin until an ACL allows access. The first "
+    "start makes the certificates and the admin's password, in the folder secure of the data.",
 )
 @click.option(
     "--metrics",
@@ -106,13 +106,12 @@ log = logging.getLogger(__name__)
 )
 @click.option(
     "--log-slow-requests",
-    type=click.IntRange(1, 2**31 - 1),
+    type=INT32,
     metavar="MS",
-    help="Log each request that takes so many milliseconds: its kind, client and time, nothing of what is "
-    "in it.",
+    help="Log each request that takes at least this time in ms: its API, client and duration, but nothing of "
+    "its content.",
 )
-@log_format_option
-@log_level_option
+@log_options
 def start(
     data: Path | None,
     listen: str | None,
