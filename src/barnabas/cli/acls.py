@@ -84,11 +84,11 @@ _rule_options = options(
         barnabas acls grant bob delete --topic orders --deny
         """,
         "Operations are those of Kafka's ACLs: read, write, create, delete, alter, describe, cluster_action, "
-        "describe_configs, alter_configs, idempotent_write, and all. Brokers obey within a second.",
+        "describe_configs, alter_configs, idempotent_write, and all. Brokers apply a rule within a second.",
     )
 )
 @_rule_options
-@click.option("--deny", is_flag=True, help="Deny it, which wins over every grant.")
+@click.option("--deny", is_flag=True, help="Deny it. A denial takes precedence over every grant.")
 @bootstrap_option
 def grant(deny: bool, **rule: Any) -> None:
     """Allow a user something (or deny it)."""
@@ -101,7 +101,7 @@ def grant(deny: bool, **rule: Any) -> None:
         barnabas acls deny bob delete --topic orders
         barnabas acls deny bob all --topic payments- --prefixed
         """,
-        "A rule that denies wins over every rule that allows. `barnabas acls revoke` removes it.",
+        "A rule that denies takes precedence over every rule that allows. `barnabas acls revoke` removes it.",
     )
 )
 @_rule_options
@@ -142,7 +142,7 @@ def _add(
         barnabas acls revoke alice
         barnabas acls revoke bob delete --topic orders --permission deny
         """,
-        "Without operations or a resource all rules of the user are taken away, those that deny too.",
+        "Without operations and resources, the command removes all rules of the user, also those that deny.",
     )
 )
 @_principal_argument
@@ -230,7 +230,7 @@ def list_acls(of_user: str | None, as_json: bool, bootstrap_server: str, **named
 @acls.command(
     epilog=example(
         "barnabas acls check alice read --topic orders",
-        "Exits with 1 when it is denied. Without --host it is checked from no address in particular.",
+        "The exit code is 1 if the operation is denied. Without --host, rules for one address do not count.",
     )
 )
 @_principal_argument

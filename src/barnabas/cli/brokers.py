@@ -140,10 +140,10 @@ def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
         barnabas brokers drain 3 --throttle 50000000
         barnabas brokers drain 3 --dry-run > plan.json
         """,
-        "Moves every replica that the broker holds to the others, each to a rack that has none of its "
-        "partition if there is one, and nothing else. Then the broker can be stopped for good. Ctrl-C ends "
-        "the waiting, not the moves: see `barnabas topics reassign list` and `barnabas topics reassign "
-        "cancel`.",
+        "Moves every replica of the broker to the other brokers, and no other replica. If possible, a "
+        "replica goes to a rack without another replica of its partition. Then you can stop the broker for "
+        "good. Ctrl-C ends the waiting, not the moves: see `barnabas topics reassign list` and `barnabas "
+        "topics reassign cancel`.",
     )
 )
 @click.argument("broker", metavar="ID", type=BROKER)
@@ -181,7 +181,7 @@ def drain(broker: int, throttle: int | None, dry_run: bool, no_wait: bool, boots
 @brokers.command(
     epilog=example(
         "barnabas brokers unregister 4",
-        "A new topic gets no replicas on a broker that is unregistered, even if too few others run. A broker "
+        "An unregistered broker gets no replicas of new topics, even if too few other brokers run. A broker "
         "that comes back registers again.",
     )
 )

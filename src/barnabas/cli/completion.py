@@ -16,7 +16,7 @@ _HOW = {
 
 @click.command(
     epilog=example(
-        "\n".join(_HOW.values()), "Topics and groups are completed too, as long as a broker answers."
+        "\n".join(_HOW.values()), "Names of topics and groups are completed, too, while a broker answers."
     )
 )
 @click.argument("shell", type=click.Choice(list(_HOW)))

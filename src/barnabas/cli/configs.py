@@ -71,9 +71,9 @@ def configs() -> None:
         barnabas configs describe --client-metrics all
         barnabas configs describe --broker-defaults
         """,
-        "SOURCE says where a value comes from: topic or group (its own setting), dynamic broker (the "
-        "broker's, changed while it ran), dynamic default broker (--broker-defaults), static broker (the "
-        "broker's configuration file or command line), default. --broker-defaults lists only what is set.",
+        "SOURCE is the origin of a value: topic or group (its own setting), dynamic broker (the broker's, "
+        "changed while it ran), dynamic default broker (--broker-defaults), static broker (the broker's "
+        "configuration file or command line), default. --broker-defaults lists only values that were set.",
     )
 )
 @_resource_options
@@ -114,8 +114,8 @@ def describe(changed: bool, as_json: bool, bootstrap_server: str, **resource: An
         barnabas configs alter --broker 1 --set log.retention.ms=86400000
         barnabas configs alter --broker-defaults --set log.retention.ms=86400000
         """,
-        "A broker setting that can change while the broker runs takes effect at once. Any other is refused: "
-        "set it at `barnabas start`. A broker's own value overrides the one in --broker-defaults.",
+        "A broker setting that can change while the broker runs takes effect at once. The broker refuses any "
+        "other: set it at `barnabas start`. A broker's own value overrides the one in --broker-defaults.",
     )
 )
 @_resource_options

@@ -28,7 +28,7 @@ from barnabas.cli.schema_options import registry_login_option
         barnabas console --allow-writes --mask 'orders:$.card.number'
         barnabas console --listen 0.0.0.0:8443 --auth-file users --tls-cert cert.pem --tls-key key.pem
         """,
-        "It prints `ready` and a link that lets one browser in. The console is a client of the cluster: it "
+        "It prints `ready` and a link that logs in one browser. The console is a client of the cluster: it "
         "joins no group, commits nothing, and changes nothing without --allow-writes. "
         "`barnabas start --console` runs one beside a broker. It needs the extra console: "
         f"{pip_install('console', quote='`')}.",
@@ -61,21 +61,21 @@ from barnabas.cli.schema_options import registry_login_option
     "masks",
     metavar="TOPIC:$.PATH",
     multiple=True,
-    help="Hide what lies at a path in the JSON of a topic's values (* for every topic); may be repeated.",
+    help="Hide a path in the JSON of a topic's values (* for every topic); may be repeated.",
 )
 @click.option(
     "--auth-file",
     type=FILE,
-    help="Lines of USER:PASSWORD that let in, instead of the link; only its owner may read it.",
+    help="A file of lines USER:PASSWORD, for logins in place of the link. Only its owner may read it.",
 )
 @click.option("--tls-cert", type=FILE, help="A certificate with its chain (PEM): serve HTTPS.")
 @click.option("--tls-key", type=FILE, help="The certificate's key (PEM).")
 @click.option(
     "--behind-proxy",
     is_flag=True,
-    help="A proxy stands before it: any Host is right, any path prefix, and no TLS here.",
+    help="A proxy forwards the requests: accept any Host and any path prefix, without TLS.",
 )
-@click.option("--with-parent", is_flag=True, hidden=True, help="End when stdin does.")
+@click.option("--with-parent", is_flag=True, hidden=True, help="Stop at the end of stdin.")
 @log_options
 @bootstrap_option
 def console(

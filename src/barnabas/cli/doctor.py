@@ -16,9 +16,9 @@ from barnabas.cli.output import print_json
         barnabas doctor broker-1.example.org:9092 --config client.properties
         barnabas doctor --config client.properties --topic orders
         """,
-        "One line a question: the address, TLS, the certificate (trust, name, expiry), the login (mechanism, "
-        "password), the address that each broker advertises, the ACLs of a topic. What is wrong comes with "
-        "its cure, and makes the exit code 1. Nothing is changed.",
+        "Prints one line for each check: the address, TLS, the certificate (trust, name, expiry), the login "
+        "(mechanism, password), the address that each broker advertises, the ACLs of a topic. Each error "
+        "says how to fix it, and makes the exit code 1. The command changes nothing.",
     )
 )
 @click.argument("address", metavar="[HOST:PORT]", type=SERVERS, required=False)

@@ -81,8 +81,9 @@ def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_se
         barnabas groups describe billing --members
         barnabas groups describe billing --json | jq .lag
         """,
-        "LAG is how many records the group has not read yet: END minus CURRENT. All partitions of its topics "
-        "are shown. One without an offset has - as its lag: auto.offset.reset decides where it begins.",
+        "LAG is the number of records that the group has not read yet: END minus CURRENT. The table has all "
+        "partitions of the group's topics. The lag of a partition without an offset is -: there "
+        "auto.offset.reset decides where the group starts.",
     )
 )
 @click.argument("group", type=NAME, shell_complete=group_names)
@@ -134,9 +135,9 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
         barnabas groups reset-offsets billing --topic orders:0,2 --to-offset 42 --execute
         barnabas groups reset-offsets billing --all-topics --shift-by -100 --execute
         """,
-        "Without --execute the new offsets are only shown. The group's consumers must be stopped. An offset "
-        "before a partition's first record or beyond its end is replaced by the nearest one, which stderr "
-        "tells.",
+        "Without --execute the command only shows the new offsets. Stop the group's consumers first. The "
+        "command replaces an offset before a partition's first record or beyond its end by the nearest one, "
+        "with a line on stderr.",
     ),
 )
 @click.argument("group", type=NAME, shell_complete=group_names)

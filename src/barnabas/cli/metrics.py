@@ -34,8 +34,8 @@ def metrics() -> None:
 @metrics.command(
     epilog=example(
         "barnabas metrics files --out monitoring",
-        "The folder gets prometheus.yml, barnabas-alerts.yml, barnabas-brokers.json and "
-        "barnabas-topics.json; files of these names are replaced.",
+        "Writes prometheus.yml, barnabas-alerts.yml, barnabas-brokers.json and barnabas-topics.json into the "
+        "folder, and replaces files of these names.",
     )
 )
 @click.option(

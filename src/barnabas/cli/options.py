@@ -137,20 +137,21 @@ def _cluster_options(*config: str) -> Callable[[F], F]:
             type=FILE,
             envvar="BARNABAS_CONFIG",
             **kept,
-            help="How to connect: Kafka's client.properties, or TOML; BARNABAS_CONFIG names one, too.",
+            help="Client settings: Kafka's client.properties, or TOML; BARNABAS_CONFIG names one, too.",
         ),
         click.option(
             "--profile",
             type=NAME,
             envvar="BARNABAS_PROFILE",
             **kept,
-            help="The same from a table of profiles.toml in the folder barnabas of your configuration.",
+            help="A table of profiles.toml in the folder barnabas of your configuration, with the same "
+            "settings.",
         ),
         click.option(
             "--user",
             type=NAME,
             **kept,
-            help="Log in as this user; BARNABAS_PASSWORD has the password, or it is asked for.",
+            help="Log in as this user, with the password in BARNABAS_PASSWORD or one that you type.",
         ),
     )
 
@@ -204,14 +205,14 @@ log_options = options(
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="How lines are logged; json is an object a line.",
+        help="The format of the log; json is an object a line.",
     ),
     click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
         default="info",
         show_default=True,
-        help="The lowest level that is logged to stderr.",
+        help="The lowest level in the log, which goes to stderr.",
     ),
 )
 

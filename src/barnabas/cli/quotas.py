@@ -34,8 +34,8 @@ _of_options = options(
         option
         for kind, words in _KINDS
         for option in (
-            click.option(f"--of-{kind}", type=NAME, help=f"Of this {words}."),
-            click.option(f"--any-{kind}", is_flag=True, help=f"Of each {words} that has none of its own."),
+            click.option(f"--of-{kind}", type=NAME, help=f"The quotas of this {words}."),
+            click.option(f"--any-{kind}", is_flag=True, help=f"The quotas of each {words} without its own."),
         )
     )
 )
@@ -52,7 +52,7 @@ _of_options = options(
         barnabas quotas set --of-user alice --remove producer_byte_rate
         """,
         "Rates are bytes, partitions or connections a second; request_percentage is of the time of one "
-        "processor. They hold on each broker by itself. The quota of a user with a client id overrides "
+        "processor. Each broker applies them by itself. The quota of a user with a client id overrides "
         "that of the user, which overrides that of the client id.",
     ),
 )

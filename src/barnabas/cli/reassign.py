@@ -67,10 +67,10 @@ def _brokers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
         barnabas topics reassign plan orders payments --brokers 1,2,3 > plan.json
         barnabas topics reassign plan orders --replication-factor 3 > plan.json
         """,
-        "Without names, all topics are planned together. The plan moves as little as it can: it spreads "
-        "replicas and leaders evenly, over as many racks as it can, and is what `kafka-reassign-partitions` "
-        "reads, too. Nothing is changed; look at the plan, then `barnabas topics reassign execute "
-        "plan.json`.",
+        "Without names, the plan is for all topics together. It spreads replicas and leaders evenly, over as "
+        "many racks as possible, and moves as little as possible. It has the format of "
+        "`kafka-reassign-partitions`. This command changes nothing: read the plan, then run `barnabas topics "
+        "reassign execute plan.json`.",
     )
 )
 @topics_argument
@@ -78,7 +78,7 @@ def _brokers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
     "--brokers",
     metavar="1,2,3",
     callback=_brokers,
-    help="The brokers that are to hold the replicas.  [default: all that are alive]",
+    help="The brokers for the replicas.  [default: all live brokers]",
 )
 @click.option(
     "--replication-factor",
@@ -114,10 +114,10 @@ def plan(
         barnabas topics reassign execute plan.json
         barnabas topics reassign execute plan.json --throttle 50000000 --wait
         """,
-        "The partitions are led and written throughout. Each move copies its new replicas, waits until they "
-        "are in sync, and only then gives the old ones up; the controller goes on with it whatever restarts. "
-        'The "log_dirs" of a partition name a log directory for each replica, or "any": replicas that are '
-        "elsewhere move there within their broker.",
+        "Clients read and write the partitions during the move. The controller adds the new replicas, waits "
+        "until they are in sync, and then removes the old ones. A move continues after any restart. The "
+        '"log_dirs" of a partition name a log directory for each replica, or "any". A replica in another log '
+        "directory moves to the named one within its broker.",
     )
 )
 @click.argument("plan", metavar="PLAN", type=PLAN)
@@ -176,7 +176,8 @@ def list_moves(as_json: bool, bootstrap_server: str) -> None:
         barnabas topics reassign verify plan.json
         until barnabas topics reassign verify plan.json; do sleep 10; done
         """,
-        "Exit code 0 when every partition is where the plan says; its throttles are lifted then.",
+        "The exit code is 0 when every partition has the planned replicas; the command then lifts the "
+        "throttles.",
     )
 )
 @click.argument("plan", metavar="PLAN", type=PLAN)
@@ -220,7 +221,7 @@ def verify(plan: str, keep_throttle: bool, as_json: bool, bootstrap_server: str)
         barnabas topics reassign cancel plan.json
         barnabas topics reassign cancel --all
         """,
-        "The partitions go back to the brokers where they were when the move began.",
+        "The partitions return to the brokers that they were on when the move began.",
     )
 )
 @click.argument("plan", metavar="[PLAN]", type=PLAN, required=False)
@@ -248,7 +249,7 @@ def cancel(plan: str | None, all_moves: bool, bootstrap_server: str) -> None:
         barnabas topics reassign throttle 50000000
         barnabas topics reassign throttle --remove
         """,
-        "Replicas that are in sync are never throttled: what is produced meanwhile is not held up.",
+        "Replicas that are in sync are never throttled, so producers do not wait.",
     )
 )
 @click.argument("rate", metavar="[BYTES]", type=RATE, required=False)

@@ -28,10 +28,10 @@ _LEVELS = (
         barnabas registry --tls registry.pem --login --config registry.properties
         curl http://127.0.0.1:8081/subjects
         """,
-        "Clients are given the URL as schema.registry.url. Ready is said in one line on stdout: "
-        "`ready http://127.0.0.1:8081`; until a broker answers, the registry waits. Everything it knows lies "
-        "in the topic, so any number of registries may share one. `barnabas start --registry` runs one "
-        "beside a broker. It needs the extra registry, and protobuf for Protobuf: "
+        "Give clients the URL as schema.registry.url. When the registry answers requests, it prints one "
+        "line: `ready http://127.0.0.1:8081`. Until a broker answers, it waits. The topic has all of its "
+        "data, so any number of registries can share one. `barnabas start --registry` runs one beside a "
+        "broker. It needs the extra registry, and protobuf for Protobuf: "
         f"{pip_install('registry', 'protobuf', quote='`')}.",
     )
 )
@@ -67,23 +67,23 @@ _LEVELS = (
 @click.option(
     "--login",
     is_flag=True,
-    help="Have clients log in (HTTP basic authentication) as users of the cluster; its ACLs on topics say "
-    "what they may do with subjects.",
+    help="Require clients to log in (HTTP basic authentication) as users of the cluster. Its ACLs on topics "
+    "control the access to subjects.",
 )
 @click.option(
     "--super-user",
     "super_users",
     type=NAME,
     multiple=True,
-    help="With --login, a user who may do everything, beside the registry's own; may be repeated.",
+    help="With --login, a user who may do everything, like the registry's own; may be repeated.",
 )
 @click.option(
     "--allow-host",
     "hosts",
     metavar="NAME[:PORT]",
     multiple=True,
-    help="A name by which clients ask for it, beside this machine's; other names are refused; may be "
-    "repeated.  [default: any name, if other machines reach it]",
+    help="A host name in requests that the registry accepts, beside this machine's names; may be repeated. "
+    "It refuses all others.  [default: any name, if other machines can reach it]",
 )
 @log_options
 @bootstrap_option

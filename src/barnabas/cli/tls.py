@@ -34,8 +34,8 @@ def tls() -> None:
         barnabas tls issue broker-1 --host broker-1.example.org --host 10.0.0.7
         barnabas tls issue alice
         """,
-        "Keep ca.key.pem where nobody else gets it: it signs whatever brokers and clients will trust. Give "
-        f"clients ca.pem, or truststore.p12 (password {TRUSTSTORE_PASSWORD}) for Java.",
+        "Keep ca.key.pem secret: brokers and clients trust everything that it signs. Give clients ca.pem, or "
+        f"truststore.p12 (password {TRUSTSTORE_PASSWORD}) for Java.",
     )
 )
 @click.option("--name", type=NAME, default="Barnabas", show_default=True, help="The authority's common name.")
@@ -53,9 +53,9 @@ def init(name: str, folder: Path) -> None:
         barnabas tls issue broker-1 --host broker-1.example.org --host 10.0.0.7
         barnabas tls issue alice
         """,
-        "NAME.pem has the key and the certificates, as ssl.keystore.location takes it; NAME.p12 is the same "
-        "for Java, with the password in NAME.password. Without --host it is a client's, and NAME.properties "
-        "has the settings to connect with.",
+        "NAME.pem has the key and the certificates, for ssl.keystore.location. NAME.p12 is the same for "
+        "Java, with the password in NAME.password. Without --host the certificate is for a client, and "
+        "NAME.properties has the settings to connect with.",
     )
 )
 @click.argument("name", type=NAME)

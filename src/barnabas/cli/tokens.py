@@ -31,17 +31,17 @@ def tokens() -> None:
         barnabas tokens create --config alice.properties
         barnabas tokens create --renewer scheduler --max-lifetime 2d --json --config alice.properties
         """,
-        "Log in with SCRAM: the token is the name, and tokenauth=true says so (Java's clients can do that). "
-        "The password is shown once.",
+        "A client logs in by SCRAM with the token as its name and tokenauth=true (Java's clients can do "
+        "this). The command shows the password once.",
     )
 )
 @click.option(
-    "--owner", type=NAME, metavar="USER", help="The user as whom the token logs in; by default you."
+    "--owner", type=NAME, metavar="USER", help="The user that the token logs in as; by default you."
 )
 @click.option(
     "--renewer", type=NAME, multiple=True, metavar="USER", help="A user who may renew it, too; repeatable."
 )
-@click.option("--max-lifetime", metavar="TIME", help="Its longest life: 90s, 10m, 2h, 1d ...")
+@click.option("--max-lifetime", metavar="TIME", help="The longest life of the token: 90s, 10m, 2h, 1d ...")
 @json_option
 @bootstrap_option
 def create(
@@ -89,7 +89,12 @@ def list_tokens(as_json: bool, bootstrap_server: str) -> None:
 
 @tokens.command(epilog=example("barnabas tokens renew TOKEN --for 2h --config alice.properties"))
 @click.argument("token", type=NAME)
-@click.option("--for", "period", metavar="TIME", help="From now on; by default as the broker's settings say.")
+@click.option(
+    "--for",
+    "period",
+    metavar="TIME",
+    help="The new life from now on; by default that of the broker's settings.",
+)
 @bootstrap_option
 def renew(token: str, period: str | None, bootstrap_server: str) -> None:
     """Renew a token: it expires later."""
@@ -103,7 +108,7 @@ def renew(token: str, period: str | None, bootstrap_server: str) -> None:
 
 @tokens.command(epilog=example("barnabas tokens expire TOKEN --config alice.properties"))
 @click.argument("token", type=NAME)
-@click.option("--in", "period", metavar="TIME", help="So long from now; by default at once.")
+@click.option("--in", "period", metavar="TIME", help="The time until the token expires; by default at once.")
 @bootstrap_option
 def expire(token: str, period: str | None, bootstrap_server: str) -> None:
     """Expire a token: it allows no more logins. Open connections stay."""

@@ -145,12 +145,12 @@ def list_topics(internal: bool, as_json: bool, bootstrap_server: str) -> None:
         barnabas topics describe --unavailable --under-min-isr
         barnabas topics describe orders --json | jq '.[].partitions[].latest_offset'
         """,
-        "Without names, all topics, internal ones too. LEADER, REPLICAS and ISR are broker ids; a healthy "
-        "partition has all its replicas in sync (ISR). ELR are replicas that may lead without loss though "
-        "they are not in sync, LAST KNOWN ELR those that are waited for when none is left. EARLIEST is the "
-        "offset of the first record, LATEST the offset that the next record will have, SIZE the bytes on the "
-        "leader's disk; - stands for what the leader does not tell. ELR, LAST KNOWN ELR and STATE are shown "
-        "when a partition has one. Of several filters, one is enough.",
+        "Without names, all topics, also internal ones. LEADER, REPLICAS and ISR are broker ids; a healthy "
+        "partition has all its replicas in sync (ISR). Replicas in ELR are not in sync, but can lead "
+        "without loss. If there are none, the controller waits for those in LAST KNOWN ELR. EARLIEST is the "
+        "offset of the first record, LATEST the offset of the next record, SIZE the bytes on the leader's "
+        "disk; - means that the leader did not answer. ELR, LAST KNOWN ELR and STATE are shown if a "
+        "partition has one. With several filters, a partition is shown if one of them matches.",
     )
 )
 @topics_argument
@@ -277,17 +277,17 @@ def _print_topic(
         barnabas topics elect orders:1 --unclean
         barnabas topics elect --unclean --all
         """,
-        "A partition's preferred leader is the first of its replicas. A broker that was away leads nothing "
-        "when it is back until then; with auto.leader.rebalance.enable the controller sees to it by itself. "
-        "An unclean election accepts that records are lost: it is for a partition without a leader, none of "
-        "whose replicas with all records will ever come back.",
+        "A partition's preferred leader is the first of its replicas. A broker that comes back leads nothing "
+        "until such an election; with auto.leader.rebalance.enable the controller starts it. An unclean "
+        "election accepts the loss of records. Use it for a partition without a leader if all replicas with "
+        "all records are lost for good.",
     )
 )
 @click.argument("places", metavar="[NAME[:0,1,2]]...", nargs=-1, type=NAME, shell_complete=topic_names)
 @click.option(
     "--unclean",
     is_flag=True,
-    help="Where there is no leader, elect a replica that may lack records, which are lost then.",
+    help="If there is no leader, elect a replica that may lack records; these are then lost.",
 )
 @click.option("--all", "is_all", is_flag=True, help="With --unclean: all partitions that have no leader.")
 @bootstrap_option
@@ -340,8 +340,7 @@ def _parse_place(text: str) -> tuple[str, list[int] | None]:
         barnabas topics alter orders --delete-config retention.ms
         """,
         "Partitions can only be added. Records stay where they are, so with more partitions a key's new "
-        "records "
-        "may go to another partition than its old ones.",
+        "records may go to another partition than its old ones.",
     )
 )
 @click.argument("name", type=NAME, shell_complete=topic_names)

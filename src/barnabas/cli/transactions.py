@@ -163,9 +163,9 @@ _minutes_option = click.option(
         barnabas transactions find-hanging
         barnabas transactions find-hanging --topic orders --json
         """,
-        "A transaction hangs when it is open in a partition and no coordinator will end it: it has been "
-        "silent for longer than any transaction may take, and its coordinator does not know it there. "
-        "Consumers with isolation.level=read_committed wait for it for ever.",
+        "A transaction hangs when it is open in a partition and no coordinator will end it: its last record "
+        "is older than the longest timeout of a transaction, and its coordinator does not know it. "
+        "Consumers with isolation.level=read_committed wait for it forever.",
     ),
 )
 @click.option("--topic", type=NAME, shell_complete=topic_names, help="Only this topic.  [default: all]")
@@ -215,8 +215,8 @@ def find_hanging(
         barnabas transactions find-hanging
         barnabas transactions abort --topic orders --partition 2 --start-offset 4711
         """,
-        "Only for a transaction that hangs: one that its producer or coordinator will still end must be left "
-        "to them, and is aborted with --force alone.",
+        "Use this only for a hanging transaction. The command refuses to abort a transaction that its "
+        "producer or coordinator will still end, unless you give --force.",
     )
 )
 @click.option(

@@ -29,10 +29,10 @@ def users() -> None:
         pwgen 24 1 | barnabas users add alice --password-file -
         barnabas users add bob --config barnabas-data/secure/admin.properties
         """,
-        "Without --password-file the password is asked for. A user who exists gets a new password; "
-        "connections that are open stay. With --config, NAME.properties is written beside that file, for its "
-        "owner alone: the user's login, and the same addresses and trust. Use a listener on 127.0.0.1 or one "
-        "with TLS: who reads along can learn enough to log in.",
+        "Without --password-file the command asks for the password. An existing user gets a new password; "
+        "open connections stay open. With --config, the command writes NAME.properties beside that file, "
+        "readable only by its owner. It has the user's login, and the same addresses and trust. Use a "
+        "listener on 127.0.0.1 or one with TLS: on others an eavesdropper can learn enough to log in.",
     )
 )
 @click.argument("name", type=NAME)
@@ -47,7 +47,7 @@ def users() -> None:
     type=click.IntRange(4096, 16384),
     default=4096,
     show_default=True,
-    help="How much work it is to try a password.",
+    help="Iterations of SCRAM: the work to try a password.",
 )
 @click.option("--no-file", is_flag=True, help="Write no file of client settings for the user.")
 @bootstrap_option

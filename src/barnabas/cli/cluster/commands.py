@@ -63,7 +63,7 @@ _zookeeper_option = click.option(
     "--zookeeper",
     "address",
     metavar="HOST:PORT,.../CHROOT",
-    help="The ZooKeeper servers, and the node below which the cluster lives.",
+    help="The ZooKeeper servers, and the node of the cluster.",
 )
 _store_option = click.option(
     "--data",
@@ -91,7 +91,7 @@ def cluster() -> None:
         barnabas cluster start --secure
         """,
         "Each broker is a process of its own. Without --zookeeper a real ZooKeeper runs beside them, from "
-        "PySpark's jars; it needs Java. One line on stdout says that all serve: "
+        "PySpark's jars; it needs Java. When all brokers serve, the command prints one line to stdout: "
         "`ready 127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094`. Everything else goes to stderr, and the "
         "brokers' logs into the folder. Ctrl-C or SIGTERM stops the brokers one after the other, then "
         "ZooKeeper. A later start in the same folder continues with its brokers and its data.",
@@ -153,8 +153,8 @@ def start(
 ) -> None:
     """Run a cluster on this machine until Ctrl-C.
 
-    Topics have three replicas by default, of which two must be in sync for acks=all; a broker that dies is
-    noticed after six seconds. --set changes that.
+    Topics have three replicas by default, of which two must be in sync for acks=all. The cluster detects a
+    dead broker after six seconds. --set changes these values.
     """
     from barnabas.broker.config import BrokerConfig
     from barnabas.broker.config.durability import replicated_settings
@@ -335,9 +335,8 @@ def _change(word: str, broker: int | None, data: Path, done: str) -> None:
         barnabas cluster import barnabas-data --zookeeper zk1:2181,zk2:2181/prod
         barnabas start --set zookeeper.connect=zk1:2181,zk2:2181/prod
         """,
-        "The broker must be stopped. Name every directory of log.dirs, in its order. Records stay where they "
-        "are; metadata-1.journal and its copy get the suffix .imported. An import that was interrupted can "
-        "be repeated.",
+        "Stop the broker first. Name every directory of log.dirs, in its order. Records stay where they are; "
+        "metadata-1.journal and its copy get the suffix .imported. You can repeat an interrupted import.",
     ),
 )
 @click.argument(
@@ -352,7 +351,7 @@ def _change(word: str, broker: int | None, data: Path, done: str) -> None:
     "address",
     required=True,
     metavar="HOST:PORT,.../CHROOT",
-    help="The ZooKeeper servers, and the node below which the cluster is to live.",
+    help="The ZooKeeper servers, and the node for the cluster.",
 )
 def import_(directories: tuple[Path, ...], address: str) -> None:
     """Move the metadata of a broker that runs alone to ZooKeeper."""
@@ -367,9 +366,8 @@ def import_(directories: tuple[Path, ...], address: str) -> None:
         barnabas cluster backup shop.backup --zookeeper zk1:2181,zk2:2181/prod
         barnabas cluster backup shop.backup --data barnabas-data
         """,
-        "The file has what people have decided: topics with their ids and replicas, settings, users, "
-        "features. It has no records. A cluster may run meanwhile; a broker that runs alone (--data) must be "
-        "stopped.",
+        "The file has topics with their ids and replicas, settings, users and features, but no records. A "
+        "cluster can run during the backup; a broker that runs alone (--data) must be stopped.",
     )
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
@@ -394,10 +392,10 @@ def backup(file: Path, address: str | None, directories: tuple[Path, ...]) -> No
         barnabas cluster restore broker-1 broker-2 broker-3 --zookeeper zk1:2181/prod
         barnabas cluster restore shop.backup --data barnabas-data
         """,
-        "Each SOURCE is a file of `cluster backup`, or a log directory: every broker of a cluster keeps such "
-        "a file there. Of several the latest counts. All brokers must be stopped, and the ZooKeeper must "
-        "have no cluster with topics there. Records stay where they are: when the brokers run again, each "
-        "partition is led by the replica that has most.",
+        "Each SOURCE is a file of `cluster backup`, or a log directory: every broker of a cluster keeps "
+        "such a file there. The command uses the latest one. All brokers must be stopped, and the node in "
+        "ZooKeeper must not have a cluster with topics. Records stay where they are. When the brokers run "
+        "again, the replica with the longest log leads each partition.",
     )
 )
 @click.argument(

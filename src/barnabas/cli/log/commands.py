@@ -126,12 +126,13 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
         barnabas log repair barnabas-data --dry-run
         barnabas log repair /disk1/barnabas /disk2/barnabas
         """,
-        "Name every directory of log.dirs, in its order, and keep a copy of them if you can. Damaged files "
-        "are moved into a folder damaged.TIME of their directory; none is deleted. Lost offsets stay empty, "
-        "so that none is given to two records. Metadata that no copy has is made from the partitions' "
-        "folders: topics, their ids and partitions come back, their settings do not. In a cluster use it "
-        "only where no other broker has the records, else `log discard`: a repaired replica is copied again "
-        "from the partition's leader, and leads only if `topics elect --unclean` says so.",
+        "Name every directory of log.dirs, in its order, and keep a copy of them if you can. The command "
+        "moves damaged files into a folder damaged.TIME of their directory and deletes none. Lost offsets "
+        "stay unused, so that no two records have the same offset. If no copy of the metadata is complete, "
+        "the command restores topics, their ids and partitions from the partitions' folders, without their "
+        "settings. In a cluster use it only if no other broker has the records, else use `log discard`. The "
+        "broker copies a repaired replica again from the partition's leader; the replica leads only by "
+        "`topics elect --unclean`.",
     )
 )
 @_DIRECTORIES
@@ -166,11 +167,11 @@ def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
         barnabas log discard orders-0 barnabas-data --dry-run
         barnabas log discard orders-0 /disk1/barnabas /disk2/barnabas
         """,
-        "For a stopped broker of a cluster, while other brokers have the records. Name every directory of "
-        "log.dirs. The replica's files are moved into a folder damaged.TIME of their directory; none is "
-        "deleted. When the broker runs again, it copies the partition from the leader, and counts as in sync "
-        "when it has everything. If no other replica was in sync, the partition has no leader until `topics "
-        "elect orders:0 --unclean` accepts the loss.",
+        "For a stopped broker of a cluster, if other brokers have the records. Name every directory of "
+        "log.dirs. The command moves the replica's files into a folder damaged.TIME of their directory and "
+        "deletes none. When the broker runs again, it copies the partition from the leader. The replica is "
+        "in sync when it has everything. If no other replica was in sync, the partition has no leader until "
+        "`topics elect orders:0 --unclean` accepts the loss.",
     )
 )
 @click.argument("partition", metavar="TOPIC-PARTITION")
@@ -178,7 +179,7 @@ def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
 @_dry_run_option
 @_steps_as_json_option
 def discard(partition: str, directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
-    """Throw a replica away, to be copied again from its leader."""
+    """Discard a replica: its broker copies it again from the leader."""
     from barnabas.base.environment.clock import SystemClock
     from barnabas.base.environment.os_filesystem import OsFileSystem
     from barnabas.base.types import TopicPartition

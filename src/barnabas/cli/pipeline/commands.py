@@ -36,8 +36,8 @@ _LOOK_S = 1.0
 def pipeline() -> None:
     """Run Spark pipelines and show their status.
 
-    A file in Python or SQL declares where rows come from, what is made of them and where they go:
-    docs/use/pipelines.md shows how. Spark needs Java 17 or newer and the extra barnabas[spark].
+    A file in Python or SQL declares the sources, the steps and the sinks: see docs/use/pipelines.md. Spark
+    needs Java 17 or newer and the extra barnabas[spark].
     """
 
 
@@ -58,7 +58,7 @@ _config = click.option(
     type=click.Path(exists=True, dir_okay=False, resolve_path=True),
     metavar="FILE",
     envvar="BARNABAS_CONFIG",
-    help="How to connect: Kafka's client.properties, or TOML; overrides the file's.",
+    help="Client settings: Kafka's client.properties, or TOML; overrides the file's.",
 )
 _conf = assignments_option("--conf", help="A setting of Spark; overrides the file's; may be repeated.")
 _folder = click.option(
@@ -77,8 +77,8 @@ _folder = click.option(
         barnabas pipeline run report.sql --once --set day=2026-03-01
         barnabas pipeline run shop.py --master spark://host:7077 --conf spark.executor.memory=2g
         """,
-        "Ctrl-C or SIGTERM stops it when the batches under way are done; the next run goes on from there. A "
-        "query that fails is started again, first after a second, later after up to a minute.",
+        "Ctrl-C or SIGTERM stops it when the running batches are done; the next run continues there. A "
+        "failed query is started again, first after a second, later after up to a minute.",
     )
 )
 @_file
@@ -140,12 +140,12 @@ def run(
         barnabas pipeline validate report.sql --set day=2026-03-01 --offline
         barnabas pipeline validate shop.py --conf spark.jars=/opt/drivers/mariadb.jar
         """,
-        "Spark is started, since it has to understand the queries, but reads and writes nothing. A registry "
-        "is asked for the schemas of Avro.",
+        "The command starts Spark to check the queries, but Spark reads and writes no data. A registry gives "
+        "the schemas of Avro.",
     )
 )
 @_file
-@click.option("--offline", is_flag=True, help="Do not ask the brokers whether the topics are there.")
+@click.option("--offline", is_flag=True, help="Do not check at the brokers that the topics exist.")
 @_servers
 @_config
 @_conf
@@ -181,8 +181,8 @@ def validate(
         barnabas pipeline reset shop.py
         barnabas pipeline reset shop.py --query per_minute --execute
         """,
-        "Without --execute it only shows what would be removed. The pipeline must be stopped. What the sinks "
-        "have written stays, and is written again by the next run.",
+        "Without --execute the command only shows the checkpoints. Stop the pipeline first. The output of "
+        "the sinks stays, and the next run writes it again.",
     )
 )
 @_file
@@ -225,10 +225,10 @@ def reset(
         barnabas pipeline status shop.py
         barnabas pipeline status shop.py --json | jq '.queries[] | {query, lag, last_error}'
         """,
-        "On a terminal it stays up to date until Ctrl-C or until the pipeline ends. The numbers are of each "
-        "query's last batch: LAG is how many records it had not read when it last looked, KEPT and SIZE are "
-        "its state. --check is for monitors: its exit status is 1 unless the pipeline runs, no query has "
-        "failed or waits to be started again, and no alert (alert_lag) stands.",
+        "On a terminal the table stays up to date until Ctrl-C or until the pipeline ends. The numbers are "
+        "of each query's last batch: LAG is the number of records that it had not read yet, KEPT and SIZE "
+        "are its state. --check is for monitoring: the exit code is 0 only if the pipeline runs, no query "
+        "has failed or waits for a restart, and there is no alert.",
     )
 )
 @_file
@@ -269,8 +269,9 @@ def status(file: Path, check: bool, parameters: tuple[str, ...], folder: Path | 
         barnabas pipeline list
         barnabas pipeline list shop --bootstrap-server kafka1:9092
         """,
-        "Pipelines write their status to a topic if their option status_topic says so. One that should run "
-        "and has written nothing for 15 seconds is silent. With NAME, all is shown of that pipeline.",
+        "Pipelines with the option status_topic write their status to a topic. A pipeline that should run "
+        "and has written nothing for 15 seconds is silent. With NAME, the command shows everything about "
+        "that pipeline.",
     ),
 )
 @click.argument("name", required=False)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
         barnabas ship app.log.2 app.log.1 app.log --topic appLogs --source app
         barnabas consume logs --from-beginning | jq 'select(.level == "ERROR")'
         """,
-        "A record is JSON: source, level, message, timestamp and whatever else the line holds. A stack trace "
-        "is one record. The key is the source, so that a file's records keep their order. Rotation is "
-        "followed, by rename or by copy and truncate. After a stop or a crash, shipping goes on behind the "
-        "last record that the topic holds: nothing is lost and nothing comes twice.",
+        "A record is JSON: source, level, message, timestamp and the other fields of the line. A stack trace "
+        "is one record. The key is the source, so a file's records keep their order. The command follows "
+        "rotation by rename, or by copy and truncate. After a stop or a crash it continues after the last "
+        "record in the topic: no line is lost or sent twice.",
     )
 )
 @click.argument(

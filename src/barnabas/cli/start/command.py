@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
         barnabas start --metrics 127.0.0.1:9404
         """,
         "The broker writes one line to stdout when it serves: `ready 127.0.0.1:9092`, or "
-        "`ready 0.0.0.0:9092 advertised broker-1.example.org:9092` where clients are told another address. "
+        "`ready 0.0.0.0:9092 advertised broker-1.example.org:9092` if it advertises another address. "
         "Everything else goes to stderr. Ctrl-C or SIGTERM stops the broker cleanly.",
     )
 )
