@@ -39,14 +39,14 @@ OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
         _counter("rows_rejected", "Rows that sinks have rejected, and that are in dead-letter topics."),
         lambda q: q.rows_rejected,
     ),
-    (_counter("restarts", "How often the query was started again after a failure."), lambda q: q.restarts),
+    (_counter("restarts", "Restarts of the query after a failure."), lambda q: q.restarts),
     (_gauge("batch", "The number of the last finished batch."), lambda q: q.batch),
     (
-        _gauge("batch_seconds", "How long the last finished batch took."),
+        _gauge("batch_seconds", "The duration of the last finished batch."),
         lambda q: None if q.batch_ms is None else q.batch_ms / 1000,
     ),
     (
-        _gauge("batch_running_seconds", "How long the query has been at its present batch; 0: it waits."),
+        _gauge("batch_running_seconds", "The time since the present batch began; 0: the query waits."),
         lambda q: q.busy_s or 0,
     ),
     (
@@ -61,7 +61,7 @@ OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
         _gauge("processed_rows_per_second", "The rate at which the last batch was processed."),
         lambda q: q.processed_rows_per_second,
     ),
-    (_gauge("lag", "How many records the query is behind, in all partitions."), lambda q: q.lag),
+    (_gauge("lag", "Records that the query has not read yet, in all partitions."), lambda q: q.lag),
     (
         _gauge("max_offsets_behind_latest", "The lag of the partition that is furthest behind."),
         lambda q: max(_lags(q), default=None),
@@ -86,9 +86,9 @@ OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
     ),
 )
 STATE = _gauge("query_state", "1 for the state that the query is in, 0 for the others.", (*_QUERY, "state"))
-PARTITION_LAG = _gauge("partition_lag", "How many records the query is behind in a partition.", _PARTITION)
-ALERTS = _gauge("alerts", "How many alerts stand (alert_lag, alert_stuck).", ("pipeline",))
-UPDATED = _gauge("updated_seconds", "When the status was read last, in seconds since 1970.", ("pipeline",))
+PARTITION_LAG = _gauge("partition_lag", "Records of a partition that the query has not read yet.", _PARTITION)
+ALERTS = _gauge("alerts", "Active alerts (alert_lag, alert_stuck).", ("pipeline",))
+UPDATED = _gauge("updated_seconds", "The time of the last status, in seconds since 1970.", ("pipeline",))
 
 METRICS = (*(metric for metric, _ in OF_QUERIES), STATE, PARTITION_LAG, ALERTS, UPDATED)
 

@@ -90,32 +90,38 @@ class PipelineOptions(Options):
     """Of the whole pipeline."""
 
     name: str = option("The pipeline's name; by default the file's, without its ending.", "")
-    bootstrap: str = option("The brokers to ask first, host:port by commas. --bootstrap-server wins.", "")
+    bootstrap: str = option(
+        "The brokers to connect to first, host:port, separated by commas. --bootstrap-server overrides it.",
+        "",
+    )
     config: str = option(
-        "A file of client settings, Kafka's client.properties or TOML, above all for passwords. --config "
-        "wins, and so does what `kafka` says.",
+        "A file of client settings, Kafka's client.properties or TOML, mainly for passwords. --config and "
+        "`kafka` override it.",
         "",
     )
     registry: str = option("The URL of the schema registry, which avro, protobuf and jsonschema need.", "")
     kafka: Texts = option("Settings of every client, such as security.protocol, without `kafka.`.", {})
-    spark: Texts = option("Settings of Spark, such as spark.sql.shuffle.partitions. --conf wins.", {})
+    spark: Texts = option(
+        "Settings of Spark, such as spark.sql.shuffle.partitions. --conf overrides them.", {}
+    )
     checkpoints: str = option(
-        "Where the checkpoints go: a folder or a URI that every machine of a cluster sees; by default in "
-        "the pipeline's own folder.",
+        "The folder of the checkpoints, or a URI that every machine of a cluster can access. The default is "
+        "in the pipeline's own folder.",
         "",
     )
-    restarts: int = option("How often in a row a failed query is started again before all stops.", 10)
+    restarts: int = option("The number of restarts of a failed query in a row before the pipeline stops.", 10)
     status_topic: str = option(
         "The topic to write the pipeline's status to, for `barnabas pipeline list` and the console, such as "
-        "barnabas-pipelines; made, compacted, when it is not there.",
+        "barnabas-pipelines. The pipeline creates it, compacted, if it does not exist.",
         "",
     )
     alert_lag: int = option(
-        "Raise an alert when a query is more than so many records behind for `alert_after`; 0: never.", 0
+        "Raise an alert when the lag of a query exceeds this number of records for `alert_after`; 0: never.",
+        0,
     )
-    alert_after: str = option("How long a query may be that far behind: `1 minute`.", "1 minute")
+    alert_after: str = option("The time for which the lag must exceed `alert_lag`: `1 minute`.", "1 minute")
     alert_stuck: str = option(
-        "Raise an alert when a query has been at one batch for so long: `10 minutes`; `0 seconds`: never.",
+        "Raise an alert when one batch takes longer than this: `10 minutes`; `0 seconds`: never.",
         "10 minutes",
     )
 
@@ -160,19 +166,20 @@ _DECLARED = ("json", "csv")
 class SourceOptions(Options):
     """Of a source."""
 
-    topic: str = option("The topics to read, by commas.", "")
-    files: str = option("A folder or a pattern; files that appear there later are read too.", "")
+    topic: str = option("The topics to read, separated by commas.", "")
+    files: str = option("A folder or a pattern; the source also reads files that appear there later.", "")
     format: str = option(
-        "How a record or a line is to be understood: json, csv, text; of topics also avro, protobuf and "
-        "jsonschema (registered), log (what `barnabas ship` writes: the columns source, level, message, at "
-        "and, as JSON, all fields) and raw (the default: the columns of the data source); of files also "
+        "The format of a record or a line: json, csv, text. Topics can also have avro, protobuf and "
+        "jsonschema (registered), log (the records of `barnabas ship`: the columns source, level, message, "
+        "at "
+        "and, as JSON, all fields) and raw (the default: the columns of the data source). Files can also be "
         "parquet and orc.",
         "",
     )
     schema: str = option(
         "The columns of json, csv, parquet and orc: `id BIGINT NOT NULL, at TIMESTAMP`. A record of json or "
-        "csv that lacks a NOT NULL one does not parse. Of avro and jsonschema: the schema to read by, as "
-        "JSON; by default, and of protobuf, the newest of the subject when the pipeline starts.",
+        "csv that lacks a NOT NULL one does not parse. Of avro and jsonschema: the reader's schema, as "
+        "JSON. The default, and for protobuf always, is the subject's newest when the pipeline starts.",
         "",
     )
     subject: str = option(
@@ -181,25 +188,27 @@ class SourceOptions(Options):
     message: str = option("Of protobuf: the message's name; by default the first of the schema.", "")
     envelope: str = option(
         "`debezium`: the records are Debezium's change events, as json or registered. The columns are the "
-        "table's (`schema`, of json), and `_deleted`, by which sinks with a key delete rows.",
+        "table's (`schema`, of json), and `_deleted`, which tells sinks with a key to delete rows.",
         "",
     )
     time_unit: str = option(
-        "Of `debezium` as json: ms, us or ns, the unit of numbers that are to be TIMESTAMPs. It is not "
-        "needed where events have their schema (the converter's schemas.enable), which names it.",
+        "Of `debezium` as json: ms, us or ns, the unit of numbers for columns of type TIMESTAMP. Omit it if "
+        "events have their schema (the converter's schemas.enable), which names the unit.",
         "",
     )
     dead_letter: str = option(
         "The topic for records that do not parse. Without it such a record stops the pipeline.", ""
     )
-    watermark: str = option("The column of event time and how late rows may come: `at 10 minutes`.", "")
+    watermark: str = option(
+        "The column of event time, and the time by which rows can be late: `at 10 minutes`.", ""
+    )
     static: bool = option(
-        "Read as it is at the start and not as a stream: for a table to join with, or a batch that ends.",
+        "Read the contents at the start, and not a stream: for a table to join with, or a batch that ends.",
         False,
     )
     refresh: str = option(
-        "Of a static source that a stream is joined with: how often to look for what is new there, "
-        "`5 minutes`; by default never.",
+        "Of a static source that a stream is joined with: the interval at which to read new contents, "
+        "`5 minutes`. The default is never.",
         "",
     )
     shared: bool = option(
@@ -314,15 +323,15 @@ class SinkOptions(Options):
     """Of a sink."""
 
     topic: str = option(
-        "The topic to write to. With several, by commas, the column `topic` says where a row goes, and the "
-        "format is raw.",
+        "The topic to write to. With several, separated by commas, the column `topic` names the topic of a "
+        "row, and the format is raw.",
         "",
     )
     parquet: str = option("The folder to write Parquet files to.", "")
-    delta: str = option("The folder or URI of a Delta table; made when it is not there.", "")
+    delta: str = option("The folder or URI of a Delta table; the sink creates it if it does not exist.", "")
     iceberg: str = option(
-        "The Iceberg table, as CATALOG.NAMESPACE.TABLE; made when it is not there. `options`, or PyIceberg's "
-        "own configuration, say where the catalog is.",
+        "The Iceberg table, as CATALOG.NAMESPACE.TABLE; the sink creates it if it does not exist. `options`, "
+        "or PyIceberg's own configuration, name the catalog's address.",
         "",
     )
     postgres: str = option("The database: `postgresql://user@host/name`; PGPASSWORD has the password.", "")
@@ -331,44 +340,44 @@ class SinkOptions(Options):
         "",
     )
     console: bool = option("Print the rows.", False)
-    table: str = option("Of PostgreSQL and JDBC: the table, which must be there.", "")
+    table: str = option("Of PostgreSQL and JDBC: the table, which must exist.", "")
     driver: str = option("Of JDBC: the driver's class; by default the usual one for the URL.", "")
-    user: str = option("Of JDBC: who writes.", "")
+    user: str = option("Of JDBC: the user of the database.", "")
     password_env: str = option(
         "Of JDBC: the environment variable that has the password; by default BARNABAS_JDBC_PASSWORD.", ""
     )
     format: str = option(
-        "How a row becomes a record's value: json (the default) or csv of all columns; text, of the column "
-        "value; avro, protobuf and jsonschema, by `schema`; raw, where the columns are those that the data "
+        "The format of a record's value: json (the default) or csv of all columns; text, of the column "
+        "value; avro, protobuf and jsonschema, by `schema`; raw, if the columns are those that the data "
         "source writes.",
         "",
     )
     schema: str = option(
-        "Of registered formats: the schema (JSON, or .proto text), which is registered if need be; by "
-        "default the newest of the subject is written with.",
+        "Of registered formats: the schema (JSON, or .proto text), which the sink registers if necessary. "
+        "The default is the subject's newest.",
         "",
     )
     subject: str = option("Of registered formats: the registry's name for the schema.", "")
     subject_strategy: str = option(
-        "Of registered formats, where there is no `subject`: TopicNameStrategy (the default: TOPIC-value), "
+        "Of registered formats without a `subject`: TopicNameStrategy (the default: TOPIC-value), "
         "RecordNameStrategy (the record's full name, of jsonschema its title) or TopicRecordNameStrategy "
         "(TOPIC-NAME).",
         "",
     )
     message: str = option("Of protobuf: the message's name; by default the first of the schema.", "")
     references: Texts = option(
-        'What `schema` refers to, each by its name: `{"item.proto": "items-value/1"}`, subject and version.',
+        'Schemas that `schema` refers to, by name: `{"item.proto": "items-value/1"}`, subject and version.',
         {},
     )
     key: str = option(
-        "Columns, by commas. Of topics: the one that becomes the record's key, as text unless it is binary; "
-        "several become a JSON object. Of PostgreSQL and JDBC: those of a unique index; a row replaces the "
-        "one of the same key.",
+        "Columns, separated by commas. Of topics: the record's key, as text unless it is binary; several "
+        "columns become a JSON object. Of PostgreSQL and JDBC: the columns of a unique index; a row replaces "
+        "the one with the same key.",
         "",
     )
     mode: str = option(
-        "Which rows are written: append (the default), update or complete. Where no source is a stream, "
-        "complete replaces what is in Parquet files or in a Delta or Iceberg table.",
+        "The rows to write: append (the default), update or complete. If no source is a stream, complete "
+        "replaces the contents of the Parquet files, the Delta table or the Iceberg table.",
         "append",
     )
     delivery: str = option("Of topics: at-least-once (the default) or exactly-once.", "")
@@ -378,16 +387,22 @@ class SinkOptions(Options):
         "",
     )
     dead_letter_limit: int = option(
-        "How many rows of one batch may go there; a batch with more stops the pipeline, and none of it is "
-        "written.",
+        "The largest number of rows of one batch that go there. A batch with more stops the pipeline, and "
+        "the "
+        "sink writes nothing of it.",
         DEAD_LETTERS_OF_A_BATCH,
     )
     partition_by: str = option(
-        "Of Parquet and Delta: the columns to make folders of, by commas. Of Iceberg: what a table that is "
-        "made is partitioned by, such as `day(at), item`; year, month, day, hour and truncate[N] go.",
+        "Of Parquet and Delta: the columns that become folders, separated by commas. Of Iceberg: the "
+        "partitions of a table that the sink creates, such as `day(at), item`, with the transforms year, "
+        "month, day, hour and truncate[N].",
         "",
     )
-    trigger: str = option("How often a batch begins: `10 seconds`; by default when the last is done.", "")
+    trigger: str = option(
+        "The interval at which batches begin: `10 seconds`. By default a batch begins when the last one "
+        "ends.",
+        "",
+    )
     options: Texts = option(
         "Options of the writer: the data source's or Spark's; of Iceberg the catalog's properties.", {}
     )

@@ -40,56 +40,63 @@ _SERVERS = "kafka.bootstrap.servers"
 _CONFIG = "barnabas.config"
 
 READ_OPTIONS = {
-    _SERVERS: "The brokers to ask first, host:port by commas. Required, here or in the file.",
-    _CONFIG: "A file of client settings (Kafka's client.properties, or TOML), read where a query is planned: "
-    "its secrets come into no plan and no log. Options kafka.* override it. Files that it names have to "
-    "lie on every machine.",
-    "subscribe": "Topics to read, by commas.",
-    "subscribePattern": "A Java regular expression: topics whose whole name matches are read, new ones too.",
+    _SERVERS: "The brokers to connect to first, host:port, separated by commas. Required, here or in the "
+    "file.",
+    _CONFIG: "A file of client settings (Kafka's client.properties, or TOML). The driver reads it when it "
+    "plans a query, and its secrets appear in no plan and no log. Options kafka.* override it. Every machine "
+    "needs the files that it names.",
+    "subscribe": "Topics to read, separated by commas.",
+    "subscribePattern": "A Java regular expression. The source reads all topics whose whole name matches, "
+    "also new ones.",
     "assign": 'Partitions to read: {"orders":[0,1]}.',
     "startingOffsets": 'earliest, latest, {"orders":{"0":23,"1":-2}} (-2 earliest, -1 latest), or group: '
-    "what is committed to kafka.group.id, and earliest where nothing is. "
-    "By default earliest in batch, latest in a stream; a restarted stream goes on where it was.",
+    "the committed offset of kafka.group.id, or earliest without one. "
+    "The default is earliest in batch, latest in a stream. A restarted stream continues where it was.",
     "startingTimestamp": "Start at the first record of this time or later; milliseconds since 1970.",
     "startingOffsetsByTimestamp": 'startingTimestamp by partition: {"orders":{"0":1700000000000}}.',
-    "startingOffsetsByTimestampStrategy": "error (default) or latest: what to do when no record is so late.",
+    "startingOffsetsByTimestampStrategy": "error (default) or latest: the start if no record has this time "
+    "or a later one.",
     "endingOffsets": "latest (default) or offsets as in startingOffsets; batch only.",
     "endingTimestamp": "Stop before the first record of this time or later; batch only.",
     "endingOffsetsByTimestamp": "endingTimestamp by partition; batch only.",
-    "maxOffsetsPerTrigger": "About how many records a micro-batch reads at most; streams only.",
-    "maxBytesPerTrigger": "About how many bytes of keys, values and headers a micro-batch reads at most, "
-    "judged by the first records of the partitions that are furthest behind; streams only.",
-    "minOffsetsPerTrigger": "A micro-batch waits until there are so many records; streams only.",
-    "maxTriggerDelay": "How long it waits at most for minOffsetsPerTrigger: 15m (default), 30s, 500ms, 1h.",
-    "minPartitions": "At least how many Spark partitions to read with; large topic partitions are split.",
-    "maxRecordsPerPartition": "At most how many records a Spark partition reads; larger ones are split.",
-    "parallelism": "Into at least how many tasks small partitions are put together. On a cluster set it to "
-    "spark.sparkContext.defaultParallelism, which a data source cannot see; by default the driver's cores.",
-    "failOnDataLoss": "true (default) or false: whether to fail when records are gone before they were read.",
-    "includeHeaders": "true or false (default): whether to add the column headers.",
-    "kafkaConsumer.pollTimeoutMs": "How long a task waits for the brokers, in milliseconds (120000).",
-    "groupIdPrefix": "The group that requests name where kafka.group.id is not set. Reading joins no group.",
-    "commitOffsets": "true or false (default): whether to commit what a stream has processed to the group "
-    "kafka.group.id, so that its lag can be watched. The stream itself never reads it back.",
+    "maxOffsetsPerTrigger": "The approximate limit of records in a micro-batch; streams only.",
+    "maxBytesPerTrigger": "The approximate limit of a micro-batch in bytes of keys, values and headers. "
+    "It is estimated by the first records of the partitions with the most lag; streams only.",
+    "minOffsetsPerTrigger": "The number of new records for which a micro-batch waits; streams only.",
+    "maxTriggerDelay": "The longest wait for minOffsetsPerTrigger: 15m (default), 30s, 500ms, 1h.",
+    "minPartitions": "The smallest number of Spark partitions; large topic partitions are split.",
+    "maxRecordsPerPartition": "The largest number of records that a Spark partition reads; larger ones are "
+    "split.",
+    "parallelism": "The smallest number of tasks into which small partitions are combined. On a cluster set "
+    "it to "
+    "spark.sparkContext.defaultParallelism, which a data source cannot see. The default is the number of the "
+    "driver's cores.",
+    "failOnDataLoss": "true (default): the query fails when records were deleted before it read them.",
+    "includeHeaders": "true: adds the column headers. The default is false.",
+    "kafkaConsumer.pollTimeoutMs": "The time, in milliseconds, that a task waits for the brokers (120000).",
+    "groupIdPrefix": "The group in requests if kafka.group.id is not set. Reading joins no group.",
+    "commitOffsets": "true: commits the processed offsets of a stream to the group kafka.group.id, so that "
+    "tools can show its lag. The stream itself never reads them. The default is false.",
 }
 
 WRITE_OPTIONS = {
     _SERVERS: READ_OPTIONS[_SERVERS],
     _CONFIG: READ_OPTIONS[_CONFIG],
     "topic": "The topic to write to; overrides the column topic.",
-    "includeHeaders": "Without effect, as in Spark's own connector: headers are written where there is a "
-    "column headers.",
+    "includeHeaders": "Has no effect, as in Spark's own connector: a column headers is written if there is "
+    "one.",
     "barnabas.delivery": "at-least-once (default) or exactly-once: see below.",
-    "barnabas.sinkId": "exactly-once in batch: a name for what is written to; batchId counts within it.",
+    "barnabas.sinkId": "exactly-once in batch: a name for the target; batchId counts within it.",
     "barnabas.batchId": "exactly-once in batch: the number of this write. The rows of a number are written "
-    "once, however often it is tried; numbers must rise.",
-    "barnabas.failOnChangedReplay": "exactly-once: true (default) or false: whether to fail when a task that "
-    "is tried again has other rows than it has already written.",
-    "barnabas.adoptTopic": "exactly-once: true or false (default): whether a query may go on, with its next "
-    "batch, in a topic that it has not written to, such as one that was deleted and created again.",
-    "barnabas.deadLetterTopic": "A topic that rows name in the column topic, for those that no other takes.",
-    "barnabas.deadLetterLimit": "How many rows of one write, or of one micro-batch, may go to "
-    "barnabas.deadLetterTopic; more fail it.",
+    "once, with any number of attempts; numbers must rise.",
+    "barnabas.failOnChangedReplay": "exactly-once: true (default): the query fails when a repeated task has "
+    "other rows than it has already written.",
+    "barnabas.adoptTopic": "exactly-once: true: a query continues, with its next batch, in a topic that it "
+    "has "
+    "not written to, such as one that was deleted and created again. The default is false.",
+    "barnabas.deadLetterTopic": "A topic for rows that the topic in their column topic rejects.",
+    "barnabas.deadLetterLimit": "The largest number of rows of one write, or of one micro-batch, that "
+    "barnabas.deadLetterTopic accepts; with more the write fails.",
 }
 
 _LIMITS = ("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")

@@ -24,16 +24,16 @@ meanings are those of Spark's own Kafka connector, so that `format("kafka")` bec
 
 _READING_LESS = """
 Reading less: Spark does not tell Python data sources which columns a query uses, but `.schema(...)` does:
-`.schema("value binary, offset bigint")` reads these two only. With
+`.schema("value binary, offset bigint")` reads only these two. With
 `spark.sql.python.filterPushdown.enabled=true` a batch applies filters on `partition`, `topic`, `offset` and
 the lower end of `timestamp` before it reads; Spark applies other filters afterwards.
 
-An error of `failOnDataLoss` lists the lost offsets of each partition. The checkpoint holds each topic's id
-beside its offsets (`{"orders":{"0":23,"id":"..."}}`): another id shows that the topic was deleted and created
-again. Brokers without topic ids show it by a log that ends before the next offset to read. Such a topic is
-read from its start. If the id is the same and the log ends before the next offset, the log was truncated, as
-by an unclean election: reading continues at its end. A query's progress shows its lag, as `latestOffset`
-beside `endOffset`; `barnabas.spark.progress.lag` computes it.
+An error of `failOnDataLoss` lists the lost offsets of each partition. The checkpoint has each topic's id
+beside its offsets (`{"orders":{"0":23,"id":"..."}}`). Another id shows that the topic was deleted and created
+again; the query reads such a topic from its start. With brokers without topic ids, a log that ends before the
+next offset shows the same. If the id is the same and the log ends before the next offset, the log was
+truncated, for example by an unclean election. Then the query continues at its end. A query's progress shows
+its lag, as `latestOffset` beside `endOffset`; `barnabas.spark.progress.lag` computes it.
 """
 
 _WRITING = """
@@ -49,7 +49,7 @@ _EXACTLY_ONCE = """
 ### Exactly once
 
 With `barnabas.delivery=exactly-once`, consumers with `isolation.level=read_committed` read each row once,
-even if a Python worker, an executor, the driver or a broker dies meanwhile. A stream needs only its
+even if a Python worker, an executor, the driver or a broker dies during this time. A stream needs only its
 checkpoint. Each task writes its rows and the number of its batch in one transaction; a retried task finds the
 number and writes nothing. Each batch write has an identity of its own, so its retried tasks write once; with
 `barnabas.sinkId` and `barnabas.batchId` a whole write can be retried, for example in `foreachBatch` (with
@@ -90,18 +90,18 @@ Limits and requirements:
 
 | what happened | what the sink does |
 |---|---|
-| A copy of the checkpoint writes to another topic. | The copy fails; the original goes on. |
+| A copy of the checkpoint writes to another topic. | The copy fails; the original continues. |
 | A copy writes to the same topic. | Equal batches are written once; a batch that differs fails. |
-| An older checkpoint is restored. | The query fails, since later batches are written. |
-| The checkpoint is deleted. | The query is a new sink and starts from the beginning: its rows come again. |
+| An older checkpoint is restored. | The query fails, because the topic has later batches. |
+| The checkpoint is deleted. | The query is a new sink, starts from the beginning and writes its rows again. |
 | The topic was deleted and created again. | The query fails, unless others have written to the new topic. |
 | The option `topic` has changed. | The query fails. |
-| The last release wrote the progress. | The query goes on: that progress is read. |
+| The last release wrote the progress. | The query reads that progress and continues. |
 
-If the topic is right although it is another one, `barnabas.adoptTopic=true` lets the query go on there with
-its next batch; earlier batches are not written to it. Remove the option afterwards. To have all rows in the
-topic, start with a new checkpoint. Of topics that rows name, only those are known to be new ones whose old
-marks the brokers have kept.
+If the other topic is the right one, `barnabas.adoptTopic=true` lets the query continue there with its next
+batch. The query does not write earlier batches to it. Remove the option afterwards. To have all rows in the
+topic, start with a new checkpoint. If rows name their topics, the sink detects a topic that was created again
+only while the brokers keep the old marks.
 
 """
 
@@ -113,22 +113,22 @@ Every other `kafka.NAME` is a setting `NAME` of librdkafka, which writes and com
 """
 
 _JAVA = """
-Settings of Java's clients go on working. `max.request.size`, `receive.buffer.bytes`, `send.buffer.bytes`,
+Settings of Java's clients continue to work. `max.request.size`, `receive.buffer.bytes`, `send.buffer.bytes`,
 `buffer.memory` and `partitioner.class` (Java's own) become librdkafka's, and so do `sasl.jaas.config` and
-the stores of TLS, as in a `client.properties`. These tune nothing here, and are ignored with a line in the
-log:
+the stores of TLS, as in a `client.properties`. The data source ignores these, with a line in
+the log, because they have no effect here:
 
 """
 
 _READING = """
-Barnabas has a client of its own that looks up partitions and offsets, reads records into Arrow columns, and
-asks how far an exactly-once sink has come. It uses these of librdkafka's settings: `bootstrap.servers`,
+Barnabas has its own client, which looks up partitions and offsets, reads records into Arrow columns, and
+reads the progress of an exactly-once sink. It uses these settings of librdkafka: `bootstrap.servers`,
 those of security (`security.protocol`, `ssl.*`, `sasl.*` with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and
 OAUTHBEARER, `https.ca.*`), and those in the table. The Java consumer's `fetch.max.wait.ms` and
 `request.timeout.ms` are other names of `fetch.wait.max.ms` and `socket.timeout.ms`. Settings that
-librdkafka needs to find a group's offsets (`metadata.*`, `reconnect.*`, `socket.*` ...) are accepted, too;
-partitions are looked up at each trigger, whatever `metadata.max.age.ms` is. Reading refuses every other
-setting, since it would have no effect. When a broker closes a connection because its authentication has
+librdkafka needs to find a group's offsets (`metadata.*`, `reconnect.*`, `socket.*` ...) are accepted, too.
+The client looks up partitions at each trigger, with any `metadata.max.age.ms`. Reading refuses every other
+setting, because it would have no effect. When a broker closes a connection because its authentication has
 expired, the client reconnects.
 
 | setting | default |
@@ -136,7 +136,7 @@ expired, the client reconnects.
 """
 
 _ONLY_WHEN_WRITING = """
-With TLS or SASL, reading refuses:
+With TLS or SASL, reading also refuses:
 
 """
 
@@ -158,7 +158,7 @@ _LIMITS = """
   batch write: `rows.write.format("barnabas").options(...).mode("append").save()`.
 - An option that this page does not name is refused, not ignored.
 - Small partitions share a Spark task, down to `parallelism` tasks. Its default is the number of the driver's
-  cores, since a Python data source cannot see the cluster's; a pipeline sets it. `minPartitions` keeps
+  cores, because a Python data source cannot see the cluster's; a pipeline sets it. `minPartitions` keeps
   partitions apart.
 - Writing is at least once by default, as with Spark's own connector, which cannot do more.
 - The headers of a record that has none are NULL. Arrow writers and Python functions are slow with NULL
@@ -169,10 +169,10 @@ _LIMITS = """
   then every task fails with "Task not serializable" or "Illegal size 5 of collection, expected 6" until
   Spark is started again. `barnabas.spark.session.let_streams_start_together(spark)`, called before, prevents
   this; pipelines call it.
-- Reading checks the batches' checksums (`kafka.check.crcs=false` spares it), reads from leaders only, and
-  takes messages of format 2 only, which brokers write since 0.11.
-- Spark starts its workers with `PYSPARK_PYTHON`, else with the PATH's `python3`: it must be the one that
-  Barnabas is installed in.
+- Reading checks the batches' checksums (`kafka.check.crcs=false` omits this), and reads only from
+  leaders. It accepts only messages of format 2, which brokers have written since version 0.11.
+- Spark starts its workers with `PYSPARK_PYTHON`, else with the PATH's `python3`. Barnabas must be installed
+  in that Python.
 """
 
 

@@ -140,7 +140,7 @@ class BrokerConfig(Settings):
         Type.INT,
         None,
         minimum=1,
-        doc="How long a starting broker waits for ZooKeeper, in milliseconds. Unset means "
+        doc="The time, in milliseconds, that a starting broker waits for ZooKeeper. Unset means "
         "zookeeper.session.timeout.ms.",
     )
     zookeeper_max_in_flight_requests: int = setting(
@@ -148,14 +148,14 @@ class BrokerConfig(Settings):
         Type.INT,
         10,
         minimum=1,
-        doc="How many requests to ZooKeeper may be unanswered at once; at most 200 are.",
+        doc="The largest number of unanswered requests to ZooKeeper; the broker uses 200 at most.",
     )
     zookeeper_set_acl: bool = setting(
         "zookeeper.set.acl",
         Type.BOOLEAN,
         False,
-        doc="Whether only brokers may change the nodes that they create in ZooKeeper, and read "
-        "passwords there. All brokers need the same zookeeper.digest for it.",
+        doc="If true, only brokers can change the nodes that they create in ZooKeeper, and read "
+        "passwords there. All brokers need the same zookeeper.digest for this.",
     )
     zookeeper_digest: str | None = setting(
         "zookeeper.digest",
@@ -169,7 +169,7 @@ class BrokerConfig(Settings):
         "zookeeper.ssl.client.enable",
         Type.BOOLEAN,
         False,
-        doc="Whether the broker uses TLS with ZooKeeper, at its secureClientPort.",
+        doc="If true, the broker uses TLS with ZooKeeper, at its secureClientPort.",
     )
     zookeeper_clientCnxnSocket: str | None = setting(
         "zookeeper.clientCnxnSocket",
@@ -223,7 +223,7 @@ class BrokerConfig(Settings):
         Type.STRING,
         "HTTPS",
         choices=("HTTPS", "https", ""),
-        doc="Whether ZooKeeper's certificate has to name the host in zookeeper.connect; empty switches the "
+        doc="HTTPS: ZooKeeper's certificate must name the host in zookeeper.connect. Empty switches the "
         "check off.",
     )
     broker_rack: str | None = setting("broker.rack", Type.STRING, None, doc="The rack of this broker.")
@@ -314,7 +314,7 @@ class BrokerConfig(Settings):
         Type.LONG,
         3_600_000,
         minimum=1000,
-        doc="How often the broker reads the keys again, in milliseconds.",
+        doc="The time, in milliseconds, after which the broker reads the keys again.",
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
@@ -340,13 +340,13 @@ class BrokerConfig(Settings):
         "sasl.oauthbearer.allow.unverified.issuer",
         Type.BOOLEAN,
         False,
-        doc="Whether tokens of any issuer are taken, where none is expected.",
+        doc="If true, and no issuer is expected, the broker accepts tokens of any issuer.",
     )
     sasl_oauthbearer_allow_unverified_audience: bool = setting(
         "sasl.oauthbearer.allow.unverified.audience",
         Type.BOOLEAN,
         False,
-        doc="Whether tokens for anybody are taken, where no audience is expected.",
+        doc="If true, and no audience is expected, the broker accepts tokens for any audience.",
     )
     sasl_oauthbearer_clock_skew_seconds: int = setting(
         "sasl.oauthbearer.clock.skew.seconds",
@@ -372,7 +372,7 @@ class BrokerConfig(Settings):
         "barnabas.oauthbearer.unsigned",
         Type.BOOLEAN,
         False,
-        doc="Whether OAUTHBEARER accepts unsigned tokens, for tests: every listener with SASL must be "
+        doc="If true, OAUTHBEARER accepts unsigned tokens, for tests: every listener with SASL must be "
         "on a loopback address. Kafka has no such setting.",
     )
     connection_failed_authentication_delay_ms: int = setting(
@@ -451,21 +451,22 @@ class BrokerConfig(Settings):
         "ssl.allow.dn.changes",
         Type.BOOLEAN,
         False,
-        doc="Whether a certificate may be replaced, while the broker runs, by one with another subject.",
+        doc="If true, a new certificate with another subject can replace the present one while the broker "
+        "runs.",
     )
     ssl_allow_san_changes: bool = setting(
         "ssl.allow.san.changes",
         Type.BOOLEAN,
         False,
-        doc="Whether a certificate may be replaced, while the broker runs, by one that lacks some of its "
-        "alternative names.",
+        doc="If true, a new certificate that lacks some alternative names of the present one can replace it "
+        "while the broker runs.",
     )
     ssl_client_auth: str = setting(
         "ssl.client.auth",
         Type.STRING,
         "none",
         choices=("none", "requested", "required"),
-        doc="Whether clients must, or may, present a certificate at a listener with TLS.",
+        doc="The demand for a client's certificate at a listener with TLS: none, requested or required.",
     )
     ssl_principal_mapping_rules: str = setting(
         "ssl.principal.mapping.rules",
@@ -511,21 +512,21 @@ class BrokerConfig(Settings):
         Type.LONG,
         604_800_000,
         minimum=1,
-        doc="How long a delegation token holds at most, however often it is renewed, in milliseconds.",
+        doc="The longest life of a delegation token, in milliseconds, with any number of renewals.",
     )
     delegation_token_expiry_time_ms: int = setting(
         "delegation.token.expiry.time.ms",
         Type.LONG,
         86_400_000,
         minimum=1,
-        doc="How long a delegation token holds until it has to be renewed, in milliseconds.",
+        doc="The time, in milliseconds, after which a delegation token expires unless a client renews it.",
     )
     delegation_token_expiry_check_interval_ms: int = setting(
         "delegation.token.expiry.check.interval.ms",
         Type.LONG,
         3_600_000,
         minimum=1,
-        doc="How often delegation tokens that have expired are deleted, in milliseconds.",
+        doc="The interval, in milliseconds, at which expired delegation tokens are deleted.",
     )
 
     authorizer_class_name: str | None = setting(
@@ -536,8 +537,8 @@ class BrokerConfig(Settings):
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "kafka.security.authorizer.AclAuthorizer",
         ),
-        doc="Whether ACLs decide what clients may do: either name of Kafka's own authorizers selects "
-        "the one of Barnabas. Unset means that every client may do everything.",
+        doc="The authorizer, which applies ACLs: either name of Kafka's own authorizers selects the one of "
+        "Barnabas. Unset means that every client may do everything.",
     )
     super_users: str | None = setting(
         "super.users",
@@ -551,7 +552,7 @@ class BrokerConfig(Settings):
         "allow.everyone.if.no.acl.found",
         Type.BOOLEAN,
         False,
-        doc="Whether every client may use a resource that has no ACL.",
+        doc="If true, every client may use a resource that has no ACL.",
     )
 
     barnabas_audit_file: str | None = setting(
@@ -574,7 +575,7 @@ class BrokerConfig(Settings):
         10,
         minimum=0,
         maximum=1_000,
-        doc="How many older audit logs are kept, as FILE.1, FILE.2 and so on.",
+        doc="The number of older audit logs to keep, as FILE.1, FILE.2 and so on.",
     )
 
     # --- connections ---
@@ -604,7 +605,7 @@ class BrokerConfig(Settings):
         Type.INT,
         50,
         minimum=1,
-        doc="How many connections may wait to be accepted.",
+        doc="The largest number of connections that wait to be accepted.",
     )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
@@ -644,8 +645,8 @@ class BrokerConfig(Settings):
         INT_MAX,
         minimum=1,
         update=Update.CLUSTER_WIDE,
-        doc="How many connections may begin a second; more have to wait. Those by the listener of brokers "
-        "do not wait if there are others.",
+        doc="The largest number of new connections a second; further ones wait. If there are several "
+        "listeners, connections to the one of the brokers do not wait.",
     )
 
     # --- quotas ---
@@ -683,24 +684,24 @@ class BrokerConfig(Settings):
         "auto.create.topics.enable",
         Type.BOOLEAN,
         True,
-        doc="Whether a request for a topic that does not exist creates it.",
+        doc="If true, a request for a topic that does not exist creates it.",
     )
     delete_topic_enable: bool = setting(
-        "delete.topic.enable", Type.BOOLEAN, True, doc="Whether topics may be deleted."
+        "delete.topic.enable", Type.BOOLEAN, True, doc="If false, the broker rejects DeleteTopics."
     )
     num_partitions: int = setting(
         "num.partitions",
         Type.INT,
         1,
         minimum=1,
-        doc="How many partitions a topic gets by default.",
+        doc="The default number of partitions of a topic.",
     )
     default_replication_factor: int = setting(
         "default.replication.factor",
         Type.INT,
         1,
         minimum=1,
-        doc="How many replicas a partition gets by default.",
+        doc="The default number of replicas of a partition.",
     )
 
     # --- replication ---
@@ -708,7 +709,7 @@ class BrokerConfig(Settings):
         "auto.leader.rebalance.enable",
         Type.BOOLEAN,
         True,
-        doc="Whether the controller elects preferred leaders again if too many partitions have other "
+        doc="If true, the controller elects preferred leaders again when too many partitions have other "
         "leaders.",
     )
     leader_imbalance_check_interval_seconds: int = setting(
@@ -717,8 +718,8 @@ class BrokerConfig(Settings):
         300,
         minimum=1,
         maximum=INT_MAX,
-        doc="How often the controller looks for partitions that their preferred leader does not lead, "
-        "in seconds.",
+        doc="The interval, in seconds, at which the controller looks for partitions that their preferred "
+        "leader does not lead.",
     )
     leader_imbalance_per_broker_percentage: int = setting(
         "leader.imbalance.per.broker.percentage",
@@ -774,14 +775,14 @@ class BrokerConfig(Settings):
         Type.INT,
         1000,
         minimum=0,
-        doc="How many fetch sessions (KIP-227) are kept.",
+        doc="The largest number of fetch sessions (KIP-227) that the broker keeps.",
     )
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit",
         Type.INT,
         2000,
         minimum=1,
-        doc="How many partitions one DescribeTopicPartitions answer may hold.",
+        doc="The largest number of partitions in one DescribeTopicPartitions response.",
     )
 
     # --- the log: defaults for topics ---
@@ -992,14 +993,14 @@ class BrokerConfig(Settings):
         "log.cleaner.enable",
         Type.BOOLEAN,
         True,
-        doc="Whether topics with cleanup.policy=compact are compacted.",
+        doc="If false, the broker does not compact topics with cleanup.policy=compact.",
     )
     log_cleaner_threads: int = setting(
         "log.cleaner.threads",
         Type.INT,
         1,
         minimum=0,
-        doc="How many logs are compacted at a time.",
+        doc="The number of logs that the broker compacts at the same time.",
     )
     log_cleaner_dedupe_buffer_size: int = setting(
         "log.cleaner.dedupe.buffer.size",
@@ -1031,7 +1032,7 @@ class BrokerConfig(Settings):
         15_000,
         minimum=0,
         update=Update.CLUSTER_WIDE,
-        doc="How long to wait when no log is dirty enough to compact, in milliseconds.",
+        doc="The pause, in milliseconds, when no log is dirty enough to compact.",
     )
 
     # --- the log: upkeep ---
@@ -1040,21 +1041,21 @@ class BrokerConfig(Settings):
         Type.LONG,
         300_000,
         minimum=1,
-        doc="How often retention is applied to the logs, in milliseconds.",
+        doc="The interval, in milliseconds, at which the broker applies retention to the logs.",
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms",
         Type.INT,
         60_000,
         minimum=0,
-        doc="How often the recovery points are stored, in milliseconds.",
+        doc="The interval, in milliseconds, at which the broker stores the recovery points.",
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
         "log.flush.start.offset.checkpoint.interval.ms",
         Type.INT,
         60_000,
         minimum=0,
-        doc="How often the log start offsets are stored, in milliseconds.",
+        doc="The interval, in milliseconds, at which the broker stores the log start offsets.",
     )
     replica_fetch_max_bytes: int = setting(
         "replica.fetch.max.bytes",
@@ -1084,7 +1085,7 @@ class BrokerConfig(Settings):
         Type.INT,
         500,
         minimum=0,
-        doc="How long a follower's fetch waits for records at the leader, in milliseconds.",
+        doc="The longest time, in milliseconds, that a follower's fetch waits for records at the leader.",
     )
     replica_fetch_backoff_ms: int = setting(
         "replica.fetch.backoff.ms",
@@ -1099,7 +1100,8 @@ class BrokerConfig(Settings):
         Type.INT,
         30_000,
         minimum=1,
-        doc="How long a follower waits for an answer, beyond replica.fetch.wait.max.ms, in milliseconds.",
+        doc="The time, in milliseconds, that a follower waits for a response beyond "
+        "replica.fetch.wait.max.ms.",
     )
     replica_selector_class: str = setting(
         "replica.selector.class",
@@ -1110,14 +1112,14 @@ class BrokerConfig(Settings):
             "org.apache.kafka.common.replica.LeaderSelector",
             "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         ),
-        doc="Whether consumers are sent to a replica in their own rack (RackAwareReplicaSelector); "
-        "else they read from leaders.",
+        doc="The replica that consumers read from: with RackAwareReplicaSelector one in their own rack, "
+        "else the leader.",
     )
     controlled_shutdown_enable: bool = setting(
         "controlled.shutdown.enable",
         Type.BOOLEAN,
         True,
-        doc="Whether a stopping broker waits until other brokers lead its partitions.",
+        doc="If true, a stopping broker waits until other brokers lead its partitions.",
     )
     controlled_shutdown_max_retries: int = setting(
         "controlled.shutdown.max.retries",
@@ -1147,20 +1149,21 @@ class BrokerConfig(Settings):
         Type.LONG,
         5000,
         minimum=1,
-        doc="How often the high watermarks are stored, in milliseconds.",
+        doc="The interval, in milliseconds, at which the broker stores the high watermarks.",
     )
     num_recovery_threads_per_data_dir: int = setting(
         "num.recovery.threads.per.data.dir",
         Type.INT,
         2,
         minimum=1,
-        doc="How many threads read a data folder back after a crash.",
+        doc="The number of threads that recover a data folder after a crash.",
     )
     barnabas_acks_fsync: bool = setting(
         "barnabas.acks.fsync",
         Type.BOOLEAN,
         False,
-        doc="Whether an acknowledged record (acks 1 and all) is fsynced first; requests share fsyncs.",
+        doc="If true, the broker fsyncs a record before it acknowledges it (acks 1 and all); requests share "
+        "fsyncs.",
     )
     barnabas_metrics_listener: str | None = setting(
         "barnabas.metrics.listener",
@@ -1184,14 +1187,15 @@ class BrokerConfig(Settings):
         86_400_000,
         minimum=1,
         update=Update.CLUSTER_WIDE,
-        doc="How long the state of an inactive idempotent producer is kept, in milliseconds.",
+        doc="The time, in milliseconds, after which the broker deletes the state of an inactive idempotent "
+        "producer.",
     )
     producer_id_expiration_check_interval_ms: int = setting(
         "producer.id.expiration.check.interval.ms",
         Type.INT,
         600_000,
         minimum=1,
-        doc="How often expired producer state is removed, in milliseconds.",
+        doc="The interval, in milliseconds, at which the broker deletes expired producer state.",
     )
 
     # --- groups ---
@@ -1200,7 +1204,8 @@ class BrokerConfig(Settings):
         Type.INT,
         0,
         minimum=0,
-        doc="How long an empty group waits for more members before its first rebalance, in milliseconds.",
+        doc="The time, in milliseconds, that an empty group waits for more members before its first "
+        "rebalance.",
     )
     group_min_session_timeout_ms: int = setting(
         "group.min.session.timeout.ms",
@@ -1217,7 +1222,11 @@ class BrokerConfig(Settings):
         doc="The longest session timeout that a member may request, in milliseconds.",
     )
     group_max_size: int = setting(
-        "group.max.size", Type.INT, INT_MAX, minimum=1, doc="How many members a classic group may have."
+        "group.max.size",
+        Type.INT,
+        INT_MAX,
+        minimum=1,
+        doc="The largest number of members of a classic group.",
     )
     group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
         "group.coordinator.rebalance.protocols",
@@ -1263,14 +1272,14 @@ class BrokerConfig(Settings):
         Type.INT,
         INT_MAX,
         minimum=1,
-        doc="How many members a group of the consumer protocol may have.",
+        doc="The largest number of members of a group of the consumer protocol.",
     )
     group_consumer_heartbeat_interval_ms: int = setting(
         "group.consumer.heartbeat.interval.ms",
         Type.INT,
         5000,
         minimum=1,
-        doc="How often members of the consumer protocol send heartbeats, in milliseconds.",
+        doc="The interval, in milliseconds, at which members of the consumer protocol send heartbeats.",
     )
     group_consumer_min_heartbeat_interval_ms: int = setting(
         "group.consumer.min.heartbeat.interval.ms",
@@ -1291,7 +1300,8 @@ class BrokerConfig(Settings):
         Type.INT,
         45_000,
         minimum=1,
-        doc="How long a member of the consumer protocol may send no heartbeat, in milliseconds.",
+        doc="The time, in milliseconds, without a heartbeat after which a member of the consumer protocol is "
+        "removed.",
     )
     group_consumer_min_session_timeout_ms: int = setting(
         "group.consumer.min.session.timeout.ms",
@@ -1312,35 +1322,36 @@ class BrokerConfig(Settings):
         Type.INT,
         600_000,
         minimum=10_000,
-        doc="How often at least regular expressions of subscriptions are resolved again, in milliseconds.",
+        doc="The longest time, in milliseconds, until regular expressions of subscriptions are resolved "
+        "again.",
     )
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes",
         Type.INT,
         4096,
         minimum=0,
-        doc="How long the metadata of a committed offset may be, in bytes.",
+        doc="The largest metadata of a committed offset, in bytes.",
     )
     offsets_commit_timeout_ms: int = setting(
         "offsets.commit.timeout.ms",
         Type.INT,
         5000,
         minimum=1,
-        doc="How long a commit may wait for its replicas, in milliseconds.",
+        doc="The longest time, in milliseconds, that a commit waits for its replicas.",
     )
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes",
         Type.INT,
         10_080,
         minimum=1,
-        doc="How long the offsets of an empty group are kept, in minutes.",
+        doc="The time, in minutes, after which the broker deletes the offsets of an empty group.",
     )
     offsets_retention_check_interval_ms: int = setting(
         "offsets.retention.check.interval.ms",
         Type.LONG,
         600_000,
         minimum=1,
-        doc="How often expired committed offsets are removed, in milliseconds.",
+        doc="The interval, in milliseconds, at which the broker deletes expired committed offsets.",
     )
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions",
@@ -1379,28 +1390,29 @@ class BrokerConfig(Settings):
         Type.INT,
         604_800_000,
         minimum=1,
-        doc="How long the coordinator keeps an unused transactional id, in milliseconds.",
+        doc="The time, in milliseconds, after which the coordinator deletes an unused transactional id.",
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         Type.INT,
         10_000,
         minimum=1,
-        doc="How often transactions that have exceeded their timeout are aborted, in milliseconds.",
+        doc="The interval, in milliseconds, at which the coordinator aborts transactions that have exceeded "
+        "their timeout.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         Type.INT,
         3_600_000,
         minimum=1,
-        doc="How often expired transactional ids are removed, in milliseconds.",
+        doc="The interval, in milliseconds, at which the coordinator deletes expired transactional ids.",
     )
     transaction_partition_verification_enable: bool = setting(
         "transaction.partition.verification.enable",
         Type.BOOLEAN,
         True,
         update=Update.CLUSTER_WIDE,
-        doc="Whether the broker checks that a write belongs to an open transaction before it accepts "
+        doc="If true, the broker checks that a write belongs to an open transaction before it accepts "
         "the write (KIP-890).",
     )
     add_partitions_to_txn_retry_backoff_ms: int = setting(
@@ -1408,8 +1420,8 @@ class BrokerConfig(Settings):
         Type.INT,
         20,
         minimum=1,
-        doc="How long a write waits before it asks again whether the previous transaction has ended, "
-        "in milliseconds.",
+        doc="The time, in milliseconds, after which a write asks again whether the previous transaction has "
+        "ended.",
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = setting(
         "add.partitions.to.txn.retry.backoff.max.ms",
@@ -1451,5 +1463,5 @@ class BrokerConfig(Settings):
         Type.INT,
         30_000,
         minimum=1,
-        doc="How long one broker waits for another's answer, in milliseconds.",
+        doc="The time, in milliseconds, that a broker waits for the response of another broker.",
     )

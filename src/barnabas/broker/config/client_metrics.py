@@ -40,7 +40,7 @@ class ClientMetricsConfig(Settings):
         minimum=100,
         maximum=3_600_000,
         update=Update.CLUSTER_WIDE,
-        doc="How often clients push, in milliseconds.",
+        doc="The interval, in milliseconds, at which clients push.",
     )
     match: tuple[str, ...] = setting(
         "match",

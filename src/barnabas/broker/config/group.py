@@ -19,7 +19,7 @@ class GroupConfig(Settings):
         minimum=1,
         synonyms=("group.consumer.heartbeat.interval.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How often members send heartbeats, in milliseconds.",
+        doc="The interval, in milliseconds, at which members send heartbeats.",
     )
     consumer_session_timeout_ms: int = setting(
         "consumer.session.timeout.ms",
@@ -28,7 +28,7 @@ class GroupConfig(Settings):
         minimum=1,
         synonyms=("group.consumer.session.timeout.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How long a member may send no heartbeat before it is removed, in milliseconds.",
+        doc="The time, in milliseconds, without a heartbeat after which a member is removed.",
     )
 
     def check_limits(self, broker: BrokerConfig) -> None:

@@ -1,7 +1,7 @@
 """Declarations of settings: each is declared once, as a typed attribute of a `Settings` class.
 
     class TopicConfig(Settings):
-        retention_ms: int = setting("retention.ms", Type.LONG, 604_800_000, minimum=-1, doc="How long ...")
+        retention_ms: int = setting("retention.ms", Type.LONG, 604_800_000, minimum=-1, doc="The time ...")
 
 declares ``retention.ms``: the attribute's name with dots. The declaration parses and checks values.
 DescribeConfigs and docs/reference/configuration.md are made from it.

@@ -45,8 +45,8 @@ class TopicConfig(Settings):
         minimum=0,
         synonyms=("log.cleaner.delete.retention.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How long compaction keeps a tombstone or a transaction marker that has no more effect, "
-        "in milliseconds.",
+        doc="The time, in milliseconds, that compaction keeps a tombstone or a transaction marker that has "
+        "no more effect.",
     )
     file_delete_delay_ms: int = setting(
         "file.delete.delay.ms",
@@ -55,7 +55,7 @@ class TopicConfig(Settings):
         minimum=0,
         synonyms=("log.segment.delete.delay.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How long a deleted segment's files stay on disk for active readers, in milliseconds.",
+        doc="The time, in milliseconds, that a deleted segment's files stay on disk for active readers.",
     )
     flush_messages: int = setting(
         "flush.messages",
@@ -64,7 +64,7 @@ class TopicConfig(Settings):
         minimum=1,
         synonyms=("log.flush.interval.messages",),
         update=Update.CLUSTER_WIDE,
-        doc="How many records may be appended to a partition before it is fsynced.",
+        doc="The number of records appended to a partition after which it is fsynced.",
     )
     flush_ms: int = setting(
         "flush.ms",
@@ -73,7 +73,7 @@ class TopicConfig(Settings):
         minimum=0,
         synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         update=Update.CLUSTER_WIDE,
-        doc="How long an appended record may wait for an fsync, in milliseconds.",
+        doc="The longest time, in milliseconds, until an appended record is fsynced.",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas",
@@ -126,7 +126,8 @@ class TopicConfig(Settings):
         minimum=0,
         synonyms=("log.message.timestamp.after.max.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How far a record's timestamp can be ahead of the broker's clock, in milliseconds.",
+        doc="The largest time, in milliseconds, by which a record's timestamp can be ahead of the broker's "
+        "clock.",
     )
     message_timestamp_before_max_ms: int = setting(
         "message.timestamp.before.max.ms",
@@ -135,7 +136,8 @@ class TopicConfig(Settings):
         minimum=0,
         synonyms=("log.message.timestamp.before.max.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How far a record's timestamp can be behind the broker's clock, in milliseconds.",
+        doc="The largest time, in milliseconds, by which a record's timestamp can be behind the broker's "
+        "clock.",
     )
     message_timestamp_type: str = setting(
         "message.timestamp.type",
@@ -154,7 +156,7 @@ class TopicConfig(Settings):
         maximum=1,
         synonyms=("log.cleaner.min.cleanable.ratio",),
         update=Update.CLUSTER_WIDE,
-        doc="How much of a log must be dirty, not yet compacted, before it is compacted.",
+        doc="The part of a log that must be dirty (not compacted yet) before it is compacted.",
     )
     min_compaction_lag_ms: int = setting(
         "min.compaction.lag.ms",
@@ -163,7 +165,7 @@ class TopicConfig(Settings):
         minimum=0,
         synonyms=("log.cleaner.min.compaction.lag.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How long a record is safe from compaction, in milliseconds.",
+        doc="The time, in milliseconds, after which a record can be compacted.",
     )
     min_insync_replicas: int = setting(
         "min.insync.replicas",
@@ -180,7 +182,7 @@ class TopicConfig(Settings):
         False,
         synonyms=("unclean.leader.election.enable",),
         update=Update.CLUSTER_WIDE,
-        doc="Whether a replica that may lack acknowledged records can become the leader if no other "
+        doc="If true, a replica that may lack acknowledged records can become the leader if no other "
         "can. The missing records are lost.",
     )
     retention_bytes: int = setting(
@@ -198,7 +200,7 @@ class TopicConfig(Settings):
         minimum=-1,
         synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         update=Update.CLUSTER_WIDE,
-        doc="How long records are kept, in milliseconds; -1 for no limit.",
+        doc="The time, in milliseconds, after which records are deleted; -1 for no limit.",
     )
     segment_bytes: int = setting(
         "segment.bytes",
@@ -217,7 +219,7 @@ class TopicConfig(Settings):
         minimum=4,
         synonyms=("log.index.size.max.bytes",),
         update=Update.CLUSTER_WIDE,
-        doc="How large a segment's index may grow before the segment is rolled, in bytes.",
+        doc="The size of a segment's index, in bytes, at which the segment is rolled.",
     )
     segment_jitter_ms: int = setting(
         "segment.jitter.ms",

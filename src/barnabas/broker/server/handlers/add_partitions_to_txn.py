@@ -1,7 +1,8 @@
 """AddPartitionsToTxn v0-5: partitions that a transaction is about to write to (KIP-98).
 
-A producer's own up to v3; from v4 on several transactions at once, to add or only to look (KIP-890), as
-brokers ask. When one partition does not exist, none is added: the others get OPERATION_NOT_ATTEMPTED.
+Up to v3 a producer sends it, for its own transaction. From v4 on a broker sends it (KIP-890): for several
+transactions at once, to add partitions or only to check them. If one partition does not exist, none is added:
+the others get OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations

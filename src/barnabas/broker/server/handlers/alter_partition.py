@@ -1,8 +1,8 @@
 """AlterPartition v2-3: a leader asks the controller to change ISRs (KIP-497, KIP-704, KIP-903).
 
-Errors are those of Kafka's controller. Each result has the state as it is after the request, one that was
-refused only its error: the leader learns by its own image what it has missed. Beyond Kafka, a replica may ask
-for the ISR without itself: its disk takes no more writes.
+Errors are those of Kafka's controller. Each result has the state after the request. A rejected change gets
+only its error, and the leader finds the present state in its own image. Beyond Kafka, a replica whose disk
+accepts no writes can request an ISR without itself.
 """
 
 from __future__ import annotations

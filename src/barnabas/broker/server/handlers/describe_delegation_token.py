@@ -1,6 +1,6 @@
-"""DescribeDelegationToken v1-3: the delegation tokens that one may see (KIP-48, KIP-373).
+"""DescribeDelegationToken v1-3: the delegation tokens that the client may see (KIP-48, KIP-373).
 
-Owners, renewers and those who have created a token see it; others need DESCRIBE on the token or
+The owner, the renewers and the creator of a token see it; other users need DESCRIBE on the token or
 DESCRIBE_TOKENS on its owner.
 """
 

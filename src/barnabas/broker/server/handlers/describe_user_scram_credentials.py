@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials v0: which users have SCRAM credentials, never what they are (KIP-554)."""
+"""DescribeUserScramCredentials v0: the users with SCRAM credentials, without the credentials (KIP-554)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElectLeaders v0-2: preferred leaders elected on request (KIP-183), or unclean ones (KIP-460).
+"""ElectLeaders v0-2: elect preferred leaders (KIP-183), or unclean ones (KIP-460).
 
 The answer has the result of each election, so the request's timeout is ignored.
 """

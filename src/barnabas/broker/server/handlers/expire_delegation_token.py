@@ -1,6 +1,6 @@
 """ExpireDelegationToken v1-2: let a token end earlier, or delete it (KIP-48).
 
-Its owner and its renewers may."""
+The owner and the renewers of the token may do this."""
 
 from __future__ import annotations
 

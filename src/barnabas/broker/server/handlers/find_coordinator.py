@@ -1,4 +1,4 @@
-"""FindCoordinator v0-6: which broker coordinates a group or a transactional id (KIP-98).
+"""FindCoordinator v0-6: the broker that coordinates a group or a transactional id (KIP-98).
 
 Several at once from v4 on (KIP-699). The first request creates the internal topic and waits for it; Apache
 Kafka answers with an error, and the client retries. Share groups (KIP-932) are not supported:

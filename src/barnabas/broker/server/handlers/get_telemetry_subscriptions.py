@@ -1,7 +1,7 @@
-"""GetTelemetrySubscriptions v0: which of its metrics a client is to push, and how often (KIP-714).
+"""GetTelemetrySubscriptions v0: the metrics that a client must push, and the interval (KIP-714).
 
-Advertised while there is a client-metrics resource: without one clients find what Apache Kafka without a
-receiver plugin shows them. Who asks after the last resource was deleted is told to push nothing.
+The broker advertises this API while there is a client-metrics resource. Without one, clients see the same as
+with Apache Kafka without a receiver plugin. After the last resource was deleted, the answer requests nothing.
 """
 
 from __future__ import annotations

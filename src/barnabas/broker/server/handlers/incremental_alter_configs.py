@@ -1,5 +1,7 @@
-"""IncrementalAlterConfigs v0-1: settings of topics and brokers set, deleted, and lists appended to and
-subtracted from (KIP-339). A resource changes as a whole or not at all, and at once.
+"""IncrementalAlterConfigs v0-1: set and delete settings of topics and brokers (KIP-339).
+
+A request can also append to lists and subtract from them. All changes of a resource are applied at once, or
+none of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ListConfigResources v0-1: topics, brokers, and the groups that have settings of their own (KIP-1142).
 
-Every topic and broker has settings, a group only those that it was given. v0 lists client metrics (KIP-714)
-and nothing else. Broker loggers have no settings here, so none are listed.
+Every topic and broker has settings. A group is listed if it has settings of its own. v0 lists only client
+metrics (KIP-714). Broker loggers have no settings here, so none are listed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Metadata v0-13: brokers, and topics with their partitions' leaders; makes topics that are missing.
+"""Metadata v0-13: brokers, and topics with their partitions' leaders; creates missing topics.
 
-Topics can be requested by id (KIP-516) from v12 on, as in Kafka, whose brokers refuse ids in v10 and v11. A
-missing topic is created before the answer is sent; Apache Kafka answers with an error, and the client
-retries. As with KRaft, the "controller" in the answer is a broker that forwards requests to the controller
-(KIP-590): the one that answers, which is alive. DescribeCluster names the real controller. Rebootstrap
-(KIP-1102) is done by clients.
+Topics can be requested by id (KIP-516) from v12 on, as in Kafka, whose brokers refuse ids in v10 and v11. The
+broker creates a missing topic before it answers. Apache Kafka answers with an error, and the client retries.
+As with KRaft, the "controller" in the answer is a live broker that forwards requests to the controller
+(KIP-590): the broker that answers. DescribeCluster names the real controller. Clients implement rebootstrap
+(KIP-1102).
 """
 
 from __future__ import annotations

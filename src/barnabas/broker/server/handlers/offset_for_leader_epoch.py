@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch v2-4: where a leader epoch ended (KIP-101, KIP-279, KIP-320).
+"""OffsetForLeaderEpoch v2-4: the end offset of a leader epoch (KIP-101, KIP-279, KIP-320).
 
-A replica or a consumer finds out by it whether its own records diverge from the leader's log.
+With it, a replica or a consumer finds out whether its records diverge from the leader's log.
 """
 
 from __future__ import annotations

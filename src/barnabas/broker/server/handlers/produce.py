@@ -1,8 +1,9 @@
-"""Produce v3-13: append record batches to the partitions this broker leads.
+"""Produce v3-13: append record batches to partitions that this broker leads.
 
-Advertised from v0, since librdkafka stops compressing otherwise (its issue 4956), but answered from v3 on, as
-in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). The first batch of a transaction
-(KIP-98) for a partition is checked with its coordinator; from v12 on that adds the partition (KIP-890).
+The broker advertises v0 on, because librdkafka stops compressing otherwise (its issue 4956). It answers v3
+on, as in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). For the first batch of a
+transaction (KIP-98) in a partition, the broker asks the coordinator; from v12 on this adds the partition
+(KIP-890).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """RenewDelegationToken v1-2: let a token be valid for longer (KIP-48).
 
-Its owner and its renewers may."""
+The owner and the renewers of the token may renew it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""SaslAuthenticate v0-2: where it is not expected, on a listener without SASL, or after the login (KIP-152).
+"""SaslAuthenticate v0-2: an unexpected one, on a listener without SASL or after the login (KIP-152).
 
-`barnabas.broker.server.network.login` answers it where it is.
+`barnabas.broker.server.network.login` answers the expected ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""SaslHandshake v0-1: where it is not expected, on a listener without SASL, or after the login (KIP-43).
+"""SaslHandshake v0-1: an unexpected one, on a listener without SASL or after the login (KIP-43).
 
-`barnabas.broker.server.network.login` answers it where it is.
+`barnabas.broker.server.network.login` answers the expected ones.
 """
 
 from __future__ import annotations

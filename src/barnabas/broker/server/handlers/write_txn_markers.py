@@ -1,6 +1,6 @@
 """WriteTxnMarkers v1-2: end transactions in partitions that this broker leads (KIP-98).
 
-Asked by coordinators, and by an administrator who aborts a transaction that hangs (KIP-664).
+Coordinators send it, and administrators who abort a hanging transaction (KIP-664).
 """
 
 from __future__ import annotations
