@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from barnabas.console.kafka import Kafka
+from barnabas.client.addresses import Address
+from barnabas.client.brokers import Brokers
 
 
 class Member(NamedTuple):
@@ -21,7 +22,7 @@ class Member(NamedTuple):
     is_gone: bool
 
 
-def members_of(kafka: Kafka, metadata: Any, holders: Iterable[int] | None = None) -> list[Member]:
+def members_of(brokers: Brokers, metadata: Any, holders: Iterable[int] | None = None) -> list[Member]:
     """All brokers by their ids.
 
     Args:
@@ -31,9 +32,9 @@ def members_of(kafka: Kafka, metadata: Any, holders: Iterable[int] | None = None
     alive = {b.node_id: Member(b.node_id, f"{b.host}:{b.port}", b.rack, False) for b in metadata.brokers}
     if holders is None:
         holders = {n for topic in metadata.topics for p in topic.partitions for n in p.replica_nodes}
-    gone = {n: Member(n, _told(kafka.address(n)), None, True) for n in holders if n not in alive}
+    gone = {n: Member(n, _told(brokers.address_of(n)), None, True) for n in holders if n not in alive}
     return [member for _, member in sorted((alive | gone).items())]
 
 
-def _told(address: tuple[str, int] | None) -> str | None:
-    return None if address is None else f"{address[0]}:{address[1]}"
+def _told(address: Address | None) -> str | None:
+    return None if address is None else f"{address.host}:{address.port}"

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from barnabas.base.errors import KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
+from barnabas.client.brokers import Brokers
 from barnabas.client.errors import ClientError
-from barnabas.client.offset_requests import EARLIEST, LATEST
-from barnabas.console.kafka import Kafka, rest
-from barnabas.console.offsets import leaders_of, offsets_at
+from barnabas.client.leaders import live_leaders
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.rates import Rates
 
 log = logger_of(__name__)
@@ -36,14 +36,14 @@ LogDirs = Callable[[Collection[str]], Mapping[int, Any]]
 
 
 class TopicTotals(NamedTuple):
-    """What a topic holds: offsets between its partitions' starts and ends, bytes of the largest replicas."""
+    """Totals of a topic: offsets between its partitions' starts and ends, bytes of the largest replicas."""
 
     records: int
     bytes: int
 
 
 class DirectoryTotals(NamedTuple):
-    """What a log directory holds."""
+    """Totals of a log directory."""
 
     replicas: int
     bytes: int
@@ -51,7 +51,7 @@ class DirectoryTotals(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """What a survey has found.
+    """The results of a survey.
 
     Attributes:
         topics: by name, those that have been asked for.
@@ -72,8 +72,12 @@ class Survey:
     `rates`, too.
     """
 
-    def __init__(self, kafka: Kafka, rates: Rates, log_dirs: LogDirs) -> None:
-        self._kafka = kafka
+    def __init__(
+        self, brokers: Brokers, metadata: Callable[[], Any], rates: Rates, log_dirs: LogDirs
+    ) -> None:
+        """`metadata` returns the response about all topics."""
+        self._brokers = brokers
+        self._metadata = metadata
         self._rates = rates
         self._log_dirs = log_dirs
         self._topics: dict[str, TopicTotals] = {}
@@ -88,8 +92,8 @@ class Survey:
         self._closed = threading.Event()
 
     def look(self) -> Totals:
-        """What is known now; of a small cluster all of it. Raises as `Kafka`."""
-        metadata = self._kafka.metadata()
+        """What is known now; of a small cluster all of it. Raises as `Brokers`."""
+        metadata = self._metadata()
         self._looked = time.monotonic()
         if sum(len(topic.partitions) for topic in metadata.topics) > SMALL:
             self._go_on()
@@ -135,7 +139,7 @@ class Survey:
 
     def _ask_in_the_background(self) -> None:
         """A round, given up when nobody looks any more."""
-        steps = self._steps(self._kafka.metadata())
+        steps = self._steps(self._metadata())
         while True:
             began = time.monotonic()
             if next(steps, None) is None:
@@ -160,8 +164,8 @@ class Survey:
     def _asked(
         self, topics: Sequence[Any], directories: dict[tuple[int, str], DirectoryTotals]
     ) -> dict[str, TopicTotals]:
-        led = leaders_of(topics)
-        starts, ends = offsets_at(self._kafka, led, EARLIEST), offsets_at(self._kafka, led, LATEST)
+        led = live_leaders(topics)
+        starts, ends = offsets_at(self._brokers, led, EARLIEST), offsets_at(self._brokers, led, LATEST)
         self._rates.note(ends)
         names = [topic.name for topic in topics]
         sizes = note_sizes(self._log_dirs(names), directories)
@@ -196,6 +200,11 @@ def note_sizes(
                 before.replicas + replicas, before.bytes + size
             )
     return found
+
+
+def rest(fresh_s: float, took_s: float, most_s: float) -> float:
+    """Return the seconds for which an answer is shared: slow requests take a tenth of the time at most."""
+    return min(max(fresh_s, 9 * took_s), max(fresh_s, most_s))
 
 
 def _divided(topics: Sequence[Any]) -> Iterator[list[Any]]:

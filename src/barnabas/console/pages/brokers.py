@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.client.errors import ClientError, error_code
-from barnabas.console.kafka import said
+from barnabas.client.errors import ClientError, error_code, said
 from barnabas.console.members import members_of
 from barnabas.console.pages.query import Listing, Query, whole
 from barnabas.console.survey import Totals
@@ -21,7 +20,7 @@ _NAMED = 50
 def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
     """The brokers page. Query: ``search`` in the topics' names, ``page`` of the matrix."""
     asked = Listing.asked(query, ("name",))
-    metadata = view.kafka.metadata()
+    metadata = view.metadata()
     controller = view.controller()
     found = sorted(
         (topic for topic in metadata.topics if asked.finds(topic.name)),
@@ -51,7 +50,7 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
                     member.id, GONE if member.is_gone else volumes.get(member.id), totals
                 ),
             }
-            for member in members_of(view.kafka, metadata)
+            for member in members_of(view.brokers, metadata)
         ],
         "matrix": [*asked.cut_lazily(matrix)],
         "sizes_age_s": totals.age_s,
@@ -84,7 +83,7 @@ def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
 
 def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
     try:
-        response = view.kafka.ask(view.controller(), ListPartitionReassignmentsRequest(topics=None))
+        response = view.brokers.ask(view.controller(), ListPartitionReassignmentsRequest(topics=None))
     except (ClientError, KafkaError) as error:
         return [], said(error)
     return [
@@ -106,8 +105,8 @@ def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
         KafkaError: the cluster has no such broker, nor replicas of one.
     """
     number = whole({"id": name}, "id", 0, most=2**31 - 1)
-    metadata = view.kafka.metadata()
-    member = next((each for each in members_of(view.kafka, metadata) if each.id == number), None)
+    metadata = view.metadata()
+    member = next((each for each in members_of(view.brokers, metadata) if each.id == number), None)
     if member is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {number}")
     led, held, behind = _partitions(metadata, number)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
 from barnabas.base.types import TopicPartition
-from barnabas.client.offset_requests import EARLIEST, LATEST
-from barnabas.console.offsets import offsets_at
+from barnabas.client.lag import lag_of
+from barnabas.client.leaders import live_leaders
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Listing, Query, choice
 from barnabas.console.view import ClusterView
 
@@ -18,7 +20,7 @@ def topics(view: ClusterView, query: Query) -> dict[str, Any]:
     """The topics page. Query: search, sort, order (up, down), page (from 1), internal (no, yes)."""
     asked = Listing.asked(query, _SORTED_BY)
     with_internal = choice(query, "internal", ("no", "yes")) == "yes"
-    metadata = view.kafka.metadata()
+    metadata = view.metadata()
     found = [
         topic
         for topic in metadata.topics
@@ -67,20 +69,14 @@ def _row(topic: Any) -> dict[str, Any]:
     }
 
 
-def _leaders_of(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
-    return {
-        TopicPartition(topic.name, p.partition_index): p.leader_id
-        for topic in metadata.topics
-        if topic.name in rows
-        for p in topic.partitions
-        if p.leader_id >= 0
-    }
+def _led(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
+    return live_leaders(topic for topic in metadata.topics if topic.name in rows)
 
 
 def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) -> None:
     """Offsets, bytes and rates of the topics in `rows`, asked for these only."""
-    led = _leaders_of(metadata, rows)
-    starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
+    led = _led(metadata, rows)
+    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     view.rates.note(ends)
     for partition, end in ends.items():  # what compaction has removed counts as records
         rows[partition.topic]["records"] += max(0, end - starts.get(partition, end))
@@ -107,13 +103,11 @@ def _add_rates(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
 
 
 def _name_groups(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
-    ends = offsets_at(view.kafka, _leaders_of(view.kafka.metadata(), rows), LATEST)
+    ends = offsets_at(view.brokers, _led(view.metadata(), rows), LATEST)
     for group, offsets in view.committed().items():
-        behind: dict[str, int] = {}
-        for partition, offset in offsets.items():
-            if partition in ends:
-                lag = max(0, ends[partition] - offset)
-                behind[partition.topic] = behind.get(partition.topic, 0) + lag
+        behind: Counter[str] = Counter()
+        for partition, lag in lag_of(ends, offsets).items():
+            behind[partition.topic] += lag
         for topic, lag in behind.items():
             rows[topic]["groups"].append({"group": group, "lag": lag})
     for row in rows.values():
