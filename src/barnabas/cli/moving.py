@@ -15,7 +15,7 @@ from barnabas.cli.output import numbers
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
-    from barnabas.client.admin_types import Node
+    from barnabas.client.admin_types import BrokerNode
     from barnabas.client.log_dirs import Replica
     from barnabas.client.moves import Holders, Moves
 
@@ -46,7 +46,7 @@ def connect_moves(bootstrap_server: str) -> Moves:
     return Moves(bootstrap_server)
 
 
-def find_broker(nodes: Iterable[Node], broker: int) -> Node:
+def find_broker(nodes: Iterable[BrokerNode], broker: int) -> BrokerNode:
     """Return the node of a broker. Raises click.ClickException when no such broker is alive."""
     by_id = {node.id: node for node in nodes}
     if broker not in by_id:

@@ -23,7 +23,7 @@ from barnabas.client.admin_types import (
     described,
 )
 from barnabas.client.brokers import Brokers, check, repeatable
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.log_dirs import replica_sizes
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, check_settings, librdkafka_settings
@@ -67,7 +67,7 @@ class Admin:
     def unregister_broker(self, broker: BrokerId) -> None:
         """Forget a broker that is gone for good, so that no new replicas are placed on it."""
 
-        def unregister(connection: Connection) -> None:
+        def unregister(connection: BrokerConnection) -> None:
             answer = connection.ask(UnregisterBrokerRequest(broker_id=broker))
             check(answer.error_code, f"broker {broker}", answer.error_message)
 
@@ -211,7 +211,7 @@ class Admin:
     def delete_group(self, group: str) -> None:
         """Delete a group and its offsets; it must have no members."""
 
-        def delete(connection: Connection, _: BrokerId) -> None:
+        def delete(connection: BrokerConnection, _: BrokerId) -> None:
             consumer_groups.delete_group(connection, group)
 
         self._brokers.ask_coordinator(group, repeatable(delete, ErrorCode.GROUP_ID_NOT_FOUND))

@@ -10,7 +10,7 @@ from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRes
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Node:
+class BrokerNode:
     """A broker."""
 
     id: int
@@ -23,13 +23,13 @@ class Node:
 class ClusterDescription:
     cluster_id: str
     controller: int | None
-    nodes: tuple[Node, ...]
+    nodes: tuple[BrokerNode, ...]
 
 
 def described(answer: DescribeClusterResponse) -> ClusterDescription:
     """Return the brokers and the controller of a response. Raises KafkaError."""
     check_code(answer.error_code, answer.error_message)
-    nodes = sorted(Node(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers)
+    nodes = sorted(BrokerNode(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers)
     controller = None if answer.controller_id == NO_BROKER else answer.controller_id
     return ClusterDescription(answer.cluster_id, controller, tuple(nodes))
 

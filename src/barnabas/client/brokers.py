@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId
 from barnabas.client.addresses import Address, parse_servers
-from barnabas.client.connection import Connection, UnservedError
+from barnabas.client.connection import BrokerConnection, UnservedError
 from barnabas.client.connection_pool import PATIENCE, ConnectionPool, PendingResponse, answer_time
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.reach import explain_silence
@@ -63,7 +63,7 @@ class UnknownBrokerError(ClientError):
     """The cluster has no broker of this id now."""
 
 
-class Answers(NamedTuple):
+class BrokerResponses(NamedTuple):
     """The responses of brokers, and the errors of those that did not answer."""
 
     responses: dict[BrokerId, Any]
@@ -128,7 +128,7 @@ class Brokers:
             raise failure
         return responses[broker]
 
-    def ask_controller(self, call: Callable[[Connection], T]) -> T:
+    def ask_controller(self, call: Callable[[BrokerConnection], T]) -> T:
         """Return the result of `call`, given a connection to the controller, which has all of the time."""
 
         def attempt(deadline: float) -> T:
@@ -140,7 +140,7 @@ class Brokers:
 
         return self.insist(attempt)
 
-    def ask_broker(self, broker: BrokerId, call: Callable[[Connection], T]) -> T:
+    def ask_broker(self, broker: BrokerId, call: Callable[[BrokerConnection], T]) -> T:
         """Return the result of `call` with a connection to one broker. Raises UnknownBrokerError at once."""
 
         def attempt(deadline: float) -> T:
@@ -154,7 +154,7 @@ class Brokers:
     def ask_coordinator(
         self,
         key: str,
-        call: Callable[[Connection, BrokerId], T],
+        call: Callable[[BrokerConnection, BrokerId], T],
         kind: CoordinatorType = CoordinatorType.GROUP,
     ) -> T:
         """Return the result of `call`, given a connection to a coordinator and that broker's id.
@@ -181,7 +181,7 @@ class Brokers:
         at_most: int | None = None,
         patience: float | None = None,
         deadline: float | None = None,
-    ) -> Answers:
+    ) -> BrokerResponses:
         """Ask several brokers together: all requests are sent before the first response is awaited.
 
         Args:
@@ -190,7 +190,7 @@ class Brokers:
             deadline: monotonic seconds; `timeout` from now if it is None.
         """
         deadline = self._deadline(deadline)
-        answers = Answers({}, {})
+        answers = BrokerResponses({}, {})
         pending: dict[BrokerId, PendingResponse] = {}
         try:
             for broker, request in requests.items():
@@ -233,7 +233,7 @@ class Brokers:
             raise
         return PendingResponse(self._pool, address, connection)
 
-    def ask_every(self, request: Request, *, deadline: float | None = None) -> Answers:
+    def ask_every(self, request: Request, *, deadline: float | None = None) -> BrokerResponses:
         """Ask every live broker of the cluster the same."""
         deadline = self._deadline(deadline)
         alive = self.metadata([], deadline).brokers
@@ -297,7 +297,7 @@ class Brokers:
         self,
         address: Address,
         deadline: float,
-        use: Callable[[Connection], T],
+        use: Callable[[BrokerConnection], T],
         patience: float | None = PATIENCE,
     ) -> T:
         """Return the result of `use` with a connection to a broker, within `insist`. Raises its errors.
@@ -342,7 +342,7 @@ class Brokers:
         assert failed is not None
         raise failed
 
-    def _learn(self, connection: Connection, address: Address) -> None:
+    def _learn(self, connection: BrokerConnection, address: Address) -> None:
         self._note(connection.ask(_ONLY_BROKERS), address)
 
     def _note(self, metadata: MetadataResponse, entry: Address) -> None:

@@ -59,7 +59,7 @@ class Security(Protocol):
         """Return the socket to talk over. Raises OSError as the system and TLS do."""
         ...
 
-    def authenticate(self, connection: Connection) -> None:
+    def authenticate(self, connection: BrokerConnection) -> None:
         """Say who asks. Raises ClientError."""
         ...
 
@@ -69,7 +69,7 @@ _CORRELATION_ID = struct.Struct(">i")
 _IN_REQUEST = 8
 
 
-class Connection:
+class BrokerConnection:
     """A connection to one broker. Each request goes in the highest version that both sides know.
 
     Raises (also when used):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.client.addresses import Address
-from barnabas.client.connection import CLIENT_ID, Connection
+from barnabas.client.connection import CLIENT_ID, BrokerConnection
 from barnabas.client.errors import ClientError
 from barnabas.client.servers import Servers
 
@@ -22,7 +22,7 @@ class ConnectionPool:
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._lock = threading.Lock()
-        self._idle: dict[Address, Connection] = {}
+        self._idle: dict[Address, BrokerConnection] = {}
 
     def close(self) -> None:
         """Close the idle connections. A request after that connects again."""
@@ -32,8 +32,8 @@ class ConnectionPool:
             connection.close()
 
     def take(
-        self, address: Address, deadline: float, on_open: Callable[[Connection, Address], None]
-    ) -> Connection:
+        self, address: Address, deadline: float, on_open: Callable[[BrokerConnection, Address], None]
+    ) -> BrokerConnection:
         """Return a connection to the broker at `address`; give it back, or close it. Raises ClientError.
 
         A new connection is given to `on_open` before it is used.
@@ -44,7 +44,7 @@ class ConnectionPool:
             if connection.is_usable():
                 return connection
             connection.close()  # the broker closed it while it was idle
-        connection = Connection(
+        connection = BrokerConnection(
             *address,
             fair_share(deadline - time.monotonic(), PATIENCE),
             client_id=self._servers.settings.get("client.id", CLIENT_ID),
@@ -57,7 +57,7 @@ class ConnectionPool:
             raise
         return connection
 
-    def give_back(self, address: Address, connection: Connection) -> None:
+    def give_back(self, address: Address, connection: BrokerConnection) -> None:
         """Keep a connection that has no request under way."""
         with self._lock:
             if self._idle.setdefault(address, connection) is connection:
@@ -68,7 +68,7 @@ class ConnectionPool:
 class PendingResponse:
     """A request that a broker has to answer. `receive` the response, or `abandon` it."""
 
-    def __init__(self, pool: ConnectionPool, address: Address, connection: Connection) -> None:
+    def __init__(self, pool: ConnectionPool, address: Address, connection: BrokerConnection) -> None:
         self._pool = pool
         self._address = address
         self._connection = connection

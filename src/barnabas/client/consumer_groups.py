@@ -14,7 +14,7 @@ from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.admin_types import GroupDescription, GroupListing, GroupMember
 from barnabas.client.brokers import Brokers, check
-from barnabas.client.connection import Connection, UnservedError
+from barnabas.client.connection import BrokerConnection, UnservedError
 from barnabas.client.leaders import by_partition
 from barnabas.kafka.protocol.codec import decode
 from barnabas.kafka.protocol.messages.consumer_group_describe import (
@@ -77,7 +77,7 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
     return brokers.insist(attempt)
 
 
-def describe_group(connection: Connection, coordinator: BrokerId, group: str) -> GroupDescription:
+def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: str) -> GroupDescription:
     """Return a group of either protocol; one that is not there is Dead.
 
     Raises:
@@ -100,7 +100,7 @@ def describe_group(connection: Connection, coordinator: BrokerId, group: str) ->
     return GroupDescription(group, "Dead", "", coordinator, ())
 
 
-def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition, int]:
+def committed_offsets(connection: BrokerConnection, group: str) -> dict[TopicPartition, int]:
     """Return, by partition, the next offset that the group will read.
 
     Raises:
@@ -112,7 +112,11 @@ def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition
 
 
 def committed(
-    connection: Connection, group: str, *, only: Iterable[TopicPartition] | None = None, stable: bool = False
+    connection: BrokerConnection,
+    group: str,
+    *,
+    only: Iterable[TopicPartition] | None = None,
+    stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
     """Return the group's committed offsets, for all of its partitions, or `only` for these.
 
@@ -192,7 +196,7 @@ def offsets_of_groups(
 
 
 def commit_offsets(
-    connection: Connection,
+    connection: BrokerConnection,
     group: str,
     offsets: Mapping[TopicPartition, int],
     metadata: Mapping[TopicPartition, str] | None = None,
@@ -220,7 +224,7 @@ def commit_offsets(
         check(told.error_code, f"{group}: {partition}")
 
 
-def delete_group(connection: Connection, group: str) -> None:
+def delete_group(connection: BrokerConnection, group: str) -> None:
     """Delete a group without members, with its offsets.
 
     Raises:
@@ -254,7 +258,9 @@ def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     )
 
 
-def _describe_consumer_group(connection: Connection, coordinator: BrokerId, group: str) -> GroupDescription:
+def _describe_consumer_group(
+    connection: BrokerConnection, coordinator: BrokerId, group: str
+) -> GroupDescription:
     (found,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
     check(found.error_code, group, found.error_message)
     return GroupDescription(

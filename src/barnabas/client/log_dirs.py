@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.client.brokers import Answers, Brokers
+from barnabas.client.brokers import BrokerResponses, Brokers
 from barnabas.client.errors import check_code, error_code
 from barnabas.kafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -112,7 +112,7 @@ def move(brokers: Brokers, targets: Mapping[Replica, str]) -> dict[Replica, Kafk
     }
 
 
-def _describe(brokers: Brokers, replicas: Iterable[Replica]) -> Answers:
+def _describe(brokers: Brokers, replicas: Iterable[Replica]) -> BrokerResponses:
     return brokers.ask_each(
         {
             broker: DescribeLogDirsRequest(
@@ -126,7 +126,7 @@ def _describe(brokers: Brokers, replicas: Iterable[Replica]) -> Answers:
     )
 
 
-def _found(answers: Answers) -> Iterator[tuple[Replica, str, Any]]:
+def _found(answers: BrokerResponses) -> Iterator[tuple[Replica, str, Any]]:
     """Yield each replica of the responses, with the path of its log directory and its description."""
     for broker, response in answers.responses.items():
         for directory in response.results:
@@ -135,7 +135,7 @@ def _found(answers: Answers) -> Iterator[tuple[Replica, str, Any]]:
                     yield (broker, TopicPartition(topic.name, each.partition_index)), directory.log_dir, each
 
 
-def _require_all(answers: Answers) -> None:
+def _require_all(answers: BrokerResponses) -> None:
     for failure in answers.failures.values():
         raise failure
 

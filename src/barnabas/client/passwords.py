@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from barnabas.base.errors import ErrorCode
 from barnabas.client.brokers import Brokers, ask_once, check, repeatable
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -86,7 +86,7 @@ def _describe(brokers: Brokers, user: str | None) -> list[DescribeUserScramCrede
 
 
 def _alter(brokers: Brokers, user: str, request: AlterUserScramCredentialsRequest) -> None:
-    def alter(connection: Connection) -> None:
+    def alter(connection: BrokerConnection) -> None:
         (result,) = connection.ask(request).results
         check(result.error_code, user, result.error_message)
 

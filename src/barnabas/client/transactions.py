@@ -12,7 +12,7 @@ from typing import Any, Self
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.brokers import Brokers, CoordinatorType, check
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.connection_pool import PATIENCE
 from barnabas.client.errors import check_code
 from barnabas.client.leaders import ask_leaders, leaders_of
@@ -136,7 +136,7 @@ class Transactions:
     def describe(self, transactional_id: str) -> TransactionDescription:
         """One transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND."""
 
-        def ask(connection: Connection, node_id: BrokerId) -> TransactionDescription:
+        def ask(connection: BrokerConnection, node_id: BrokerId) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
             (found,) = connection.ask(request).transaction_states
             check(found.error_code, f"transactional id {transactional_id}")

@@ -140,7 +140,7 @@ class FakeConnection:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     monkeypatch.setattr(FakeConnection, "cluster", FakeCluster(), raising=False)
-    monkeypatch.setattr(connection_pool, "Connection", FakeConnection)
+    monkeypatch.setattr(connection_pool, "BrokerConnection", FakeConnection)
     monkeypatch.setattr(brokers, "_RETRY_S", 0.001)
     monkeypatch.setattr(brokers, "explain_silence", lambda servers, timeout: ClientError("explained"))
     return FakeConnection.cluster

@@ -7,7 +7,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 from barnabas.client.addresses import Address
-from barnabas.client.brokers import Answers
+from barnabas.client.brokers import BrokerResponses
 from barnabas.client.repeated import Repeated
 from barnabas.console.survey import AT_ONCE
 
@@ -59,7 +59,9 @@ class Cluster:
 
     def ask_each(self, requests, at_most=None, **_):
         self.at_most = at_most
-        return Answers({broker: self.ask(broker, request) for broker, request in requests.items()}, {})
+        return BrokerResponses(
+            {broker: self.ask(broker, request) for broker, request in requests.items()}, {}
+        )
 
     def ask(self, broker, request):
         request = request.request if isinstance(request, Repeated) else request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from barnabas.base.types import TopicPartition
-from barnabas.client.brokers import Answers
+from barnabas.client.brokers import BrokerResponses
 from barnabas.client.consumer_groups import offsets_of_groups
 from barnabas.client.errors import ClientError
 from barnabas.console.survey import rest
@@ -21,7 +21,7 @@ class Fleeting:
 
     def ask_each(self, requests, **_):
         failures = {1: ClientError("it is gone")} if 1 in requests else {}
-        return Answers({2: self._answer()} if 2 in requests else {}, failures)
+        return BrokerResponses({2: self._answer()} if 2 in requests else {}, failures)
 
     def _answer(self):
         partition = SimpleNamespace(partition_index=0, committed_offset=7, error_code=0)

@@ -49,7 +49,7 @@ class Broker:
 
 @pytest.fixture
 def lookup(monkeypatch: pytest.MonkeyPatch) -> TopicLookup:
-    monkeypatch.setattr(connection_pool, "Connection", Broker)
+    monkeypatch.setattr(connection_pool, "BrokerConnection", Broker)
     return TopicLookup(new_brokers({"bootstrap.servers": "b:1"}, 5.0), 5.0)
 
 
