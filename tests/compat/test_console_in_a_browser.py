@@ -32,6 +32,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.run import BrokerServer
 from barnabas.client import Admin
 from barnabas.console.server import ConsoleSettings
+from barnabas.console.view import Privacy
 from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from barnabas.testing import BarnabasCluster
 
@@ -392,6 +393,28 @@ def test_a_record_is_sent_by_registered_schemas(served, registry, new_context):
         main.get_by_role("button", name="Edit and send").click()
         expect(form.get_by_label("value schema", exact=True)).to_have_value(str(id_))
         expect(form.get_by_label("value", exact=True)).to_have_value('{"id": "a", "total": 1.5}')
+        tab.check()
+
+
+def test_a_value_of_which_a_mask_hides_a_part_is_not_edited(served, new_context):
+    name = "console-masked"
+    admin = AdminClient({"bootstrap.servers": served.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    producer = Producer({"bootstrap.servers": served.bootstrap, "log_level": 0})
+    for value in ('{"card": {"number": "4111"}}', '{"item": "apple"}'):
+        producer.produce(name, value)
+    assert producer.flush(60) == 0
+    privacy = Privacy(masks={name: [["card", "number"]]})
+    settings = ConsoleSettings(served.bootstrap, "127.0.0.1:0", allow_writes=True, privacy=privacy)
+    with RunningConsole(settings) as console:
+        tab, expect = Tab(new_context(console), console.url), playwright.expect
+        main = tab.show(f"topic/{name}/records?from=start", name)
+        edit = main.get_by_role("button", name="Edit and send")
+        edit.nth(0).click()
+        expect(tab.page.get_by_role("alert")).to_contain_text("A mask of this console (--mask) hides a part")
+        expect(main.locator("#editor textarea[name=value]")).to_have_value("")
+        edit.nth(1).click()
+        expect(main.locator("#editor textarea[name=value]")).to_have_value('{"item": "apple"}')
         tab.check()
 
 

@@ -25,7 +25,7 @@ _LONGEST_PASSWORD = 1000
 
 
 def set_password(view: ClusterView, wanted: Wanted) -> Change:
-    """Add a user, or change the password. The password stands neither in the command nor in the log."""
+    """Add a user, or change the password. Neither the command nor the log contains the password."""
     user, password = text_of(wanted, "user"), text_of(wanted, "password")
     if len(password.encode()) > _LONGEST_PASSWORD:
         raise QueryError(f"password: at most {_LONGEST_PASSWORD} bytes")
@@ -40,16 +40,16 @@ def delete_user(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def create_rule(view: ClusterView, wanted: Wanted) -> Change:
-    """Add a rule; one that is there already stays."""
+    """Add a rule. An existing rule stays."""
     rule = _rule(wanted)
     command = ["acls", "deny" if rule.entry.permission is Permission.DENY else "grant", *_words(rule)]
     if rule.entry.host != ANY_HOST:
         command += ["--host", rule.entry.host]
-    return Change(command, lambda: create_acls(view.servers, _TIMEOUT_S, [rule]))
+    return Change(command, lambda: create_acls(view.kafka.servers, _TIMEOUT_S, [rule]))
 
 
 def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
-    """Take one rule away, and no other."""
+    """Delete exactly one rule."""
     rule = _rule(wanted)
     resource, entry = rule
     exactly = AclFilter(
@@ -63,7 +63,7 @@ def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
     )
 
     def carry_out() -> int:
-        gone = delete_acls(view.servers, _TIMEOUT_S, [exactly])
+        gone = delete_acls(view.kafka.servers, _TIMEOUT_S, [exactly])
         if not gone:
             raise QueryError("there is no such rule any more")
         return len(gone)
@@ -73,7 +73,7 @@ def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def _rule(wanted: Wanted) -> AclBinding:
-    """Raises QueryError."""
+    """The rule that a page names. Raises QueryError."""
     kind = ResourceType[word_of(wanted, "resource", OPERATIONS)]
     operation = Operation[word_of(wanted, "operation", OPERATIONS[kind.name])]
     permission = Permission[word_of(wanted, "permission", ("ALLOW", "DENY"))]

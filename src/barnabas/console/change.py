@@ -78,6 +78,6 @@ def number_of(wanted: Wanted, name: str, least: int, most: int) -> int | None:
 
 
 def must_confirm(wanted: Wanted, name: str, why: str) -> None:
-    """Raises QueryError unless the name of what is deleted has been typed."""
+    """Raises QueryError unless the user has typed the name that is deleted."""
     if wanted.get("confirm") != name:
         raise QueryError(f"confirm: type {name[:100]}; {why}")

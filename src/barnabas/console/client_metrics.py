@@ -40,14 +40,14 @@ class Series(NamedTuple):
 
 
 def check_urls(urls: Iterable[str]) -> None:
-    """Raises ConfigError for what is no address of a page."""
+    """Raises ConfigError for a URL that is not HTTP."""
     for url in urls:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"--metrics-url {url}: write http://HOST:PORT, as a broker's --metrics has it")
 
 
 def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
-    """What clients have pushed to these brokers, and why those of some are missing."""
+    """The series that clients have pushed to these brokers, and the errors of brokers that do not answer."""
     found: list[Series] = []
     problems = []
     for url in urls:
@@ -62,7 +62,7 @@ def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
 
 
 def parse_series(lines: Iterable[str]) -> Iterator[Series]:
-    """Those among the lines of a page that clients have pushed."""
+    """The series of clients among the lines of a page."""
     for line in lines:
         if line.startswith("barnabas_client_metric"):
             parts = _LINE.match(line)

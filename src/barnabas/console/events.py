@@ -1,4 +1,4 @@
-"""Recent changes of the cluster, found by comparing what the overview reads: brokers do not report them."""
+"""Recent changes of the cluster: differences between reads of the overview. Brokers do not report them."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Events:
         self._events: deque[Event] = deque(maxlen=_KEPT)
 
     def look(self, at_ms: int, seen: Seen) -> None:
-        """Note what differs from the snapshot before."""
+        """Add the differences from the last snapshot."""
         with self._lock:
             if self._before is not None and seen != self._before:
                 self._events.extendleft(Event(at_ms, text) for text in _changes(self._before, seen))
             self._before = seen
 
     def add(self, at_ms: int, text: str) -> None:
-        """Note what the console has done itself."""
+        """Add a change by the console itself."""
         with self._lock:
             self._events.appendleft(Event(at_ms, text))
 
     def recent(self) -> list[Event]:
-        """Newest first."""
+        """The events, newest first."""
         with self._lock:
             return list(self._events)
 

@@ -1,4 +1,4 @@
-"""Filters by which a person finds records: comparisons on paths, parsed here and never evaluated as code.
+"""Filters that find records: comparisons on paths. They are parsed and never evaluated as code.
 
     value.order.total > 100 && header.region == "eu"
     key ~ "^user-\\d+$" || !(partition == 3)
@@ -71,7 +71,7 @@ def parse(text: str) -> Filter:
 
 
 def paths(text: str, most: int = 10) -> list[Callable[[Candidate], Any]]:
-    """What lies at each of some paths, parted by commas, as in ``value.total,header.region``.
+    """Parse a list of paths, as in ``value.total,header.region``.
 
     Raises:
         FilterError: one of them is no path, or there are more than `most`.

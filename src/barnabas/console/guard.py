@@ -1,8 +1,8 @@
 """Access to the console: by a link whose token works once, then by a cookie; never from another site's page.
 
-A page of another site cannot send our cookie (SameSite), cannot pretend to be this host (the Host header is
-checked, against DNS rebinding), and cannot make the browser change anything (Origin and the content's type
-are).
+A page of another site cannot send the cookie (SameSite). It cannot pretend to be this host: the guard checks
+the Host header, against DNS rebinding. It cannot make the browser change anything: the guard checks Origin
+and the content's type.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Guard:
         return "" if self._users is not None else f"login?token={self._token}"
 
     def open(self, token: str) -> bool:
-        """Whether a token is that of the link, which is used up then."""
+        """Whether this is the link's token, which works once."""
         if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
             return False
         self._token = None

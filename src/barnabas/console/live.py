@@ -1,4 +1,4 @@
-"""Live pictures of topics: one reader for each topic that is watched, shared by all who watch it."""
+"""Live pictures of topics: one reader for each topic, which all its watchers share."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
-from barnabas.client.consumer_groups import offsets_of_groups
-from barnabas.client.errors import ClientError, said
-from barnabas.client.fetching import Chunk, fetch, next_offset, records_in
-from barnabas.client.leaders import LeaderQuestion, live_leaders
-from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
-from barnabas.client.transactions import producers_request
+from barnabas.client.errors import ClientError
+from barnabas.client.offset_requests import EARLIEST, LATEST
+from barnabas.console.kafka import said
+from barnabas.console.offsets import committed_offsets, offsets_at
 from barnabas.console.pages.topic import found_in
+from barnabas.console.reading import Chunk, fetch, next_offset, records_in
 from barnabas.console.view import ClusterView
 from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
 log = logger_of(__name__)
 
@@ -33,12 +33,12 @@ _COUNTED = 4 * _ONE_BY_ONE
 #: how many existing records are shown at the beginning
 _BEGIN_WITH = 40
 _MOST_PARTITIONS, _MOST_BYTES = 50, 128 << 10
-#: how many looks somebody who reads slowly may be behind
+#: how many events a slow reader may be behind
 _BEHIND = 8
 
 
 class TopicReader:
-    """Reads one topic; each look returns what is new since the last. Not for several threads at once."""
+    """Reads one topic; each look returns the news since the last. Not for several threads at once."""
 
     def __init__(self, view: ClusterView, topic: str) -> None:
         self._view = view
@@ -60,17 +60,21 @@ class TopicReader:
         Raises:
             BarnabasError: the cluster does not answer, or has no such topic.
         """
-        metadata = self._view.metadata([self._topic])  # of a large cluster all of it is megabytes
+        kafka = self._view.kafka
+        metadata = kafka.metadata([self._topic])  # of a large cluster all of it is megabytes
         topic = found_in(metadata, self._topic)
         partitions = sorted(topic.partitions, key=lambda p: int(p.partition_index))[:_MOST_PARTITIONS]
-        shown = {p.partition_index for p in partitions}
-        led = {p: leader for p, leader in live_leaders([topic]).items() if p.partition in shown}
+        led = {
+            TopicPartition(self._topic, p.partition_index): p.leader_id
+            for p in partitions
+            if p.leader_id >= 0
+        }
         if self._looks % _SLOWLY == 0:
-            self._look_around(led)
+            self._look_around(metadata, led)
         self._looks += 1
         chunks = self._read(topic, led)
         if self._groups:
-            self._offsets = offsets_of_groups(self._view.brokers, self._groups, self._offsets)
+            self._offsets = committed_offsets(kafka, self._groups, self._offsets)
         return {
             "at": self._view.clock.now_ms(),
             "topic": self._topic,
@@ -87,10 +91,10 @@ class TopicReader:
             "producers": self._producers,
         }
 
-    def _look_around(self, led: dict[TopicPartition, int]) -> None:
-        """Read what changes slowly: log starts, producers, groups, and how far followers are behind."""
-        brokers = self._view.brokers
-        self._starts = {p.partition: offset for p, offset in offsets_at(brokers, led, EARLIEST).items()}
+    def _look_around(self, metadata: Any, led: dict[TopicPartition, int]) -> None:
+        """Read the slow changes: log starts, producers, groups and the lag of followers."""
+        kafka = self._view.kafka
+        self._starts = {p.partition: offset for p, offset in offsets_at(kafka, led, EARLIEST).items()}
         for number, start in self._starts.items():  # retention may have overtaken the picture
             if number in self._positions:
                 self._positions[number] = max(self._positions[number], start)
@@ -98,45 +102,59 @@ class TopicReader:
             group for group, own in self._view.committed().items() if any(p.topic == self._topic for p in own)
         ][:20]
         if not self._positions:
-            ends = offsets_at(brokers, led, LATEST)
+            ends = offsets_at(kafka, led, LATEST)
             for partition, end in ends.items():
                 start = self._starts.get(partition.partition, 0)
                 self._positions[partition.partition] = max(start, end - _BEGIN_WITH)
         self._producers = self._describe_producers(led)
-        self._behind = self._describe_replicas(led)
+        self._behind = self._describe_replicas(metadata, led)
         self._ensemble = self._view.ensemble()
 
     def _describe_producers(self, led: dict[TopicPartition, int]) -> list[dict[str, Any]]:
-        answers = LeaderQuestion(self._view.brokers, led, led, producers_request).ask()
-        found = [
-            {
-                "id": producer.producer_id,
-                "partition": partition.partition,
-                "last": producer.last_timestamp,
-                "began": producer.current_txn_start_offset
-                if producer.current_txn_start_offset >= 0
-                else None,
-            }
-            for partition, result in answers.told.items()
-            for producer in result.active_producers
-        ]
+        found = []
+        for leader in sorted(set(led.values())):
+            numbers = [p.partition for p, broker in led.items() if broker == leader]
+            request = DescribeProducersRequest(
+                topics=[TopicRequest(name=self._topic, partition_indexes=numbers)]
+            )
+            try:
+                response = self._view.kafka.ask(leader, request)
+            except (ClientError, KafkaError):
+                continue
+            found += [
+                {
+                    "id": producer.producer_id,
+                    "partition": result.partition_index,
+                    "last": producer.last_timestamp,
+                    "began": producer.current_txn_start_offset
+                    if producer.current_txn_start_offset >= 0
+                    else None,
+                }
+                for answered in response.topics
+                for result in answered.partitions
+                for producer in result.active_producers
+            ]
         return found[:200]
 
-    def _describe_replicas(self, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
-        """By broker and partition, by how much a replica's end is below the high watermark."""
+    def _describe_replicas(self, metadata: Any, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
+        """The lag of replicas behind the high watermark, by broker and partition."""
         request = DescribeLogDirsRequest(
             topics=[DescribableLogDirTopic(topic=self._topic, partitions=[p.partition for p in sorted(led)])]
         )
-        return {
-            broker: {
+        found: dict[int, dict[int, int]] = {}
+        for broker in metadata.brokers:
+            try:
+                response = self._view.kafka.ask(broker.node_id, request)
+            except (ClientError, KafkaError):
+                continue
+            found[broker.node_id] = {
                 p.partition_index: p.offset_lag
                 for directory in response.results
                 for topic in directory.topics
                 for p in topic.partitions
                 if not p.is_future_key
             }
-            for broker, response in self._view.brokers.ask_every(request).responses.items()
-        }
+        return found
 
     def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
         """The records since the last look; of many records only their number."""
@@ -149,8 +167,8 @@ class TopicReader:
 
     def _ends(self, leaders: dict[int, int]) -> dict[int, Chunk]:
         led = {TopicPartition(self._topic, number): leader for number, leader in leaders.items()}
-        ends = offsets_at(self._view.brokers, led, LATEST)
-        stable = offsets_at(self._view.brokers, led, LATEST, committed=True)
+        ends = offsets_at(self._view.kafka, led, LATEST)
+        stable = offsets_at(self._view.kafka, led, LATEST, committed=True)
         return {p.partition: Chunk(-1, stable.get(p, -1), end, b"", ()) for p, end in ends.items()}
 
     def _fetch(self, topic: Any, leaders: dict[int, int], most_bytes: int) -> dict[int, Chunk]:
@@ -158,7 +176,7 @@ class TopicReader:
         for leader in sorted(set(leaders.values())):
             wanted = {number: self._positions[number] for number in leaders if leaders[number] == leader}
             try:
-                chunks |= fetch(self._view.brokers, leader, topic, wanted, most_bytes)
+                chunks |= fetch(self._view.kafka, leader, topic, wanted, most_bytes)
             except (ClientError, KafkaError):
                 continue  # the next look asks the leader of then
         return chunks
@@ -219,7 +237,7 @@ class TopicReader:
 
 
 def _refusal(error: BarnabasError) -> dict[str, Any]:
-    """What stands in the place of a look; with a code the topic is gone, and no look will follow."""
+    """The event for an error; with a code the topic is gone, and no event follows."""
     is_gone = isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
         "problem": said(error),
@@ -250,7 +268,7 @@ class Live:
         self._watched: dict[str, _Watched] = {}
 
     async def watch(self, topic: str) -> AsyncIterator[str]:
-        """Events of a topic as JSON, until the watcher goes. A slow one misses looks and is told how many."""
+        """Events of a topic as JSON, until the watcher leaves. A slow one misses some, and gets the count."""
         watched = self._watched.get(topic)
         if watched is None:
             watched = self._watched[topic] = _Watched(TopicReader(self._view, topic), self._run)
@@ -285,7 +303,7 @@ class _Watched:
         return queue
 
     def leave(self, queue: asyncio.Queue[str]) -> bool:
-        """Remove a watcher; whether it was the last, at which the reader ends."""
+        """Remove a watcher. Returns True after the last one, which ends the reader."""
         del self._queues[queue]
         if self._queues:
             return False
@@ -303,7 +321,7 @@ class _Watched:
             except BarnabasError as error:
                 event = json.dumps(_refusal(error))
             except Exception as error:  # a bug: whoever watches is told, and the next look is tried
-                log.exception("a look at a topic met an error")
+                log.exception("cannot read a topic for its live page")
                 event = json.dumps({"problem": f"the console met an error: {type(error).__name__}"})
             self._recent = [*self._recent[-_BEHIND:], event]
             for queue, missed in self._queues.items():

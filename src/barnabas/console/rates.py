@@ -1,4 +1,4 @@
-"""How fast partitions grow, from the ends that pages have seen."""
+"""The growth of partitions, from the ends that pages have read."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Sample = tuple[int, float]
 
 
 class Rates:
-    """Offsets a second of each partition, between two looks at where it ends. From any thread."""
+    """Offsets a second of each partition, from two reads of its end. From any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: dict[TopicPartition, tuple[float, int]] = {}
         self._rates: dict[TopicPartition, float] = {}
-        #: by topic ("" for all) the samples, of those that were looked at last
+        #: the samples by topic ("" for all), of the topics that pages have shown last
         self._samples: dict[str, deque[Sample]] = {}
 
     def note(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Where partitions end now."""
+        """Store the present ends of partitions."""
         now = time.monotonic()
         with self._lock:
             for partition, end in ends.items():
@@ -44,18 +44,18 @@ class Rates:
                     self._seen[partition] = now, end
 
     def of(self, topic: str) -> float | None:
-        """Of a topic; None before there were two looks."""
+        """The rate of a topic; None before its ends were read twice."""
         with self._lock:
             found = [rate for partition, rate in self._rates.items() if partition.topic == topic]
         return round(sum(found), 1) if found else None
 
     def total(self) -> float | None:
-        """Of all topics."""
+        """The rate of all topics."""
         with self._lock:
             return round(sum(self._rates.values()), 1) if self._rates else None
 
     def history(self, topic: str, now_ms: int) -> list[Sample]:
-        """The rates of a topic, or of all ("") in the last half hour, whenever somebody looked."""
+        """The rates of a topic, or of all (""), at the times in the last half hour when a page was open."""
         rate = self.of(topic) if topic else self.total()
         with self._lock:
             samples = self._samples.pop(topic, None) or deque(maxlen=_SAMPLES)
@@ -68,7 +68,7 @@ class Rates:
             return [sample for sample in samples if sample[0] >= oldest]
 
     def by_topic(self) -> dict[str, float]:
-        """Of each topic that has one."""
+        """The rate of each topic that has one."""
         found: dict[str, float] = {}
         with self._lock:
             for partition, rate in self._rates.items():

@@ -6,9 +6,8 @@ from typing import Any
 
 from barnabas.client.schemas.registry import subject_path
 from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of, word_of
-from barnabas.console.levels import LEVELS
 from barnabas.console.pages.query import QueryError
-from barnabas.console.schemas import Schemas, level_of
+from barnabas.console.schemas import LEVELS, Schemas, level_of
 
 _FORMATS = ("AVRO", "JSON", "PROTOBUF")
 _MOST_VERSION = 2**31 - 1
@@ -37,7 +36,7 @@ def register_schema(registry: Schemas, wanted: Wanted) -> Change:
 
 
 def set_compatibility(registry: Schemas, wanted: Wanted) -> Change:
-    """Set a subject's own compatibility level; an empty one takes it back, to the registry's."""
+    """Set a subject's own compatibility level. An empty one restores the registry's."""
     name, path = _subject(wanted)
     path = f"/config/{path.removeprefix('/subjects/')}"
     now = level_of(registry, name, "?defaultToGlobal=true")
@@ -50,7 +49,7 @@ def set_compatibility(registry: Schemas, wanted: Wanted) -> Change:
 
 
 def delete_schema(registry: Schemas, wanted: Wanted) -> Change:
-    """Delete a subject or one version: softly, or for good what was deleted softly before."""
+    """Delete a subject or one version: softly, or permanently after a soft deletion."""
     name, path = _subject(wanted)
     version = number_of(wanted, "version", 1, _MOST_VERSION)
     permanent = wanted.get("permanent") or False
@@ -59,7 +58,7 @@ def delete_schema(registry: Schemas, wanted: Wanted) -> Change:
     why = (
         "records that were written with it may never be read again"
         if permanent
-        else "nobody can write with it, records stay readable"
+        else "clients cannot write with it, and records stay readable"
     )
     must_confirm(wanted, name, why)
     if version is not None:
@@ -84,7 +83,7 @@ def _subject(wanted: Wanted) -> tuple[str, str]:
 
 
 def _references(wanted: Wanted) -> list[dict[str, Any]]:
-    """What the schema refers to. Raises QueryError."""
+    """The references of the schema. Raises QueryError."""
     references = wanted.get("references") or []
     if not isinstance(references, list) or not all(
         isinstance(each, dict)

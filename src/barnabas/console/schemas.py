@@ -1,4 +1,4 @@
-"""What a schema registry says of records: the schema by whose id a value begins, and all its subjects."""
+"""A schema registry as the console uses it: it decodes values that begin with a schema's id."""
 
 from __future__ import annotations
 
@@ -11,12 +11,23 @@ from barnabas.client.schemas.registered import by_id
 from barnabas.client.schemas.registry import RegistryRefused, SchemaRegistry, subject_path
 from barnabas.client.servers import Servers
 
+#: The compatibility levels that schema registries know.
+LEVELS = (
+    "NONE",
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+)
+
 #: how long one that could not be had is not asked for again, in seconds
 _PAUSE_S = 10.0
 
 
 class Schemas(SchemaRegistry):
-    """A registry, and what its schemas make of records; from any thread.
+    """A registry, and the decoders of its schemas; from any thread.
 
     Args:
         url: as clients are given it.
@@ -30,7 +41,7 @@ class Schemas(SchemaRegistry):
         self._missing: dict[int, float] = {}
 
     def decode(self, data: bytes) -> tuple[str, int, Any] | None:
-        """What a schema makes of bytes that begin with its id: the format, the id, the value; else None."""
+        """Decode bytes that begin with a schema's id: the format, the id, the value. None for other bytes."""
         id_ = schema_id(data)
         known = None if id_ is None else self._codec(id_)
         if id_ is None or known is None:

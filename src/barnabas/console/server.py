@@ -22,7 +22,7 @@ _COLLECTED_AFTER = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """How a console runs.
+    """Settings of a console.
 
     Attributes:
         users: passwords by user, instead of the link with a token.
@@ -45,7 +45,7 @@ class ConsoleSettings:
 
 
 def claim(listen: str) -> socket.socket:
-    """Take the address HOST:PORT, on which nothing is answered yet. Raises ConfigError."""
+    """Bind the address HOST:PORT; `serve` answers there later. Raises ConfigError."""
     return claim_address(listen, "the console", DEFAULT_LISTEN)
 
 
@@ -56,7 +56,7 @@ def is_loopback(listen: str) -> bool:
 
 
 async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Callable[[str], None]) -> None:
-    """Answer until cancelled; `on_ready` is told the link.
+    """Answer until cancelled; `on_ready` gets the link.
 
     Raises:
         BarnabasError: the settings for the cluster cannot be used.

@@ -1,7 +1,6 @@
-"""Bytes of records as people read them: text, JSON, hex, or what a registered schema says.
+"""Bytes of records as people read them: text, JSON, hex, or a value that a registered schema decodes.
 
-What looks like one thing and is another is made visible: control characters, and those that change the
-direction of the text (CVE-2021-42574).
+Control characters, and characters that change the direction of the text, are made visible (CVE-2021-42574).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from barnabas.client.json_bytes import bytes_to_json, in_base64
 
 #: how much of a key, a value or a header a page of records has, and the page of one record, in characters
 PREVIEW, MOST_SHOWN = 2048, 1 << 20
-#: what is longer is not looked at as JSON, in characters
+#: longer text is not parsed as JSON, in characters
 _LARGEST_JSON = 1 << 20
 #: characters of an added column
 _CELL = 200
@@ -31,7 +30,7 @@ _KEPT = "\n\t"
 
 
 def visible(text: str) -> str:
-    """The text with \\u escapes where a character cannot be seen, or moves others."""
+    """The text with \\u escapes for characters that are invisible or move others."""
     if text.isprintable():  # nearly always; formatting characters are not printable
         return text
     return "".join(
@@ -54,17 +53,18 @@ def shown(
     masks: Masks = (),
     most: int = MOST_SHOWN,
 ) -> dict[str, Any]:
-    """What the pages show of bytes.
+    """Bytes as the pages show them.
 
     Args:
         how: one of `FORMATS`.
-        masks: paths in JSON that nobody sees. What is not JSON is hidden whole then: where in it the secret
-            lies, nobody can tell.
+        masks: paths in JSON to hide. Other values are then hidden completely, since the place of the secret
+            in them is unknown.
         most: characters of the text.
 
     Returns:
-        ``{"is": "null"}``, or ``{"is": format, "text": ..., "bytes": size}``; with ``"cut": true`` when not
-        all of it is in the text, and ``"schema": id`` for what a schema made of it.
+        ``{"is": "null"}``, or ``{"is": format, "text": ..., "bytes": size}``. It has ``"cut": true`` if the
+        text is not complete, ``"masked": true`` if masks hide a part of it, and ``"schema": id`` if a
+        registered schema has decoded it.
     """
     if data is None:
         return {"is": "null"}
@@ -72,11 +72,11 @@ def shown(
     decoded = decode(data) if decode is not None and (how == "auto" or masks) else None
     if decoded is not None:
         kind, schema, value = decoded
-        return {"is": kind, "schema": schema, **size, **_cut(_dumped(masked(value, masks)), most)}
+        return {"is": kind, "schema": schema, **size, **_json(value, masks, most)}
     if masks or how in ("auto", "json"):
         value = parsed(data.decode(errors="replace"))
         if value is not NOT_JSON:
-            return {"is": "json", **size, **_cut(_dumped(masked(value, masks)), most)}
+            return {"is": "json", **size, **_json(value, masks, most)}
         if masks:
             return HIDDEN
     if how == "hex" or (how == "auto" and not _is_text(data)):
@@ -89,7 +89,7 @@ def shown(
 
 
 def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
-    """What filters compare: what a schema makes of the bytes, else their JSON, else their text."""
+    """A value for filters: the bytes decoded by their schema, else their JSON, else their text."""
     if data is None:
         return None
     decoded = decode(data) if decode is not None else None
@@ -103,7 +103,7 @@ def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()
 
 
 def cell(value: Any) -> str | None:
-    """What a column shows of a value in a record."""
+    """A value in a record as an added column shows it."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
@@ -114,7 +114,7 @@ def exported(data: bytes | None, decode: Decode | None = None, masks: Masks = ()
     """Bytes for a line of JSON: text, or base64 of what is not UTF-8; under masks their JSON as text.
 
     Returns:
-        None for what masks hide whole, since it is not JSON.
+        None for a value that masks hide completely, since it is not JSON.
     """
     if data is not None and masks:
         value = compared(data, decode, masks)
@@ -144,6 +144,12 @@ def parsed(text: str) -> Any:
         return NOT_JSON
 
 
+def _json(value: Any, masks: Masks, most: int) -> dict[str, Any]:
+    seen = masked(value, masks)
+    is_masked = {"masked": True} if masks and seen != value else {}
+    return {**_cut(_dumped(seen), most), **is_masked}
+
+
 def _dumped(value: Any) -> str:
     try:
         line = json.dumps(value, ensure_ascii=False, default=_plain)
@@ -170,7 +176,7 @@ def _cut(text: str, most: int, is_cut: bool = False) -> dict[str, Any]:
 
 
 def masked(value: Any, paths: Masks) -> Any:
-    """The JSON value, where what lies at each path is replaced by ``***``."""
+    """The JSON value with ``***`` at each path."""
     for path in paths:
         value = _masked(value, path)
     return value

@@ -1,4 +1,4 @@
-"""What all topics hold, asked a few at a time: of a large cluster in the background, while somebody looks."""
+"""Records and bytes of all topics, a few topics at a time; of a large cluster in the background."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from barnabas.base.errors import KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
-from barnabas.client.brokers import Brokers
 from barnabas.client.errors import ClientError
-from barnabas.client.leaders import live_leaders
-from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
+from barnabas.client.offset_requests import EARLIEST, LATEST
+from barnabas.console.kafka import Kafka, rest
+from barnabas.console.offsets import leaders_of, offsets_at
 from barnabas.console.rates import Rates
 
 log = logger_of(__name__)
@@ -26,7 +26,7 @@ AT_ONCE = 200
 #: in seconds: how long a round of a small cluster is shown to others at least and at most, how long the
 #: background goes on after the last look, and how long it rests between two requests at least
 _FRESH_S, _LONGEST_REST_S, _LOOKED_AT_S, _LEAST_REST_S = 1.0, 30.0, 30.0, 0.005
-#: how long the background waits at first, in seconds: the page that somebody waits for comes before it
+#: how long the background waits at first, in seconds: the open page comes before it
 BEFORE_S = 2.0
 #: how long it rests for each second that it asked, once everything was asked for once
 _REST = 19.0
@@ -36,14 +36,14 @@ LogDirs = Callable[[Collection[str]], Mapping[int, Any]]
 
 
 class TopicTotals(NamedTuple):
-    """Totals of a topic: offsets between its partitions' starts and ends, bytes of the largest replicas."""
+    """The records (offsets between start and end) and the bytes (largest replicas) of a topic."""
 
     records: int
     bytes: int
 
 
 class DirectoryTotals(NamedTuple):
-    """Totals of a log directory."""
+    """The replicas of a log directory, and their bytes."""
 
     replicas: int
     bytes: int
@@ -54,7 +54,7 @@ class Totals:
     """The results of a survey.
 
     Attributes:
-        topics: by name, those that have been asked for.
+        topics: by name, those that the survey has reached.
         directories: by broker and path, as of the last whole round.
         age_s: seconds since the last whole round began; None before the first has ended.
     """
@@ -65,19 +65,14 @@ class Totals:
 
 
 class Survey:
-    """Asks for all topics of a cluster. From any thread.
+    """Asks for all topics of a cluster, and passes the ends to `rates`. From any thread.
 
-    A small cluster is asked as somebody looks. A large one is asked in the background, without a rest the
-    first time and for a twentieth of the time then, for as long as somebody looks. What ends are found go to
-    `rates`, too.
+    In a small cluster `look` asks for all. In a large one it starts a thread, which works until the looks
+    end. Its first round has no pauses; later ones work for a twentieth of the time.
     """
 
-    def __init__(
-        self, brokers: Brokers, metadata: Callable[[], Any], rates: Rates, log_dirs: LogDirs
-    ) -> None:
-        """`metadata` returns the response about all topics."""
-        self._brokers = brokers
-        self._metadata = metadata
+    def __init__(self, kafka: Kafka, rates: Rates, log_dirs: LogDirs) -> None:
+        self._kafka = kafka
         self._rates = rates
         self._log_dirs = log_dirs
         self._topics: dict[str, TopicTotals] = {}
@@ -92,8 +87,8 @@ class Survey:
         self._closed = threading.Event()
 
     def look(self) -> Totals:
-        """What is known now; of a small cluster all of it. Raises as `Brokers`."""
-        metadata = self._metadata()
+        """The present totals; of a small cluster all of them. Raises as `Kafka`."""
+        metadata = self._kafka.metadata()
         self._looked = time.monotonic()
         if sum(len(topic.partitions) for topic in metadata.topics) > SMALL:
             self._go_on()
@@ -109,7 +104,7 @@ class Survey:
         return Totals(self._topics, self._directories, age)
 
     def close(self) -> None:
-        """End the background; what it has asked is waited for."""
+        """End the thread after its present request."""
         self._closed.set()
         with self._lock:
             thread = self._thread
@@ -138,8 +133,8 @@ class Survey:
             self._closed.wait(_FRESH_S)
 
     def _ask_in_the_background(self) -> None:
-        """A round, given up when nobody looks any more."""
-        steps = self._steps(self._metadata())
+        """One round, which ends early without further looks."""
+        steps = self._steps(self._kafka.metadata())
         while True:
             began = time.monotonic()
             if next(steps, None) is None:
@@ -150,7 +145,7 @@ class Survey:
                 return
 
     def _steps(self, metadata: Any) -> Iterator[bool]:
-        """Ask for some topics with each step; what has been found takes effect at the end of the round."""
+        """Ask for some topics with each step. The directories take effect at the end of the round."""
         began = time.monotonic()
         directories: dict[tuple[int, str], DirectoryTotals] = {}
         for topics in _divided(metadata.topics):
@@ -164,8 +159,8 @@ class Survey:
     def _asked(
         self, topics: Sequence[Any], directories: dict[tuple[int, str], DirectoryTotals]
     ) -> dict[str, TopicTotals]:
-        led = live_leaders(topics)
-        starts, ends = offsets_at(self._brokers, led, EARLIEST), offsets_at(self._brokers, led, LATEST)
+        led = leaders_of(topics)
+        starts, ends = offsets_at(self._kafka, led, EARLIEST), offsets_at(self._kafka, led, LATEST)
         self._rates.note(ends)
         names = [topic.name for topic in topics]
         sizes = note_sizes(self._log_dirs(names), directories)
@@ -182,7 +177,7 @@ class Survey:
 def note_sizes(
     told: Mapping[int, Any], directories: dict[tuple[int, str], DirectoryTotals]
 ) -> dict[TopicPartition, int]:
-    """By partition the bytes of its largest replica; what each directory has is added to `directories`."""
+    """Return the bytes of each partition's largest replica, and add those of directories to `directories`."""
     found: dict[TopicPartition, int] = {}
     for broker, answered in told.items():
         if isinstance(answered, str):
@@ -200,11 +195,6 @@ def note_sizes(
                 before.replicas + replicas, before.bytes + size
             )
     return found
-
-
-def rest(fresh_s: float, took_s: float, most_s: float) -> float:
-    """Return the seconds for which an answer is shared: slow requests take a tenth of the time at most."""
-    return min(max(fresh_s, 9 * took_s), max(fresh_s, most_s))
 
 
 def _divided(topics: Sequence[Any]) -> Iterator[list[Any]]:

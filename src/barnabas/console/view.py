@@ -1,47 +1,40 @@
-"""The cluster as pages see it: what takes many requests is asked once for all who look within seconds."""
+"""The cluster as pages see it. Pages within seconds of each other share answers that take many requests."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from barnabas.base.environment.clock import SystemClock
 from barnabas.base.errors import KafkaError
-from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.base.types import TopicPartition
 from barnabas.client import Admin
-from barnabas.client.brokers import Brokers
-from barnabas.client.connection_pool import PATIENCE
-from barnabas.client.consumer_groups import offsets_of_groups
-from barnabas.client.errors import ClientError, said
-from barnabas.client.leaders import live_leaders
-from barnabas.client.offset_calls import LATEST, offsets_at
-from barnabas.client.repeated import Repeated
-from barnabas.client.servers import servers_of
+from barnabas.client.errors import ClientError
+from barnabas.client.offset_requests import LATEST
 from barnabas.console.events import Events
+from barnabas.console.kafka import Kafka, rest, said
+from barnabas.console.lag import Ages
+from barnabas.console.offsets import committed_offsets, leaders_of, offsets_at
 from barnabas.console.rates import Rates
-from barnabas.console.record_ages import Ages
 from barnabas.console.shown import Decode
-from barnabas.console.survey import Survey, Totals, note_sizes, rest
+from barnabas.console.survey import Survey, Totals, note_sizes
 from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 T = TypeVar("T")
 #: of how many groups the offsets are asked
 MOST_GROUPS = 1000
-_LONGEST_REST_S, _LONGEST_METADATA_S = 30.0, 5.0
-#: seconds that the cluster has for an answer
-_TIMEOUT_S = 10.0
+_LONGEST_REST_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """What of records nobody sees.
+    """Parts of records that the console hides.
 
     Attributes:
         hide_values: neither keys, values nor headers.
@@ -58,14 +51,11 @@ class Privacy:
 class ClusterView:
     """One cluster, from any thread.
 
-    Raises (every method): as `Brokers`.
+    Raises (every method): as `Kafka`.
     """
 
     def __init__(self, servers: str, *, decode: Decode | None = None, privacy: Privacy | None = None) -> None:
-        self.servers = servers
-        self.brokers = Brokers(servers_of(servers, {"client.id": "barnabas-console"}), _TIMEOUT_S)
-        #: megabytes in a large cluster, and mostly the same each time
-        self._everything = Repeated(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        self.kafka = Kafka(servers)
         self.rates = Rates()
         self.events = Events()
         self.ages = Ages()
@@ -77,90 +67,71 @@ class ClusterView:
         #: by name until when it is shown to others, and the answer
         self._answers: dict[str, tuple[float, Any]] = {}
         self._asking: dict[str, threading.Lock] = {}
-        self._survey = Survey(self.brokers, self.metadata, self.rates, self._log_dirs)
+        self._survey = Survey(self.kafka, self.rates, self._log_dirs)
 
     @property
     def admin(self) -> Admin:
-        """What changes the cluster, and describes groups and settings."""
+        """The client that changes the cluster, and describes groups and settings."""
         with self._lock:
             if self._admin is None:
-                self._admin = Admin(self.servers)
+                self._admin = Admin(self.kafka.servers)
             return self._admin
 
     def close(self) -> None:
         self._survey.close()
-        self.brokers.close()
+        self.kafka.close()
         with self._lock:
             if self._admin is not None:
                 self._admin.close()
             self._admin = None
 
-    def metadata(self, topics: Iterable[str] | None = None) -> Any:
-        """MetadataResponse for some topics, or for all. No topic is created.
-
-        For all topics it is shared for a second or more, and remains the same object for as long as the
-        cluster answers the same.
-        """
-        if topics is None:
-            return self.shared(
-                "metadata", 1.0, lambda: self._ask_metadata(self._everything), _LONGEST_METADATA_S
-            )
-        named = [MetadataRequestTopic(name=name) for name in topics]
-        return self._ask_metadata(MetadataRequest(topics=named, allow_auto_topic_creation=False))
-
-    def led(self, topics: Iterable[str]) -> dict[TopicPartition, BrokerId]:
-        """The partitions of some topics that have a leader, with their leaders."""
-        return live_leaders(self.metadata(topics).topics)
-
     def groups(self) -> tuple[list[Any], str | None]:
-        """All groups by name, and why those of some broker are missing."""
+        """All groups by name, and the error of a broker that does not list its own."""
         return self.shared("groups", 1.0, self._listed_groups)
 
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
-        """By group what it has committed, of the first `MOST_GROUPS`."""
+        """The committed offsets of the first `MOST_GROUPS` groups."""
         return self.shared("committed", 2.0, self._committed)
 
     def committed_ends(self) -> dict[TopicPartition, int]:
-        """Where the partitions end of which `committed` tells."""
+        """The ends of all partitions in `committed`."""
         return self.shared("ends", 1.0, self._asked_ends)
 
     def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where some partitions end."""
+        """The ends of some partitions."""
         wanted = set(partitions)
         topics = {partition.topic for partition in wanted}
-        led = live_leaders(topic for topic in self.metadata().topics if topic.name in topics)
-        ends = offsets_at(self.brokers, {place: led[place] for place in wanted & led.keys()}, LATEST)
+        led = leaders_of(topic for topic in self.kafka.metadata().topics if topic.name in topics)
+        ends = offsets_at(self.kafka, {place: led[place] for place in wanted & led.keys()}, LATEST)
         self.rates.note(ends)
         return ends
 
     def volumes(self) -> dict[int, Any]:
-        """By broker its log directories without what lies in them, or the reason why they are not told."""
+        """Each broker's log directories, without their partitions, or its error."""
         return self.shared("volumes", 5.0, lambda: self._log_dirs(()))
 
     def totals(self) -> Totals:
-        """What all topics hold, as far as that is known; of a large cluster it may be minutes old."""
+        """The known totals of all topics; in a large cluster they may be minutes old."""
         return self._survey.look()
 
     def controller(self) -> int:
         """The controller where the cluster tells; Apache Kafka names any broker in Metadata."""
         with suppress(ClientError, KafkaError):
-            response = self.brokers.ask_once(DescribeClusterRequest())
+            response = self.kafka.ask_any(DescribeClusterRequest())
             if not response.error_code:
                 return int(response.controller_id)
-        return int(self.metadata().controller_id)
+        return int(self.kafka.metadata().controller_id)
 
     def ensemble(self) -> list[str]:
         """The addresses of ZooKeeper's servers, where the brokers have them and tell; else none."""
         return self.shared("ensemble", 60.0, self._ensemble)
 
     def topic_sizes(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        """By partition of some topics the bytes of its largest replica."""
+        """The bytes of the largest replica of each partition of some topics."""
         return note_sizes(self._log_dirs(topics), {})
 
-    def shared(
-        self, name: str, fresh_s: float, ask: Callable[[], T], longest_s: float = _LONGEST_REST_S
-    ) -> T:
-        """What `ask` has answered lately; who asks meanwhile waits for the same answer."""
+    def shared(self, name: str, fresh_s: float, ask: Callable[[], T]) -> T:
+        """The last answer of `ask`, if it is fresh. Callers at the same time wait for the same answer."""
         with self._lock:
             lock = self._asking.setdefault(name, threading.Lock())
         with lock:
@@ -169,20 +140,23 @@ class ClusterView:
                 began = time.monotonic()
                 answer = ask()
                 ended = time.monotonic()
-                known = self._answers[name] = (ended + rest(fresh_s, ended - began, longest_s), answer)
+                known = self._answers[name] = (ended + rest(fresh_s, ended - began, _LONGEST_REST_S), answer)
             answered: T = known[1]
             return answered
-
-    def _ask_metadata(self, request: MetadataRequest | Repeated) -> Any:
-        return self.brokers.ask_once(request, patience=PATIENCE)
 
     def _asked_ends(self) -> dict[TopicPartition, int]:
         return self.ends_of({place for offsets in self.committed().values() for place in offsets})
 
     def _listed_groups(self) -> tuple[list[Any], str | None]:
-        responses, failures = self.brokers.ask_every(ListGroupsRequest())
-        found = {group.group_id: group for response in responses.values() for group in response.groups}
-        problem = next((said(error) for error in failures.values()), None)
+        found: dict[str, Any] = {}
+        problem = None
+        for broker in self.kafka.metadata().brokers:
+            try:
+                response = self.kafka.ask(broker.node_id, ListGroupsRequest())
+            except (ClientError, KafkaError) as error:
+                problem = said(error)
+                continue
+            found |= {group.group_id: group for group in response.groups}
         return [found[name] for name in sorted(found)], problem
 
     def _ensemble(self) -> list[str]:
@@ -196,19 +170,23 @@ class ClusterView:
     def _committed(self) -> dict[str, dict[TopicPartition, int]]:
         groups = [group.group_id for group in self.groups()[0][:MOST_GROUPS]]
         _, before = self._answers.get("committed", (0.0, {}))
-        return offsets_of_groups(self.brokers, groups, before) if groups else {}
+        return committed_offsets(self.kafka, groups, before) if groups else {}
 
     def _described(self, names: Collection[str]) -> list[DescribableLogDirTopic]:
         topics = set(names)
         return [
             DescribableLogDirTopic(topic=t.name, partitions=[p.partition_index for p in t.partitions])
-            for t in self.metadata().topics
+            for t in self.kafka.metadata().topics
             if t.name in topics
         ]
 
     def _log_dirs(self, topics: Collection[str]) -> dict[int, Any]:
-        request = DescribeLogDirsRequest(topics=self._described(topics))
-        responses, failures = self.brokers.ask_every(request)
-        return {broker: response.results for broker, response in responses.items()} | {
-            broker: said(error) for broker, error in failures.items()
-        }
+        wanted = self._described(topics)
+        found: dict[int, Any] = {}
+        for broker in self.kafka.metadata().brokers:
+            try:
+                response = self.kafka.ask(broker.node_id, DescribeLogDirsRequest(topics=wanted))
+                found[broker.node_id] = response.results
+            except (ClientError, KafkaError) as error:
+                found[broker.node_id] = said(error)
+        return found

@@ -56,6 +56,16 @@ def test_masks_reach_into_lists_and_leave_the_rest():
     assert masked(value, [["none", "x"]]) == value
 
 
+@pytest.mark.parametrize("data", [b'{"card": {"n": 1}}', b"\0 of a schema"])
+def test_masked_values_say_so_and_others_do_not(data):
+    def decode(given):
+        return ("avro", 7, {"card": {"n": 1}}) if given.startswith(b"\0") else None
+
+    assert shown(data, decode=decode, masks=[["card", "n"]])["masked"]
+    assert "masked" not in shown(data, decode=decode, masks=[["card", "other"]])
+    assert "masked" not in shown(data, decode=decode)
+
+
 @given(st.binary(max_size=200), st.sampled_from(["auto", "text", "hex", "json"]))
 def test_anything_can_be_shown_and_nothing_of_it_moves_other_text(data, how):
     text = shown(data, how)["text"]

@@ -1,4 +1,4 @@
-"""Users, ACLs and quotas, where the cluster has them."""
+"""Users, ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 from barnabas.base.errors import KafkaError
 from barnabas.client.acls import describe_acls
-from barnabas.client.errors import ClientError, said
+from barnabas.client.errors import ClientError
 from barnabas.client.quotas import describe_quotas
+from barnabas.console.kafka import said
 from barnabas.console.pages.query import Query
 from barnabas.console.rule_words import OPERATIONS
 from barnabas.console.view import ClusterView
@@ -20,7 +21,7 @@ _TIMEOUT_S = 10.0
 
 
 def access(view: ClusterView, query: Query) -> dict[str, Any]:
-    """The access page. Query: ``topic`` for the rules that are about one topic, and these only."""
+    """The access page. Query: ``topic`` for the rules of one topic only."""
     topic = query.get("topic", "")
     if topic:
         return {"rules": _part(lambda: _rules(view, topic)), "operations": OPERATIONS}
@@ -33,7 +34,7 @@ def access(view: ClusterView, query: Query) -> dict[str, Any]:
 
 
 def _part(read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
-    """A table, or why the cluster does not show it: the other tables are shown all the same."""
+    """A table, or the cluster's error, which does not affect the other tables."""
     try:
         rows = read()
     except (ClientError, KafkaError) as error:
@@ -57,13 +58,13 @@ def _rules(view: ClusterView, topic: str = "") -> list[dict[str, Any]]:
             "name": resource.name,
             "host": entry.host,
         }
-        for resource, entry in describe_acls(view.servers, _TIMEOUT_S, chosen)
+        for resource, entry in describe_acls(view.kafka.servers, _TIMEOUT_S, chosen)
     ]
 
 
 def _quotas(view: ClusterView) -> list[dict[str, Any]]:
     return [
         {"of": dict(entity), "name": name, "value": value}
-        for entity, values in describe_quotas(view.servers, _TIMEOUT_S)
+        for entity, values in describe_quotas(view.kafka.servers, _TIMEOUT_S)
         for name, value in sorted(values.items())
     ]

@@ -1,13 +1,15 @@
-"""The brokers: what they lead and follow, their log directories, their settings, and moves under way."""
+"""The brokers: their partitions, log directories and settings, and reassignments under way."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.client.errors import ClientError, error_code, said
-from barnabas.console.members import members_of
+from barnabas.client.errors import ClientError, error_code
+from barnabas.console.kafka import Kafka, said
 from barnabas.console.pages.query import Listing, Query, whole
+from barnabas.console.pages.topic import settings_of
 from barnabas.console.survey import Totals
 from barnabas.console.view import ClusterView
 from barnabas.kafka.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -17,10 +19,41 @@ GONE = "The broker is gone."
 _NAMED = 50
 
 
+class Member(NamedTuple):
+    """A live broker, or one that is gone and still holds replicas.
+
+    Attributes:
+        address: HOST:PORT; None for a broker that was gone before the console could see it.
+    """
+
+    id: int
+    address: str | None
+    rack: str | None
+    gone: bool
+
+
+def members_of(kafka: Kafka, metadata: Any, holders: Iterable[int] | None = None) -> list[Member]:
+    """All brokers by their ids.
+
+    Args:
+        metadata: of all topics, whose replicas name the brokers that are gone.
+        holders: the brokers that hold replicas, where the caller knows them already.
+    """
+    alive = {b.node_id: Member(b.node_id, f"{b.host}:{b.port}", b.rack, False) for b in metadata.brokers}
+    if holders is None:
+        holders = {n for topic in metadata.topics for p in topic.partitions for n in p.replica_nodes}
+    gone = {n: Member(n, _told(kafka.address(n)), None, True) for n in holders if n not in alive}
+    return [member for _, member in sorted((alive | gone).items())]
+
+
+def _told(address: tuple[str, int] | None) -> str | None:
+    return None if address is None else f"{address[0]}:{address[1]}"
+
+
 def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
     """The brokers page. Query: ``search`` in the topics' names, ``page`` of the matrix."""
     asked = Listing.asked(query, ("name",))
-    metadata = view.metadata()
+    metadata = view.kafka.metadata()
     controller = view.controller()
     found = sorted(
         (topic for topic in metadata.topics if asked.finds(topic.name)),
@@ -41,16 +74,11 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
     return {
         "brokers": [
             {
-                "id": member.id,
-                "address": member.address,
-                "rack": member.rack,
-                "gone": member.is_gone,
+                **member._asdict(),
                 "controller": member.id == controller,
-                "log_dirs": _directories(
-                    member.id, GONE if member.is_gone else volumes.get(member.id), totals
-                ),
+                "log_dirs": _directories(member.id, GONE if member.gone else volumes.get(member.id), totals),
             }
-            for member in members_of(view.brokers, metadata)
+            for member in members_of(view.kafka, metadata)
         ],
         "matrix": [*asked.cut_lazily(matrix)],
         "sizes_age_s": totals.age_s,
@@ -83,7 +111,7 @@ def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
 
 def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
     try:
-        response = view.brokers.ask(view.controller(), ListPartitionReassignmentsRequest(topics=None))
+        response = view.kafka.ask(view.controller(), ListPartitionReassignmentsRequest(topics=None))
     except (ClientError, KafkaError) as error:
         return [], said(error)
     return [
@@ -99,28 +127,29 @@ def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """A broker's page: its partitions, and its settings with where each comes from.
+    """A broker's page: its partitions, and its settings with their sources.
 
     Raises:
         KafkaError: the cluster has no such broker, nor replicas of one.
     """
     number = whole({"id": name}, "id", 0, most=2**31 - 1)
-    metadata = view.metadata()
-    member = next((each for each in members_of(view.brokers, metadata) if each.id == number), None)
+    metadata = view.kafka.metadata()
+    member = next((each for each in members_of(view.kafka, metadata) if each.id == number), None)
     if member is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {number}")
     led, held, behind = _partitions(metadata, number)
     return {
-        "id": number,
-        "address": member.address,
-        "rack": member.rack,
-        "gone": member.is_gone,
+        **member._asdict(),
         "controller": number == view.controller(),
         "leads": len(led),
         "replicas": len(held),
         "out_of_sync": {"count": len(behind), "names": behind[:_NAMED]},
         "led": {"count": len(led), "names": led[:_NAMED]},
-        **({"settings": [], "settings_problem": GONE} if member.is_gone else _settings(view, number)),
+        **(
+            {"settings": [], "settings_problem": GONE}
+            if member.gone
+            else settings_of(view, "broker", str(number))
+        ),
     }
 
 
@@ -138,25 +167,3 @@ def _partitions(metadata: Any, broker: int) -> tuple[list[str], list[str], list[
             if broker not in p.isr_nodes:
                 behind.append(name)
     return led, held, behind
-
-
-def _settings(view: ClusterView, broker: int) -> dict[str, Any]:
-    """The settings, or why the broker does not tell them: it may have gone a moment ago."""
-    try:
-        values = view.admin.configs("broker", str(broker))
-    except (ClientError, KafkaError) as error:
-        return {"settings": [], "settings_problem": said(error)}
-    return {
-        "settings": [
-            {
-                "name": v.name,
-                "value": None if v.sensitive else v.value,
-                "source": v.source,
-                "is_default": v.is_default,
-                "read_only": v.read_only,
-                "sensitive": v.sensitive,
-            }
-            for v in values
-        ],
-        "settings_problem": None,
-    }

@@ -7,16 +7,17 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.client.consumer_groups import offsets_of_groups
-from barnabas.client.errors import ClientError, said
-from barnabas.client.lag import lag_of
-from barnabas.client.leaders import live_leaders
-from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
+from barnabas.client.errors import ClientError
+from barnabas.client.offset_requests import EARLIEST, LATEST
+from barnabas.console.kafka import said
+from barnabas.console.offsets import committed_offsets, lags, leaders, offsets_at
 from barnabas.console.pages.query import Listing, Query
 from barnabas.console.view import ClusterView
 
 #: for how many partitions the lag is shown in seconds, each of which takes a read
 _READ = 50
+
+_DESCRIBED = ("state", "type", "assignor", "coordinator", "epoch")
 
 
 def groups(view: ClusterView, query: Query) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     # Of too many groups only those on the page are asked for.
     late = [row["name"] for row in shown if row["name"] not in committed]
     if late:
-        found = offsets_of_groups(view.brokers, late)
+        found = committed_offsets(view.kafka, late)
         ends = view.ends_of({place for offsets in found.values() for place in offsets})
         for row in shown:
             if row["name"] in found:
@@ -58,15 +59,15 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
 def _read_by(
     ends: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int] | None
 ) -> dict[str, Any]:
-    """What a group reads, and its lag; None where its offsets are not known."""
+    """The topics that a group reads, and its lag: None if its offsets are not known."""
     if offsets is None:
         return {"topics": [], "lag": None}
-    return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lag_of(ends, offsets).values())}
+    return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lags(ends, offsets).values())}
 
 
 def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     """A group's page: members, and each partition with its lag in records and in seconds."""
-    committed = offsets_of_groups(view.brokers, [name])[name]
+    committed = committed_offsets(view.kafka, [name])[name]
     problem, described = None, None
     try:
         described = view.admin.describe_group(name)
@@ -82,26 +83,22 @@ def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     for member in described.members if described is not None else ():
         owners |= dict.fromkeys(member.assignment, member.member_id)
     wanted = {p.topic for p in {*committed, *owners}}
-    metadata = view.metadata(sorted(wanted)) if wanted else None
+    metadata = view.kafka.metadata(sorted(wanted)) if wanted else None
     led = (
-        {p: leader for p, leader in live_leaders(metadata.topics).items() if p in committed or p in owners}
+        {p: leader for p, leader in leaders(metadata).items() if p in committed or p in owners}
         if metadata
         else {}
     )
-    ends = offsets_at(view.brokers, led, LATEST)
-    starts = offsets_at(view.brokers, led, EARLIEST)
-    behind = lag_of(ends, committed)
+    ends = offsets_at(view.kafka, led, LATEST)
+    starts = offsets_at(view.kafka, led, EARLIEST)
+    behind = lags(ends, committed)
     worst = sorted((p for p in behind if behind[p]), key=lambda p: -behind[p])[:_READ]
     seconds = view.ages.seconds_behind(
-        view.brokers, metadata, {p: committed[p] for p in worst}, view.clock.now_ms() / 1000
+        view.kafka, metadata, {p: committed[p] for p in worst}, view.clock.now_ms() / 1000
     )
     return {
         "name": name,
-        "state": described.state if described is not None else None,
-        "type": described.type if described is not None else None,
-        "assignor": described.assignor if described is not None else None,
-        "coordinator": described.coordinator if described is not None else None,
-        "epoch": described.epoch if described is not None else None,
+        **{each: getattr(described, each, None) for each in _DESCRIBED},
         "problem": problem,
         "lag": sum(behind.values()),
         "members": [

@@ -1,4 +1,4 @@
-"""The cluster at a glance: brokers, what is offline or under-replicated, rates, the worst lags, events."""
+"""The cluster at a glance: brokers, offline and under-replicated partitions, rates, worst lags, events."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.client.lag import lag_of
 from barnabas.console.events import Seen
-from barnabas.console.members import members_of
+from barnabas.console.offsets import lags
+from barnabas.console.pages.brokers import members_of
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
 
@@ -20,11 +20,11 @@ _EVENTS = 20
 
 def overview(view: ClusterView, query: Query) -> dict[str, Any]:
     """The overview page."""
-    metadata = view.metadata()
+    metadata = view.kafka.metadata()
     totals = view.totals()
     groups, problem = view.groups()
     committed, ends = view.committed(), view.committed_ends()
-    lag = {group: sum(lag_of(ends, offsets).values()) for group, offsets in committed.items() if offsets}
+    lag = {group: sum(lags(ends, offsets).values()) for group, offsets in committed.items() if offsets}
     leads: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     in_sync: Counter[int] = Counter()
@@ -54,16 +54,13 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
         "controller": controller,
         "brokers": [
             {
-                "id": member.id,
-                "address": member.address,
-                "rack": member.rack,
-                "gone": member.is_gone,
+                **member._asdict(),
                 "controller": member.id == controller,
                 "leads": leads[member.id],
                 "replicas": replicas[member.id],
                 "in_sync": in_sync[member.id],
             }
-            for member in members_of(view.brokers, metadata, replicas)
+            for member in members_of(view.kafka, metadata, replicas)
         ],
         **_counted(metadata.topics),
         "internal": _counted([topic for topic in metadata.topics if topic.is_internal]),

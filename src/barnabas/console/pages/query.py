@@ -42,7 +42,7 @@ def choice(query: Query, name: str, allowed: Collection[str]) -> str:
 
 
 def numbers(query: Query, name: str) -> list[int] | None:
-    """Whole numbers and ranges by commas, as in ``0-3,7``; None for all."""
+    """Whole numbers and ranges, as in ``0-3,7``; None for all."""
     text = query.get(name, "")
     if not text:
         return None
@@ -65,7 +65,7 @@ class Listing(NamedTuple):
 
     @classmethod
     def asked(cls, query: Query, sorted_by: Collection[str]) -> Listing:
-        """Raises QueryError."""
+        """Parse a query. Raises QueryError."""
         sort, order = choice(query, "sort", sorted_by), choice(query, "order", ("up", "down"))
         page = whole(query, "page", 1, 1, 10**6)
         return cls(query.get("search", "").lower()[:300], sort, order == "down", page)

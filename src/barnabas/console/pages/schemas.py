@@ -10,9 +10,8 @@ from barnabas.client.schemas.codec import codec_of
 from barnabas.client.schemas.protobuf import ProtobufSchema
 from barnabas.client.schemas.registered import PROTOBUF, find
 from barnabas.client.schemas.registry import RegistryRefused, subject_path
-from barnabas.console.levels import LEVELS
 from barnabas.console.pages.query import Query, QueryError, whole
-from barnabas.console.schemas import Schemas, level_of
+from barnabas.console.schemas import LEVELS, Schemas, level_of
 
 _MOST = 500
 NO_REGISTRY = "no schema registry: name one with --registry URL"
@@ -64,7 +63,7 @@ def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
 
 
 def schema(registry: Schemas | None, query: Query) -> dict[str, Any]:
-    """The schema that a name of `registered.path_of` names: for the form that sends records."""
+    """The schema of a name as `registered.path_of` takes it, for the form that sends records."""
     if registry is None:
         return {"problem": NO_REGISTRY}
     try:

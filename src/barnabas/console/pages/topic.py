@@ -6,9 +6,10 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.client.errors import ClientError, said
-from barnabas.client.lag import lag_of
-from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
+from barnabas.client.errors import ClientError
+from barnabas.client.offset_requests import EARLIEST, LATEST
+from barnabas.console.kafka import said
+from barnabas.console.offsets import lags, leaders, offsets_at
 from barnabas.console.pages.query import Query, choice
 from barnabas.console.view import ClusterView
 
@@ -18,10 +19,10 @@ _MOST = 1000
 
 def described(view: ClusterView, name: str) -> Any:
     """The topic in a MetadataResponse. Raises KafkaError."""
-    for topic in view.metadata().topics:
+    for topic in view.kafka.metadata().topics:
         if topic.name == name:
             return topic
-    return found_in(view.metadata([name]), name)
+    return found_in(view.kafka.metadata([name]), name)
 
 
 def found_in(metadata: Any, name: str) -> Any:
@@ -33,10 +34,10 @@ def found_in(metadata: Any, name: str) -> Any:
 
 
 def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """A topic's page. Query: ``brief`` (no, yes) for no more than what it is."""
+    """A topic's page. Query: ``brief`` (no, yes) for its metadata only."""
     is_brief = choice(query, "brief", ("no", "yes")) == "yes"
     # Of a large cluster all metadata is megabytes.
-    found = found_in(view.metadata([name]), name) if is_brief else described(view, name)
+    found = found_in(view.kafka.metadata([name]), name) if is_brief else described(view, name)
     about = {
         "name": name,
         "id": found.topic_id.hex() if any(found.topic_id) else None,
@@ -45,16 +46,16 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     }
     if is_brief:
         return about
-    led = {p: leader for p, leader in view.led([name]).items() if p.partition < _MOST}
-    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
-    stable = offsets_at(view.brokers, led, LATEST, committed=True)
+    led = {p: leader for p, leader in leaders(view.kafka.metadata([name])).items() if p.partition < _MOST}
+    starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
+    stable = offsets_at(view.kafka, led, LATEST, committed=True)
     view.rates.note(ends)
     sizes = view.topic_sizes([name])
     groups = []
     for group, offsets in view.committed().items():
         own = {p: offset for p, offset in offsets.items() if p.topic == name}
         if own:
-            groups.append({"group": group, "lag": sum(lag_of(ends, own).values())})
+            groups.append({"group": group, "lag": sum(lags(ends, own).values())})
     partitions = sorted(found.partitions, key=lambda p: int(p.partition_index))
     return {
         **about,
@@ -76,25 +77,25 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
             for place in [TopicPartition(name, p.partition_index)]
         ],
         "groups": sorted(groups, key=lambda each: (-each["lag"], each["group"])),
-        **_settings(view, name),
+        **settings_of(view, "topic", name),
     }
 
 
-def _settings(view: ClusterView, name: str) -> dict[str, Any]:
-    """The settings with their sources, or why the cluster does not show them."""
+def settings_of(view: ClusterView, kind: str, name: str) -> dict[str, Any]:
+    """The settings of a topic or a broker with their sources, or the error of a broker that hides them."""
     try:
-        values = view.admin.configs("topic", name)
+        values = view.admin.configs(kind, name)
     except (ClientError, KafkaError) as error:
         return {"settings": [], "settings_problem": said(error)}
-    return {
-        "settings": [
-            {
-                "name": v.name,
-                "value": v.value,
-                "source": v.source,
-                "is_default": v.is_default,
-            }
-            for v in values
-        ],
-        "settings_problem": None,
-    }
+    rows = [
+        {
+            "name": v.name,
+            "value": None if v.sensitive else v.value,
+            "source": v.source,
+            "is_default": v.is_default,
+            "read_only": v.read_only,
+            "sensitive": v.sensitive,
+        }
+        for v in values
+    ]
+    return {"settings": rows, "settings_problem": None}

@@ -1,26 +1,28 @@
-"""All topics: searched, sorted and divided into pages here, so that ten thousand are no more than fifty."""
+"""All topics. The server searches, sorts and divides them: the browser gets fifty of ten thousand."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable
 from typing import Any
 
-from barnabas.base.types import TopicPartition
-from barnabas.client.lag import lag_of
-from barnabas.client.leaders import live_leaders
-from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
+from barnabas.client.offset_requests import EARLIEST, LATEST
+from barnabas.console.offsets import leaders_of, offsets_at
 from barnabas.console.pages.query import Listing, Query, choice
 from barnabas.console.view import ClusterView
 
-_SORTED_BY = ("name", "partitions", "records", "bytes", "rate")
+#: Orders by what metadata tells; the others need the totals of all topics.
+_KNOWN: dict[str, Callable[[Any], Any]] = {
+    "name": lambda topic: str(topic.name),
+    "partitions": lambda topic: len(topic.partitions),
+}
+_SORTED_BY = (*_KNOWN, "records", "bytes", "rate")
 
 
 def topics(view: ClusterView, query: Query) -> dict[str, Any]:
     """The topics page. Query: search, sort, order (up, down), page (from 1), internal (no, yes)."""
     asked = Listing.asked(query, _SORTED_BY)
     with_internal = choice(query, "internal", ("no", "yes")) == "yes"
-    metadata = view.metadata()
+    metadata = view.kafka.metadata()
     found = [
         topic
         for topic in metadata.topics
@@ -28,11 +30,8 @@ def topics(view: ClusterView, query: Query) -> dict[str, Any]:
     ]
     found.sort(key=lambda topic: str(topic.name))
     age: float | None = 0.0
-    if asked.sort in ("name", "partitions"):
-        if asked.sort == "name":
-            found.sort(key=lambda topic: str(topic.name), reverse=asked.is_down)
-        else:
-            found.sort(key=lambda topic: len(topic.partitions), reverse=asked.is_down)
+    if asked.sort in _KNOWN:
+        found.sort(key=_KNOWN[asked.sort], reverse=asked.is_down)
         rows = {topic.name: _row(topic) for topic in asked.cut(found)}
         _count(view, metadata, rows)
         shown = [*rows.values()]
@@ -69,14 +68,10 @@ def _row(topic: Any) -> dict[str, Any]:
     }
 
 
-def _led(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
-    return live_leaders(topic for topic in metadata.topics if topic.name in rows)
-
-
 def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) -> None:
-    """Offsets, bytes and rates of the topics in `rows`, asked for these only."""
-    led = _led(metadata, rows)
-    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
+    """Add offsets, bytes and rates to `rows`, by requests for these topics only."""
+    led = leaders_of(topic for topic in metadata.topics if topic.name in rows)
+    starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
     view.rates.note(ends)
     for partition, end in ends.items():  # what compaction has removed counts as records
         rows[partition.topic]["records"] += max(0, end - starts.get(partition, end))
@@ -86,7 +81,7 @@ def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) ->
 
 
 def _count_all(view: ClusterView, rows: dict[str, dict[str, Any]]) -> float | None:
-    """The same of all topics, from what all who look share; how old it is in seconds, None if incomplete."""
+    """Add the shared totals to the rows of all topics. Returns their age in seconds, None if incomplete."""
     totals = view.totals()
     for name, row in rows.items():
         known = totals.topics.get(name)
@@ -103,11 +98,14 @@ def _add_rates(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
 
 
 def _name_groups(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
-    ends = offsets_at(view.brokers, _led(view.metadata(), rows), LATEST)
+    led = leaders_of(topic for topic in view.kafka.metadata().topics if topic.name in rows)
+    ends = offsets_at(view.kafka, led, LATEST)
     for group, offsets in view.committed().items():
-        behind: Counter[str] = Counter()
-        for partition, lag in lag_of(ends, offsets).items():
-            behind[partition.topic] += lag
+        behind: dict[str, int] = {}
+        for partition, offset in offsets.items():
+            if partition in ends:
+                lag = max(0, ends[partition] - offset)
+                behind[partition.topic] = behind.get(partition.topic, 0) + lag
         for topic, lag in behind.items():
             rows[topic]["groups"].append({"group": group, "lag": lag})
     for row in rows.values():

@@ -1,13 +1,14 @@
-"""Transactions, and those that hang: open in a partition, and no coordinator will end them."""
+"""Transactions, and hanging ones: open in a partition, and no coordinator will end them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from barnabas.base.errors import KafkaError
-from barnabas.client.errors import ClientError, said
-from barnabas.client.leaders import live_leaders
+from barnabas.base.types import TopicPartition
+from barnabas.client.errors import ClientError
 from barnabas.client.transactions import Transactions
+from barnabas.console.kafka import said
 from barnabas.console.pages.query import Query, whole
 from barnabas.console.view import ClusterView
 
@@ -19,9 +20,14 @@ _PARTITIONS = 2000
 def transactions(view: ClusterView, query: Query) -> dict[str, Any]:
     """The transactions page. Query: ``older`` minutes count as hanging, 15 unless given."""
     minutes = whole(query, "older", 15, 0, 10**6)
-    with Transactions(view.servers) as known:
+    with Transactions(view.kafka.servers) as known:
         listed = known.listings()
-        partitions = sorted(live_leaders(view.metadata().topics))
+        partitions = sorted(
+            TopicPartition(topic.name, p.partition_index)
+            for topic in view.kafka.metadata().topics
+            for p in topic.partitions
+            if p.leader_id >= 0
+        )
         problem, hanging = None, []
         try:
             hanging = known.hanging(

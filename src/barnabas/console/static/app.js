@@ -12,11 +12,11 @@ const routes = {
   pipelines: pages.pipelines, access, clients: pages.clients,
 };
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
-/** What ends the page that is shown: timers and streams. */
+/** Functions that end the open page: its timers and streams. */
 let leave = () => {};
 let shown = 0;
 
-/** Who uses the keyboard goes on from what was pressed, or at the beginning of the new page. */
+/** The keyboard focus stays at the pressed element, or goes to the beginning of the new page. */
 function refocus(label) {
   if (document.activeElement && document.activeElement !== document.body) return;
   /** @type {NodeListOf<HTMLElement>} */
@@ -25,7 +25,7 @@ function refocus(label) {
   (same || main).focus({ preventScroll: !same });
 }
 
-/** What is not there, by Kafka's code: its name, and the page that lists what there is. */
+/** Missing things by Kafka's error code: the name, and the page that lists the existing ones. */
 const MISSING = {
   UNKNOWN_TOPIC_OR_PARTITION: ["topic", "topics"], GROUP_ID_NOT_FOUND: ["group", "groups"],
   BROKER_NOT_AVAILABLE: ["broker", "brokers"],
@@ -56,7 +56,7 @@ async function show(moved = true) {
   const ends = [];
   leave = () => ends.splice(0).forEach((end) => end());
   const onLeave = (end) => (mine === shown ? ends.push(end) : end());
-  /** The page cannot go on. */
+  /** Show an error instead of the page. */
   const fail = (error) => {
     if (mine !== shown) return;
     leave();

@@ -2,7 +2,7 @@
 import { count } from "./dom.js";
 
 const W = 600, H = 70, SVG = "http://www.w3.org/2000/svg";
-/** What lies further apart is not joined, in ms: nobody looked. */
+/** Points further apart than this are not joined, in ms: no page was open. */
 const GAP = 30_000;
 
 function s(name, attributes, ...children) {
@@ -29,7 +29,7 @@ export function chart(title, points) {
     const joins = i && at - points[i - 1][0] <= GAP;
     path += `${joins ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
   });
-  const label = points.length ? `${title} from ${time(from)} to ${time(to)}, at most ${count(most)}` : `${title}, as long as somebody looks`;
+  const label = points.length ? `${title} from ${time(from)} to ${time(to)}, at most ${count(most)}` : `${title}, while a page is open`;
   const figure = document.createElement("figure");
   figure.className = "chart";
   const caption = document.createElement("figcaption");

@@ -1,7 +1,7 @@
 // Questions and short messages. They end with the page that they belong to.
 import { change, count, h, table } from "./dom.js";
 
-/** What went wrong, for some seconds; or what was done, as `isFine` says. */
+/** Show an error for some seconds, or with `isFine` a success. */
 export function problem(text, isFine = false) {
   const box = /** @type {HTMLElement} */ (document.getElementById("problem"));
   box.textContent = text ?? "";
@@ -91,7 +91,7 @@ export async function ask(title, verb, wanted, { typed, what = "it with all its 
   }
   if (asked !== page) return null;
   const name = h("input", { "aria-label": `type ${typed ?? ""}`, autocomplete: "off" });
-  const preview = Array.isArray(told.preview) && table("What will be", [
+  const preview = Array.isArray(told.preview) && table("Preview", [
     ["topic", (r) => r.topic], ["partition", (r) => r.partition, true],
     ["from", (r) => count(r.from), true], ["to", (r) => count(r.to), true],
   ], told.preview);

@@ -39,7 +39,7 @@ export async function overview({ main, every, isShown }) {
       o.groups.problem ? h("p.warn", {}, o.groups.problem) : "",
       table("Lags", [["group", (g) => link("group", g.group)], ["records behind", (g) => count(g.lag), true]], o.lags),
       h("h2", {}, "Recent events"),
-      table("Recent events", [["seen at", (e) => when(e.at)], ["what", (e) => e.text]], o.events, "nothing has changed while somebody looked"));
+      table("Recent events", [["seen at", (e) => when(e.at)], ["what", (e) => e.text]], o.events, "no change while a page was open"));
   });
 }
 
@@ -110,8 +110,8 @@ export async function topics({ main, query, every, isShown, about }) {
       [by("bytes", "size"), (t) => bytes(t.bytes), true],
       ["groups, records behind", (t) => t.groups.map((g) => h("span.tag", {}, link("group", g.group), ` ${count(g.lag)}`))],
     ]), told.topics, "no topic matches"), pager(query, "topics", told),
-      told.sorted_by_age_s === null ? h("p.warn", {}, "The console is still counting: topics that it has not come to yet show 0.")
-        : told.sorted_by_age_s >= 10 ? h("p.quiet", {}, `The order is of what was counted ${seconds(told.sorted_by_age_s)} ago.`) : "");
+      told.sorted_by_age_s === null ? h("p.warn", {}, "The console is still counting. Topics that it has not reached show 0.")
+        : told.sorted_by_age_s >= 10 ? h("p.quiet", {}, `The order is by figures from ${seconds(told.sorted_by_age_s)} ago.`) : "");
   }
 }
 
@@ -192,7 +192,7 @@ export async function brokers({ main, query, every, isShown }) {
         ["log directories", (b) => b.log_dirs.problem ? h(b.gone ? "span.bad" : "span.warn", {}, b.log_dirs.problem) : b.log_dirs.directories.map((d) => h("div", {}, h("code", {}, d.path),
           d.error ? h("span.bad", {}, ` offline: ${d.error}`) : ` ${count(d.replicas)} replicas, ${bytes(d.bytes)}, ${bytes(d.free_bytes)} free`))],
       ], told.brokers),
-      told.sizes_age_s === null ? h("p.quiet", {}, "What lies in each directory is still being counted.")
+      told.sizes_age_s === null ? h("p.quiet", {}, "The console still counts the content of each directory.")
         : told.sizes_age_s >= 10 ? h("p.quiet", {}, `Replicas and bytes were counted ${seconds(told.sizes_age_s)} ago.`) : "",
       h("h2", {}, "Moves under way"),
       told.moves_problem ? h("p.quiet", {}, told.moves_problem) : table("Moves", [
@@ -243,7 +243,7 @@ export async function transactions({ main, every, isShown, query }) {
     update(main,
       h("h1", {}, "Transactions"),
       h("h2", {}, "Hanging"),
-      h("p.explain", {}, `Open in a partition, silent for 15 minutes, and no coordinator will end them: readers of committed records wait behind them. Looked at ${count(told.looked_at)} of ${count(told.partitions)} partitions.`),
+      h("p.explain", {}, `These transactions are open in a partition and silent for 15 minutes, and no coordinator will end them. Readers of committed records wait behind them. Checked ${count(told.looked_at)} of ${count(told.partitions)} partitions.`),
       told.problem ? h("p.warn", {}, told.problem) : table("Hanging", [
         ["partition", (t) => t.partition], ["producer", (t) => `${t.producer} epoch ${t.epoch}`], ["since offset", (t) => count(t.began_at), true], ["last write", (t) => when(t.last)],
         ["to end it", (t) => h("code", {}, `barnabas transactions abort --topic ${t.partition.replace(/-\d+$/, "")} --partition ${t.partition.replace(/.*-/, "")} --start-offset ${t.began_at}`)],
@@ -268,7 +268,7 @@ export async function pipelines({ main, every, isShown }) {
       told.left ? h("p.warn", {}, `${count(told.left)} records of the status topic have yet to be read`) : "",
       told.pipelines.map((p) => h("section", { "aria-label": p.name },
         h("h2", {}, `${p.name} · `, tone(p.state)),
-        h("p.quiet", {}, [p.host && `on ${p.host}`, p.file, p.started && `since ${at(p.started)}`, p.updated && `told at ${at(p.updated)}`].filter(Boolean).join(" · ")),
+        h("p.quiet", {}, [p.host && `on ${p.host}`, p.file, p.started && `since ${at(p.started)}`, p.updated && `reported at ${at(p.updated)}`].filter(Boolean).join(" · ")),
         p.alerts.map((alert) => h("p.warn", {}, alert)),
         table(`Queries of ${p.name}`, [
           ["query", (q) => q.name], ["state", (q) => tone(q.state)], ["rows a second", (q) => count(q.rows_a_second), true],
@@ -293,7 +293,7 @@ export async function clients({ main, every, isShown, query, name }) {
           ["name", (s) => s.name], ["metrics", (s) => h("code", {}, s.metrics || "–")], ["every", (s) => seconds(s["interval.ms"] / 1000)], ["of clients that match", (s) => h("code", {}, s.match || "all")],
         ], told.subscriptions),
         h("h2", {}, `Pushing (${count(told.count)})`),
-        told.pages.length ? "" : h("p.quiet", {}, "The brokers' pages of metrics tell what clients have pushed: start the console with --metrics-url http://HOST:PORT.")],
+        told.pages.length ? "" : h("p.quiet", {}, "The brokers' pages of metrics have the metrics that clients push: start the console with --metrics-url http://HOST:PORT.")],
       told.problems.map((problem) => h("p.warn", {}, problem)),
       told.id ? table("Numbers", [
         ["metric", (n) => n.metric], ["of", (n) => Object.entries(n.attributes).map(([key, value]) => h("span.tag", {}, `${key} ${value}`))], ["kind", (n) => (n.sum ? "sum" : "gauge")], ["value", (n) => count(n.value), true],

@@ -1,4 +1,4 @@
-// The picture of a topic: lanes of records on a canvas. What it draws was told by the server; it invents nothing.
+// The picture of a topic: lanes of records on a canvas. It draws only data from the server.
 
 const LANE = 54, CELL = 40, GAP = 4, TOP = 16, LABEL = 74, RIGHT = 54, KEPT = 120;
 /** How many looks are kept to rewind: five minutes of two a second. */
@@ -71,7 +71,7 @@ export class Picture {
         lane.items.push({ from: told.block[0], to: told.block[1], kind: "block" });
         added += CELL * 1.6 + GAP;
       }
-      // Transactions end: their records are open no longer.
+      // Transactions end: their records are no longer open.
       for (const item of lane.items) if (item.what === "open" && item.to <= told.stable) item.what = "";
       lane.items = lane.items.filter((item) => item.to > told.start).slice(-KEPT);
       if (slides && lane.known) lane.slide = Math.min(lane.slide + added, 600);

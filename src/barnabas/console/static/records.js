@@ -12,7 +12,7 @@ export async function records({ body, name, query, onLeave, isShown, about, fail
   const field = (key, title, wide = false, placeholder = "") => h("label", {}, title, h(wide ? "input.wide" : "input", { name: key, value: given[key] ?? "", placeholder, autocomplete: "off" }));
   const rows = h("div", {});
   const status = h("span.quiet", { role: "status" });
-  const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Look further");
+  const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Search further");
   const save = h("button", { type: "button", title: "the records that these choices find, as lines of JSON", onclick: () => download() }, "Download");
   const columns = chooser("records", ["offset", "partition", "time", "key", "value", "headers"], () => draw());
   const tail = h("input", { type: "checkbox" });
@@ -42,7 +42,7 @@ export async function records({ body, name, query, onLeave, isShown, about, fail
       next = told.next;
       more.hidden = told.complete;
       if (!further || told.records.length) draw();
-      status.textContent = `${count(found.length)} shown, ${count(told.scanned)} records looked at (${bytes(told.scanned_bytes)})${told.complete ? ", to the end" : ""}${told.problem ? "; " + told.problem : ""}`;
+      status.textContent = `${count(found.length)} shown, ${count(told.scanned)} records searched (${bytes(told.scanned_bytes)})${told.complete ? ", to the end" : ""}${told.problem ? "; " + told.problem : ""}`;
     } catch (error) {
       if (error.code && !found.length) fail(error);
       else problem(error.message);
@@ -60,6 +60,7 @@ export async function records({ body, name, query, onLeave, isShown, about, fail
       const all = await get("record", { topic: name, partition: r.partition, offset: r.offset });
       if (!isShown()) return;
       if (all.value.cut) return problem(`A value of ${bytes(all.value.bytes)} is too long to be edited here.`);
+      if (all.value.masked) return problem("A mask of this console (--mask) hides a part of this value. The form would send *** in its place, so the value cannot be edited here.");
       fill(all);
     } catch (error) {
       problem(error.message);

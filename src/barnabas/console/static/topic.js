@@ -25,11 +25,11 @@ export async function topic(page) {
 
 // --- live ---
 
-const EXPLAINED = `A partition is a list of records that only grows: each record has a number, its offset. Records slide in at the right,
-coloured by their key; all records with one key lie in one partition. A group's pointer stands where it will read next, as committed:
-it jumps when the group commits. What lies between the pointer and the end is the group's lag. The dashed line is the high watermark:
-what is behind it is not on all replicas in sync yet, and nobody reads it. Hatched records belong to a transaction that has not ended; those struck
-through to one that was aborted. Retention takes records away at the left; compaction leaves holes.`;
+const EXPLAINED = `A partition is a list of records to which producers append. Each record has a number, its offset. New records appear at the right,
+coloured by their key; all records with one key are in one partition. A group's pointer is at its committed offset, the next record that it
+reads; it jumps when the group commits. The records between the pointer and the end are the group's lag. The dashed line is the high
+watermark: records behind it are not on all in-sync replicas yet, and consumers cannot read them. Hatched records belong to an open
+transaction, crossed-out records to an aborted one. Retention removes records at the left; compaction leaves gaps.`;
 
 async function live({ body, name, onLeave, isShown, fail }) {
   const canvas = h("canvas", { role: "img", "aria-label": `The partitions of ${name} as lanes of records` });
@@ -45,7 +45,7 @@ async function live({ body, name, onLeave, isShown, fail }) {
   const asTable = h("input", { type: "checkbox", checked: still.matches });
   asTable.addEventListener("change", () => around(picture.now));
   body.replaceChildren(
-    h("div.tools", {}, pause, h("label.inline", {}, "rewind", rewind), h("label.inline", {}, explain, "explain it to me"),
+    h("div.tools", {}, pause, h("label.inline", {}, "rewind", rewind), h("label.inline", {}, explain, "explain"),
       h("label.inline", {}, asTable, "as a table"), state),
     explained,
     h("div.live", {},
@@ -65,7 +65,7 @@ async function live({ body, name, onLeave, isShown, fail }) {
     if (picture.paused) around(picture.goBack(Number(rewind.value)));
   });
 
-  /** What stands around the lanes. */
+  /** The rows and columns around the lanes. */
   function around(look) {
     if (!look) return;
     canvas.hidden = asTable.checked;
@@ -90,7 +90,7 @@ async function live({ body, name, onLeave, isShown, fail }) {
       ["partition", (l) => l.partition, true],
       ...look.brokers.map((b) => [`${b.id === look.controller ? "♛ " : ""}${b.id}${b.gone ? " (gone)" : ""}`, (l) => replica(l, b.id, l.behind[b.id], b.gone)]),
     ], look.lanes));
-    state.textContent = picture.paused ? `stands still at ${new Date(look.at).toLocaleTimeString()}`
+    state.textContent = picture.paused ? `paused at ${new Date(look.at).toLocaleTimeString()}`
       : look.partition_count > look.lanes.length ? `the first ${look.lanes.length} of ${count(look.partition_count)} partitions` : "";
   }
 
@@ -105,9 +105,9 @@ async function live({ body, name, onLeave, isShown, fail }) {
     }
     picture.take(look);
     if (!picture.paused) around(look);
-    if (look.missed) state.textContent = `${look.missed} looks were missed`;
+    if (look.missed) state.textContent = `${look.missed} updates were missed`;
   };
-  stream.onerror = () => { state.textContent = "the stream has broken; trying again"; };
+  stream.onerror = () => { state.textContent = "the connection is lost; trying again"; };
   const resized = new ResizeObserver(() => picture.draw());
   resized.observe(canvas);
   const redraw = () => picture.draw();

@@ -2,7 +2,7 @@
 import { problem } from "./dialogs.js";
 import { bytes, h } from "./dom.js";
 
-/** What fits beside others in a row, in characters; what is coloured as JSON at most. */
+/** The longest value in a row, and the longest that is coloured as JSON, in characters. */
 const SHORT = 160, COLOURED = 100_000;
 /** Strings, numbers and words of JSON; a colon after a string makes it a name. */
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\b\d[\d.eE+-]*|\b(?:true|false|null)\b/g;

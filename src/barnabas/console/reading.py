@@ -1,0 +1,134 @@
+"""Records from partitions, without a group: batches as they are stored, and what lies in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from barnabas.console.kafka import Kafka, check
+from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.records import Record, batches, check_crc
+from barnabas.kafka.records.builder import batch_records
+from barnabas.kafka.records.control import decode_end_transaction
+
+#: how much a batch may take when it is decompressed, in bytes
+_LARGEST_BATCH = 32 << 20
+_LARGEST_ANSWER = 8 << 20
+
+
+class Found(NamedTuple):
+    """A record, or a marker that ends a transaction."""
+
+    record: Record
+    #: "" for a record; "commit", "abort" or "control" for a marker
+    marker: str
+    #: of the producer's transaction, which has ended by an abort, or has not ended
+    aborted: bool
+    open: bool
+
+
+class Chunk(NamedTuple):
+    """What a partition's leader has sent, and where the partition ends."""
+
+    start: int
+    stable: int
+    end: int
+    data: bytes
+    aborted: tuple[tuple[int, int], ...]
+
+
+def fetch(kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int) -> dict[int, Chunk]:
+    """Batches of a topic from one leader, without waiting.
+
+    The first request reads committed records, since its answer names aborted transactions. A second one reads
+    the records behind the start of an open transaction.
+
+    Args:
+        topic: of a MetadataResponse.
+        wanted: from which offset on, by partition.
+        most_bytes: for each partition.
+
+    Raises:
+        KafkaError: the leader refuses; partitions that cannot be read are left out.
+    """
+    found = _fetched(kafka, leader, topic, wanted, most_bytes, committed=True)
+    behind = {
+        p: reached
+        for p, chunk in found.items()
+        if chunk.stable <= (reached := next_offset(chunk, wanted[p])) < chunk.end
+    }
+    if behind:
+        for p, more in _fetched(kafka, leader, topic, behind, most_bytes, committed=False).items():
+            found[p] = found[p]._replace(data=found[p].data + more.data, end=max(found[p].end, more.end))
+    return found
+
+
+def _fetched(
+    kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int, *, committed: bool
+) -> dict[int, Chunk]:
+    request = FetchRequest(
+        max_bytes=min(most_bytes * len(wanted), _LARGEST_ANSWER),
+        isolation_level=int(committed),
+        topics=[
+            FetchTopic(
+                topic=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=most_bytes)
+                    for p, offset in wanted.items()
+                ],
+            )
+        ],
+    )
+    response = kafka.ask(leader, request)
+    check(response.error_code, topic.name)
+    return {
+        data.partition_index: Chunk(
+            data.log_start_offset,
+            data.last_stable_offset,
+            data.high_watermark,
+            bytes(data.records or b""),
+            tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ()),
+        )
+        for answered in response.responses
+        for data in answered.partitions
+        if not data.error_code
+    }
+
+
+def records_in(chunk: Chunk, first: int) -> Iterator[Found]:
+    """The records and markers of a chunk, from offset `first` on; what is damaged ends it.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    begun = sorted(chunk.aborted, key=lambda aborted: aborted[1])
+    aborting: set[int] = set()
+    view = memoryview(chunk.data)
+    for position, header in batches(chunk.data):
+        check_crc(header, chunk.data, position)
+        batch = view[position : position + header.size]
+        while begun and begun[0][1] <= header.last_offset:
+            aborting.add(begun.pop(0)[0])
+        if header.is_control:
+            ended = decode_end_transaction(header, batch)
+            if ended is not None and not ended.commit:
+                aborting.discard(header.producer_id)
+            marker = "control" if ended is None else "commit" if ended.commit else "abort"
+            if header.base_offset >= first:
+                record = Record(None, None, header.max_timestamp, (), header.base_offset)
+                yield Found(record, marker, False, False)
+            continue
+        aborted = header.is_transactional and header.producer_id in aborting
+        for record in batch_records(header, batch, _LARGEST_BATCH):
+            if record.offset >= first:
+                is_open = header.is_transactional and record.offset >= chunk.stable
+                yield Found(record, "", aborted, is_open)
+
+
+def next_offset(chunk: Chunk, first: int) -> int:
+    """Behind the last whole batch of a chunk that was asked for from `first` on."""
+    last = first
+    for _, header in batches(chunk.data):
+        last = max(last, header.next_offset)
+    return last
