@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.client.brokers import Brokers
 from barnabas.spark import clients
-from barnabas.spark.topics import TopicLookup
+from barnabas.spark.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,10 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def servers(barnabas_broker: TestCluster) -> Iterator[str]:
     yield barnabas_broker.bootstrap_servers
     for client in clients._kept.values():  # what this process, standing in for a worker, has kept
-        if isinstance(client, Brokers):
+        if isinstance(client, Cluster | Brokers):
             client.close()
-        if isinstance(client, TopicLookup):
-            client.brokers.close()
     clients._kept.clear()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from tests.spark.processes import children, kill
 
 from barnabas.pipelines import iceberg
-from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.spark.session import local_session
 
 

@@ -25,8 +25,6 @@ from barnabas.kafka.protocol.messages.sasl_authenticate import (
 )
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from barnabas.spark import clients
-from barnabas.spark.fetch_settings import FetchSettings
-from barnabas.spark.topics import TopicLookup
 
 _SASL_APIS = [ApiVersion(api_key=17, max_version=1), ApiVersion(api_key=36, max_version=2)]
 
@@ -149,9 +147,7 @@ def _clients_closed() -> Iterator[None]:
             yield
         finally:
             for client in kept.values():
-                if isinstance(client, TopicLookup):
-                    client.brokers.close()
-                elif not isinstance(client, AdminClient | FetchSettings):  # which have nothing to close
+                if not isinstance(client, AdminClient):  # which has nothing to close
                     client.close()
 
 

@@ -11,9 +11,9 @@ import pytest
 from tests.spark.pipeline_run import PipelineRunner
 
 from barnabas.cli.pipeline.table import print_status
+from barnabas.pipelines.alerts import StuckAlert
 from barnabas.pipelines.metrics import exposition
 from barnabas.pipelines.status import PipelineStatus, QueryStatus
-from barnabas.pipelines.stuck_alert import StuckAlert
 from barnabas.pipelines.supervisor import Supervisor
 
 PIPELINE = """

@@ -21,7 +21,7 @@ from tests.spark.pipeline_run import PipelineRunner
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines import jdbc
 from barnabas.pipelines.jdbc import JdbcError
-from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_options import SinkOptions
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ from tests.spark.pipeline_run import PipelineRunner, supervise
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines.build import Run, build
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.session import DEFAULTS
+from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.pipelines.sinks import _records as encode
 from barnabas.pipelines.supervisor import Supervisor
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim

@@ -13,8 +13,8 @@ import pytest
 
 from barnabas.pipelines import delta, postgres
 from barnabas.pipelines.delta import DeltaError
-from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.postgres import PostgresError
+from barnabas.pipelines.sink_options import SinkOptions
 
 AT = datetime(2026, 3, 1, 10, 0, 30, tzinfo=UTC)
 

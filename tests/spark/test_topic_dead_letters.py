@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from tests.spark.pipeline_run import PipelineRunner
 
 from barnabas.pipelines import sinks, topic_letters
 from barnabas.pipelines.topic_letters import TopicLimits
+from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 
 TO_TOPIC = """
 @source(topic="{source}", format="text"{options})
@@ -179,3 +182,78 @@ def test_a_dead_letter_topic_that_is_made_anew_gets_the_next_ones(
     assert finish(pipeline.queries(text)["copy"]).state == "done"
     assert committed(records(copying["sink"], 2)) == ["first", "second"]
     assert committed(records(copying["bad"], 1)) == ["m" * 2000]
+
+
+ENCODED = """
+pipeline(registry="{registry}")
+
+@source(topic="{source}", format="json", schema="id BIGINT NOT NULL, state STRING"{options})
+def orders(rows):
+    return rows
+
+@sink(topic="{sink}", format="{format}", schema='''{schema}''', delivery="exactly-once", key="id"{more})
+def copy(orders):
+    return orders.repartition(2)
+"""
+
+STATES = ["NEW", "PAID"]
+SCHEMAS = {
+    "avro": {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "int"},
+            {"name": "state", "type": {"type": "enum", "name": "State", "symbols": STATES}},
+        ],
+    },
+    "jsonschema": {
+        "type": "object",
+        "properties": {"id": {"type": "integer", "maximum": 1000}, "state": {"enum": STATES}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def registry(servers: str) -> Iterator[str]:
+    settings = RegistrySettings(servers, topic="_schemas-dead-letters")
+    with RegistryServer(settings, claim("127.0.0.1:0")) as running:
+        yield running.url
+
+
+@pytest.mark.parametrize("format", ["avro", "jsonschema"])
+def test_a_row_that_its_schema_does_not_allow_becomes_a_dead_letter(
+    copying: dict[str, str],
+    registry: str,
+    make_topic: MakeTopic,
+    feed: Any,
+    pipeline: PipelineRunner,
+    records: Records,
+    format: str,
+) -> None:
+    copying |= {"sink": make_topic(), "registry": registry, "format": format}
+    copying |= {"schema": json.dumps(SCHEMAS[format]), "more": f', dead_letter="{copying["bad"]}"'}
+    unknown, large = '{"id":2,"state":"LOST"}', f'{{"id":{2**40},"state":"NEW"}}'
+    feed(copying["source"], ['{"id":1,"state":"NEW"}', unknown, large, '{"id":3,"state":"PAID"}'])
+    status = finish(pipeline.queries(ENCODED.format(**copying))["copy"])
+    assert sorted(each.key() or b"" for each in records(copying["sink"], 2)) == [b"1", b"3"]
+    letters = {each.value(): headers(each) for each in records(copying["bad"], 2)}
+    assert set(letters) == {unknown.encode(), large.encode()}
+    assert "state" in letters[unknown.encode()]["message"] and letters[unknown.encode()]["offset"] == "1"
+    assert "id" in letters[large.encode()]["message"]
+    assert (status.state, status.rows_written, status.rows_rejected) == ("done", 4, 2)
+
+
+def test_a_row_that_its_schema_does_not_allow_stops_a_pipeline_without_dead_letters(
+    copying: dict[str, str],
+    registry: str,
+    make_topic: MakeTopic,
+    feed: Any,
+    pipeline: PipelineRunner,
+    records: Records,
+) -> None:
+    schema = json.dumps(SCHEMAS["avro"])
+    copying |= {"sink": make_topic(), "registry": registry, "format": "avro", "schema": schema}
+    feed(copying["source"], ['{"id":1,"state":"NEW"}', '{"id":2,"state":"LOST"}'])
+    status = finish(pipeline.queries(ENCODED.format(**copying))["copy"])
+    assert status.state == "failed" or status.restarts == 3
+    assert "{'id': 2, 'state': 'LOST'}: field Order.state" in str(status.last_error)

@@ -1,4 +1,4 @@
-"""Pipelines in a few lines: a file that declares sources, steps and sinks, and what runs it.
+"""Pipelines in a few lines: a file declares sources, steps and sinks, and `barnabas pipeline run` runs it.
 
     from barnabas.pipelines import sink, source, step
 
@@ -14,13 +14,17 @@
     def dear(dear_orders):
         return dear_orders
 
-What is where: `options` (each declared once, for Python and SQL), `python_file` and `sql_file` (read a file),
-`parameters` (what it leaves open), `model` (what it declares), `packages` (those that only some need),
-`sources` and `sinks` (to DataFrames and from them), `sink_letters` and `topic_letters` (rows that sinks
-refuse, found by `bisect`), `build` (queries), `batch` (those that end by themselves), `supervisor` (keeps
-them running), `status` (what they leave for others to see), `status_topic` and `metrics` (where else it is
-seen), `lag_alert`, `session` (Spark), `run`, `validate`, `reset`. Tests of pipeline files:
-`barnabas.testing.pipelines`.
+| task | modules |
+|---|---|
+| reading a file | `read`, `python_file`, `sql_file`, `parameters`, `options`, `sink_options`, `model` |
+| queries | `sources`, `sinks`, `shared`, `build`, `batch` (queries that end), `refresh` |
+| tables | `table_sink` (the base of all), `table_sinks`, and a module for each |
+| rejected rows | `sink_letters`, `topic_letters`, `bisect` |
+| running | `run`, `session`, `supervisor`, `folder`, `local_checkpoints` |
+| status | `status`, `status_topic`, `metrics`, `alerts` |
+| other commands | `validate`, `reset` |
+
+Tests of pipeline files use `barnabas.testing.pipelines`.
 """
 
 from barnabas.pipelines.python_file import parameter, pipeline, sink, source, step

@@ -1,4 +1,4 @@
-"""A write that ends, of rows that are no stream; to the supervisor it looks like a streaming query."""
+"""A write of rows that are no stream, with the interface of a streaming query for the supervisor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Progress:
 
 
 class BatchRun:
-    """Begun when it is made, in a thread of its own; `prepare` gives what is called there to write `rows`."""
+    """A write in its own thread, which begins at once; `prepare` returns the function that writes `rows`."""
 
     def __init__(self, rows: DataFrame, prepare: Callable[[DataFrame], Callable[[], None]]) -> None:
         self._spark = rows.sparkSession
@@ -53,7 +53,7 @@ class BatchRun:
         return self._error
 
     def stop(self) -> None:
-        """Returns when the thread has ended; before a job and between two there is none to cancel."""
+        """Cancel the jobs until the thread has ended. Between two jobs there is none to cancel."""
         while self._thread.is_alive():
             self._spark.sparkContext.cancelJobGroup(self._group)
             self._thread.join(_CANCEL_AGAIN_S)
@@ -79,5 +79,5 @@ class BatchRun:
 
 
 def _make_active(spark: SparkSession) -> None:
-    """In this thread, where Spark finds the data source by it; PySpark has no public way to say so."""
+    """Make the session active in this thread, where Spark finds the data source by it."""
     SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 def find_rejected(
     count: int, attempt: Callable[[int, int], str | None], check: Callable[[int, str], None]
 ) -> dict[int, str]:
-    """The numbers of the rejected rows among `count`, in their order, with the reason of each.
+    """Return the numbers of the rejected rows among `count`, in their order, each with its reason.
 
     Rows are tried in their order. A rejected row costs about as many attempts as halvings lead to it.
 

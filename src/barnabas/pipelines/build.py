@@ -1,4 +1,4 @@
-"""From a declaration to queries that can be started: one for each sink and each dead-letter topic."""
+"""Makes queries of a declared pipeline: one for each sink and each dead-letter topic."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
 from barnabas.pipelines.files import exists, has_files, make_folder
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
-from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.refresh import Lookup
 from barnabas.pipelines.reset import PARQUET_LOG, remembers
 from barnabas.pipelines.session import SPARK_FAILS, answers
 from barnabas.pipelines.shared import Fanout, Output, can_share
 from barnabas.pipelines.sink_letters import Rejections
+from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.pipelines.sinks import static_writer, writer_to
 from barnabas.pipelines.sources import Parsed, open_source
 from barnabas.pipelines.stateless import comes_alone
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Query:
-    """A query by the name it has in status and checkpoints; each `start` goes on from its checkpoint."""
+    """A query, by its name in status and checkpoints. Each `start` continues from its checkpoint."""
 
     name: str
     start: Callable[[], StreamingQuery | BatchRun]
@@ -54,7 +54,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Run:
-    """What is chosen when a pipeline is started, not when it is written."""
+    """Choices of one run, which are not in the pipeline's file."""
 
     bootstrap: str
     checkpoints: str
@@ -73,7 +73,7 @@ def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
 
 
 def check_streaming(rows: DataFrame, mode: str) -> None:
-    """Have Spark refuse now what it would refuse at the query's start, such as a count without an end."""
+    """Have Spark check now what it checks at the query's start, such as a count without an end."""
     spark = rows.sparkSession
     modes = spark._jvm.org.apache.spark.sql.streaming.OutputMode
     chosen = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[mode]()
@@ -84,8 +84,8 @@ def check_streaming(rows: DataFrame, mode: str) -> None:
 def is_forgotten(spark: SparkSession, checkpoint: str, output: str) -> bool:
     """Whether a stream has written Parquet files to `output` whose checkpoint is gone.
 
-    Batches are numbered by the checkpoint. Spark leaves out a batch whose number the folder knows, which is
-    right for one that is written again, and loses rows when the numbers begin anew.
+    The checkpoint numbers the batches. Spark skips a batch whose number the folder knows. That is right for a
+    repeated batch, and loses rows when the numbers begin again.
     """
     return not has_files(spark, f"{checkpoint}/offsets") and has_files(spark, f"{output}/{PARQUET_LOG}")
 
@@ -96,7 +96,7 @@ def client_options(pipeline: Pipeline, run: Run) -> dict[str, str]:
 
 
 def client_settings(pipeline: Pipeline, run: Run) -> dict[str, str]:
-    """The same as settings of librdkafka, for a client of the pipeline's own. Raises ConfigError."""
+    """The same options as settings of librdkafka, for a separate client. Raises ConfigError."""
     return WriteOptions.parse(client_options(pipeline, run), streaming=False).client
 
 
@@ -149,7 +149,7 @@ class _Builder:
         return [self._fan_out(shared) for shared in self._shared if shared.outputs] + made + sinks
 
     def _open(self, source: Source) -> list[Query]:
-        """Open a source; its query for dead letters, if it has one."""
+        """Open a source. Returns its query for dead letters, if it has one."""
         what = f"source {source.name}"
         opened = self._attempt(
             source.place, what, lambda: open_source(self._spark, source, self._reader, self._registry)
@@ -186,7 +186,7 @@ class _Builder:
             self._frames[step.name] = self._spark.table(step.name)
 
     def _sink(self, sink: Sink) -> list[Query]:
-        """The sink's query, unless it goes along with another."""
+        """The sink's query; none if a shared query writes its rows."""
 
         def rows_of(frames: Mapping[str, DataFrame]) -> DataFrame:
             if isinstance(sink.rows, str):
@@ -214,7 +214,7 @@ class _Builder:
         ]
 
         def frames(batch: DataFrame) -> dict[str, DataFrame]:
-            """What the streams of this source are in this batch, for its SQL too."""
+            """The streams of this source in this batch, for its SQL too."""
             made = dict(self._frames)
             if shared.parsed.dead_letters is not None:
                 made[f"{source.name}.dead_letter"] = shared.parsed.dead_letters(batch)
@@ -258,7 +258,7 @@ class _Builder:
         )
 
     def _check_not_shared_before(self, query: str) -> None:
-        """Raise PipelineError when the query would begin anew, and a shared one has written for it."""
+        """Raise PipelineError when the query would begin again after a shared one has written its rows."""
         for source in self._pipeline.sources:
             shared = f"{source.name}.shared"
             if self._has_written(shared, query) and not self._has_begun(query):
@@ -274,7 +274,7 @@ class _Builder:
         return exists(self._spark, f"{self._run.checkpoints}/{shared}/{_OUTPUTS}/{output}")
 
     def _step_of(self, step: Step, frames: Mapping[str, DataFrame], session: SparkSession) -> DataFrame:
-        """A step of a batch, made from `frames`; `session` is the batch's own, with views of its own."""
+        """A step of a batch, made from `frames`; `session` is the batch's session, with its own views."""
         name = str(step.name)
         if isinstance(step.body, Transform):
             inputs = [frames[each] for each in step.body.inputs]
@@ -336,7 +336,7 @@ class _Builder:
         return start
 
     def _keep(self, name: str, rows: DataFrame) -> None:
-        """Known to later steps, and to their SQL."""
+        """Keep the rows for later steps, and for their SQL."""
         rows.createOrReplaceTempView(name)
         self._frames[name] = rows
 

@@ -1,8 +1,8 @@
 """Rows into a Delta table, each batch once.
 
-A batch is one commit of the table's log, which holds the number of the query's last batch as an application
-transaction (Delta's protocol, "Transaction Identifiers"): one that comes again is known by it. The rows pass
-through the driver: bound the batches of a large stream with maxOffsetsPerTrigger.
+A batch is one commit of the table's log. The commit has the number of the query's last batch as an
+application transaction (Delta's protocol, "Transaction Identifiers"). By it the sink knows a repeated batch.
+The rows pass through the driver: limit the batches of a large stream with maxOffsetsPerTrigger.
 
 With dead letters, the sink tries a batch that the table rejects in parts, down to single rows. It does so on
 an empty local table with the same columns and constraints. The commit's information has the dead letters, so
@@ -24,8 +24,8 @@ from deltalake.exceptions import DeltaError as DeltaLakeError
 from barnabas.base.errors import BarnabasError
 from barnabas.base.text import without_userinfo
 from barnabas.pipelines.bisect import find_rejected
-from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.sink_letters import DeadLetters, without_origin
+from barnabas.pipelines.sink_options import SinkOptions
 
 _CONSTRAINT = "delta.constraints."
 #: Of a commit with dead letters: what wrote it, and the letters.

@@ -1,4 +1,4 @@
-"""What goes wrong in a pipeline, said in one line: where, what, and the cure."""
+"""Errors of a pipeline, in one line: the place, the error and the cure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SPARKS = ("pyspark.", "py4j.")
 
 
 class PipelineError(BarnabasError):
-    """A pipeline cannot be read or cannot go on; the text names the place in its file where there is one."""
+    """A pipeline cannot be read or cannot continue; the text names the place in its file, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Place:
 
 
 def explain(error: BaseException) -> str:
-    """The one line of a Spark exception that says what is wrong, without Spark's pages around it.
+    """The line of a Spark exception that names the error, without Spark's pages around it.
 
-    An error of ours wins wherever it is wrapped. Then one that Python code has raised, with its type and the
-    line of that code; then the innermost error that has a name; else the first line with words.
+    An error of Barnabas comes first, however it is wrapped. An error of Python code comes next, with its type
+    and its line. Then come the innermost error that has a name, and the first line with words.
     """
     lines = [line for line in str(error).splitlines() if line.strip()]
     named = [match for line in lines if (match := _NAMED.match(line))]
@@ -66,7 +66,7 @@ def _bare(text: str) -> str:
 
 
 def _raised(lines: Iterable[str]) -> str | None:
-    """The error that ends the last Python traceback: its type, its words and its line of the user's code."""
+    """The error that ends the last Python traceback: its type, its text and its line of the user's code."""
     last = None
     inside, place = False, ""
     for line in lines:
@@ -88,6 +88,6 @@ def _raised(lines: Iterable[str]) -> str | None:
 
 
 def place_in(error: BaseException, file: str, otherwise: Place) -> Place:
-    """The last line of `file` that `error` came through."""
+    """The last line of `file` in the traceback of `error`."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return Place(otherwise.file, frames[-1].lineno or otherwise.line) if frames else otherwise

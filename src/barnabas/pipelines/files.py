@@ -1,4 +1,4 @@
-"""Folders wherever Spark finds them, as checkpoints and outputs are: by a path or a URI of Hadoop."""
+"""Folders of checkpoints and outputs, by a path or a URI of Hadoop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def has_files(spark: SparkSession, folder: str) -> bool:
 
 
 def make_folder(spark: SparkSession, folder: str) -> None:
-    """Make a folder, and those above it; does nothing if it is there."""
+    """Make a folder, and those above it, if they do not exist."""
     path, files = _open(spark, folder)
     files.mkdirs(path)
 

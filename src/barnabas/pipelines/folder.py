@@ -1,7 +1,7 @@
-"""A pipeline's own folder: its checkpoints, its status, Spark's log, and a lock that says that it runs.
+"""A pipeline's own folder: its checkpoints, its status, Spark's log, and a lock that shows that it runs.
 
-It lies beside the pipeline file, as ``.barnabas/<pipeline>``, so that a pipeline goes on from its checkpoints
-wherever it is started from.
+It is ``.barnabas/<pipeline>`` beside the pipeline file, so that the pipeline continues from its checkpoints
+whatever the current folder is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.pipelines.model import Pipeline
 
 
 class Folder:
-    """Where one pipeline keeps what is its own."""
+    """The folder of one pipeline."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -31,7 +31,7 @@ class Folder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock, and keep it until the process has ended, however that comes.
+        """Hold the lock until the block or the process ends.
 
         Raises:
             PipelineError: another process holds it.

@@ -1,15 +1,15 @@
 """Rows into an Iceberg table: each batch once, and no row through the driver.
 
-The executors write a batch as Parquet files beside the table's other data, by Spark's own writer. Then the
-driver adds the files to the table, by PyIceberg, in one commit that also sets the table's property
-``barnabas.batch.QUERY`` to the number of the batch: one that comes again is known by it. The snapshot has
-both in its summary, for people; snapshots expire, and so do not remember.
+Spark's tasks write a batch as Parquet files beside the table's other data. Then the driver adds the files to
+the table by PyIceberg, in one commit. This commit also sets the table's property ``barnabas.batch.QUERY`` to
+the number of the batch, by which the sink knows a repeated batch. The snapshot has both in its summary, for
+people; snapshots expire.
 
-A commit stands only on the metadata that it was made from. When another one comes first it is made again, and
-so is the question whether the batch is written: of two drivers with the same batch one finds it done.
+A commit is valid only for the metadata that it was made from. After another commit the sink reads the
+property again, and then repeats its own commit. Of two drivers with the same batch one finds it written.
 
-The files of an attempt that died belong to no snapshot. Nobody here deletes them: the attempt may live and
-just be committing them. Iceberg calls them orphan files, and has a procedure for them.
+The files of a killed attempt belong to no snapshot. The sink does not delete them, since the attempt may
+still commit them. Iceberg calls them orphan files, and has a procedure for them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.errors import explain
 from barnabas.pipelines.iceberg_partitions import FOLDER, add_fields, by_partition, check_files
-from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_options import SinkOptions
 
 #: Commits that others come before, until the batch fails.
 _COMMITS = 20
@@ -47,7 +47,7 @@ class IcebergError(BarnabasError):
     """The catalog cannot be reached, or the table does not take the rows."""
 
 
-def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int) -> None:
+def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int, letters: None = None) -> None:
     """Append batch `number` of `query`, or in mode complete replace all by it, unless that is done.
 
     Raises:
@@ -73,7 +73,7 @@ def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int) 
 
 
 def _table(options: SinkOptions, rows: DataFrame) -> Table:
-    """The table, made with the columns of `rows` when it is not there."""
+    """Open the table; if it does not exist, create it with the columns of `rows`."""
     catalog, _, identifier = options.iceberg.partition(".")
     opened = load_catalog(catalog, **options.options)
     try:
@@ -108,7 +108,7 @@ def _property(query: str) -> str:
 
 
 def _write(rows: DataFrame, folder: str, table: Table) -> list[str]:
-    """Write the rows to files of a new folder; their names, of those that have rows."""
+    """Write the rows to files of a new folder. Returns the files that have rows."""
     if table.spec().is_unpartitioned():
         rows.write.mode("errorifexists").parquet(_for_spark(folder))
     else:
@@ -132,7 +132,7 @@ def _parquet_files(files: Any, path: Any, within: str = "") -> Iterator[str]:
 
 
 def _commit(options: SinkOptions, table: Table, files: list[str], query: str, number: int) -> bool:
-    """Add the files to the table; False when the batch has been written meanwhile."""
+    """Add the files to the table. Returns False if another attempt has written the batch."""
     known = {"barnabas.query": query, "barnabas.batch": str(number)}
     for attempt in range(_COMMITS):
         if attempt:
@@ -157,8 +157,9 @@ def _commit(options: SinkOptions, table: Table, files: list[str], query: str, nu
 
 
 def _forbid_retries(table: Table) -> None:
-    """Have a commit that another one came before fail: PyIceberg would make it again, and nobody would ask
-    whether the batch is written meanwhile. Changes the table's properties in this process only.
+    """Have a commit fail after another one: PyIceberg would repeat it even if the batch is written meanwhile.
+
+    Changes the table's properties in this process only.
     """
     properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
@@ -178,5 +179,5 @@ def _file_system(rows: DataFrame, folder: str) -> tuple[Any, Any]:
 
 
 def _for_spark(location: str) -> str:
-    """The location as Hadoop's file systems are named; Iceberg's own say s3."""
+    """The location for Hadoop, which has another name for s3 than Iceberg."""
     return location.replace("s3://", "s3a://", 1) if location.startswith("s3://") else location

@@ -1,9 +1,9 @@
 """Partitioned Iceberg tables: files of one partition each, and the proof that they are.
 
-PyIceberg takes a file's partition from the least and the greatest value in its footer. So Spark is made to
-write the rows of each partition to files of their own, by a column that only the names of folders have. A
-footer without these values would be taken for a partition of NULLs, and readers would miss its rows: such a
-file is refused here.
+PyIceberg takes a file's partition from the least and the greatest value in its footer. So Spark writes the
+rows of each partition to separate files, by a column that exists only in the names of folders. PyIceberg
+would take a footer without these values for a partition of NULLs, and readers would miss its rows. This
+module refuses such a file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
@@ -37,6 +40,8 @@ FOLDER = "_barnabas_partition"
 
 _PARTITION = re.compile(r"(?:(\w+(?:\[\d+\])?)\((.+)\)|(.+))")
 _TRANSFORMS = (YearTransform, MonthTransform, DayTransform, HourTransform, IdentityTransform)
+#: The bounds of a column have at most 4 KB: of a file with one value, it is both of them.
+_LONG_BYTES = 2048
 _HOUR_US = 3_600_000_000
 _DAY_US = 24 * _HOUR_US
 
@@ -50,7 +55,7 @@ def add_fields(spec: UpdateSpec, partitions: Sequence[str]) -> None:
 
 
 def by_partition(rows: DataFrame, table: Table) -> DataFrame:
-    """`rows` with the column `FOLDER`, each partition's together, in as few tasks as its size allows.
+    """Return `rows` with the column `FOLDER`; the rows of a partition are together, in as few tasks as fit.
 
     Raises:
         ConfigError: the table is partitioned in a way that files cannot be proven to fit.
@@ -66,7 +71,7 @@ def by_partition(rows: DataFrame, table: Table) -> DataFrame:
 
 
 def check_files(table: Table, files: Sequence[str]) -> None:
-    """Check that the footer of each file tells its partition.
+    """Check that the footer of each file shows its partition.
 
     Raises:
         ConfigError: one does not.
@@ -80,12 +85,28 @@ def check_files(table: Table, files: Sequence[str]) -> None:
                 continue
             nulls = found.null_value_counts.get(field.source_id)
             if nulls is None or nulls != found.record_count:
-                why = "Parquet has no bounds of its values (too long, or metrics are off)"
-                raise _refused(table, field, why)
+                raise _refused(table, field, _why_unbounded(table, field, path))
+
+
+def _why_unbounded(table: Table, field: PartitionField, path: str) -> str:
+    """The reason why a file's footer has no bounds of a partition's column."""
+    name = str(table.schema().find_column_name(field.source_id))
+    with table.io.new_input(path).open() as file:
+        values = pq.read_table(file, columns=[name]).column(0)
+    longest = 0
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+        longest = pc.max(pc.binary_length(values)).as_py() or 0
+    if longest < _LONG_BYTES:
+        return f"Parquet has no bounds of column {name}: are its metrics off?"
+    return (
+        f"a value of column {name} has {longest:,} bytes, and Parquet keeps no bounds of values above 4 KB, "
+        f"by which the table finds its partition: shorten the values of {name} before the sink, or write to "
+        "a table that is partitioned by another column"
+    )
 
 
 def _value(rows: DataFrame, table: Table, field: PartitionField) -> Column:
-    """What tells the partitions of `field` apart: its own value, or something finer."""
+    """A value that differs between the partitions of `field`: its own value, or a finer one."""
     name = table.schema().find_column_name(field.source_id)
     if name is None or name not in rows.columns:
         if name is not None and "." not in name:

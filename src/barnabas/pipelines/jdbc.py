@@ -1,20 +1,19 @@
 """Rows into a table of any database with a JDBC driver: each batch once, and no row through the driver.
 
-The executors write a batch to a staging table, each task its own part, by Spark's own JDBC writer. Then one
-transaction of the driver takes the rows over and notes the number of the batch, in the table
-``barnabas_jdbc_batches``: its row of a query has the last batch and the staging table of the last attempt.
+Spark's JDBC writer writes a batch to a staging table, each task its own part. Then one transaction of the
+driver takes the rows over and stores the number of the batch. The table ``barnabas_jdbc_batches`` has a row
+for each query: its last batch, and the staging table of the last attempt.
 
-Each attempt has a staging table of its own and notes its name before it makes the table. So a driver that
-was taken for dead, or a task of it that still writes, cannot add to the rows of the attempt that came after
-it: its claim finds another name, and changes nothing. The next attempt drops the table that one left behind.
+Each attempt has its own staging table, and stores its name before it makes the table. So an older driver that
+still runs, or a task of it, cannot add rows to those of the next attempt. Its claim finds another name, and
+changes nothing. The next attempt drops the table of the last one.
 
-With dead letters a batch that the database rejects is tried in parts, down to the single rows that it
-rejects, first into the staging table, then into the table itself; nothing of these trials stays. Then it is
-written without them. Their letters are part of the transaction, in the table ``barnabas_jdbc_rejected``,
-until they are delivered.
+With dead letters, the sink tries parts of a rejected batch, down to single rows: first in the staging table,
+then in the table itself. It rolls these trials back, and writes the batch without the rejected rows. Their
+letters are part of the transaction, in the table ``barnabas_jdbc_rejected``, until they are delivered.
 
-Batches are noted by the query's id, not by the sink's name: the id lives as long as the checkpoint, which
-numbers the batches.
+The query's id names its batches, not the sink's name: the id lives as long as the checkpoint, which numbers
+the batches.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from barnabas.pipelines.bisect import find_rejected
 from barnabas.pipelines.jdbc_connection import Database, is_of_a_row, reason_of
 from barnabas.pipelines.jdbc_drivers import driver_of, subprotocol
 from barnabas.pipelines.jdbc_statements import Statements
-from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.sink_letters import DeadLetters
+from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.pipelines.sources import ORIGIN
 from barnabas.spark.debezium import DELETED
 
@@ -61,7 +60,7 @@ class JdbcError(BarnabasError):
 def write_batch(
     options: SinkOptions, rows: DataFrame, query: str, number: int, letters: DeadLetters | None = None
 ) -> None:
-    """Write batch `number` of `query`, unless that is done; with a key, a row replaces the last one of it.
+    """Write batch `number` of `query`, unless it is written; with a key, a row replaces the one of its key.
 
     Where the column `_deleted` of a row is true, the row of its key is deleted. With `letters` the rows that
     the database rejects are left out, and delivered there once.
@@ -84,7 +83,7 @@ def write_batch(
 
 
 class _Attempt:
-    """One attempt to write a batch; its methods are called in their order."""
+    """One attempt to write a batch; call its methods in their order."""
 
     def __init__(
         self,
@@ -144,7 +143,7 @@ class _Attempt:
                 self._connection.close()
 
     def prepare(self) -> None:
-        """Note the name of this attempt's staging table, drop the last one's, and make it."""
+        """Store the name of the staging table, drop that of the last attempt, and make the table."""
         found = self._find_batch()
         if found is None:
             self._database.run(sql.ADD, self._query, self._staging)
@@ -174,14 +173,14 @@ class _Attempt:
             return
 
     def fill(self) -> None:
-        """Have the executors write the rows to the staging table.
+        """Have Spark's tasks write the rows to the staging table.
 
         Done for a batch that is written already, too: operators before the sink keep their state only then.
         """
         self._stage(self._accepted())
 
     def _accepted(self) -> DataFrame:
-        """The rows that are not known to be rejected; of those with the same key the last one."""
+        """The rows without the rejected ones; of rows with the same key the last one."""
         rows = self._rows
         if self._rejected:
             rows = rows.where(~F.col(sql.ROW).isin(list(self._rejected)))
@@ -198,7 +197,7 @@ class _Attempt:
         writer.option("dbtable", self._staging).mode("append").save()
 
     def take_over(self) -> None:
-        """Claim the batch and take its rows over, in one transaction; nothing if it is written."""
+        """Claim the batch and take its rows over, in one transaction. Does nothing for a written batch."""
         self._connection.setAutoCommit(False)
         if self._database.run(sql.CLAIM, self._number, self._query, self._number, self._staging) == 1:
             for statement in self._statements.merge(deletes=self._deletes):
@@ -212,7 +211,7 @@ class _Attempt:
         self._connection.setAutoCommit(True)
 
     def deliver(self) -> None:
-        """Deliver the dead letters that this and earlier attempts have set aside."""
+        """Deliver the dead letters that this and earlier attempts have stored."""
         if self._letters is None:
             return
         self._letters.add(self._rejected)
@@ -221,7 +220,7 @@ class _Attempt:
             self._database.run(sql.DELIVERED, self._query, batch)
 
     def clean_up(self) -> None:
-        """Drop the staging table; one that stays is dropped by the next batch."""
+        """Drop the staging table. If it stays, the next batch drops it."""
         with suppress(Py4JJavaError):
             self._database.run(self._statements.drop())
 
@@ -233,7 +232,7 @@ class _Attempt:
         return rows.toArrow(), [self._rejected[number] for number in numbers]
 
     def _leave_out(self, found: dict[int, str], error: Exception) -> None:
-        """Write without these rows from now on; if there are none, `error` says what is wrong."""
+        """Leave these rows out from now on. Raises `error` if there are none."""
         if not found:
             raise error
         self._rejected |= found
@@ -284,7 +283,7 @@ class _Attempt:
             self._connection.setAutoCommit(True)
 
     def _search(self, rows: DataFrame, attempt: Callable[[int, int], str | None]) -> dict[int, str]:
-        """The numbers of the rows that `attempt` rejects, which it is given the first and the last of."""
+        """The numbers of the rows that `attempt` rejects; it gets those of the first and the last row."""
         assert self._letters is not None
         check, before = self._letters.check, len(self._rejected)
         numbers = sorted(rows.select(sql.ROW).toArrow()[sql.ROW].to_pylist())
@@ -312,7 +311,7 @@ class _Attempt:
         self._connection.commit()
 
     def _find_batch(self) -> tuple[int, str] | None:
-        """The last batch and staging table of this query; the table of all queries is made if need be."""
+        """The last batch and staging table of this query. Makes the table of batches if needed."""
         try:
             return self._known()
         except Py4JJavaError as error:
@@ -354,7 +353,7 @@ class _Attempt:
 
 
 def _last_of(key: list[str], rows: DataFrame) -> DataFrame:
-    """The last row of each key; all rows where there is none. NULLs are never the same, as in a database."""
+    """The last row of each key, or all rows without a key. NULLs are not equal, as in a database."""
     if not key:
         return rows
     names = [F.col(_quoted(name)) for name in key]

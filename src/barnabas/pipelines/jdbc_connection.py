@@ -1,4 +1,4 @@
-"""A database as JDBC shows it, through Spark's JVM: statements, their values and rows, and its errors."""
+"""A database by JDBC, through Spark's JVM: statements, their values and rows, and errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Database:
         self.connection: Any = connect.apply(-1)
 
     def run(self, text: str, *values: object) -> int:
-        """Run a statement; how many rows it has changed."""
+        """Run a statement. Returns the number of changed rows."""
         statement = self._prepared(text, *values)
         try:
             return int(statement.executeUpdate())
@@ -77,18 +77,18 @@ class Database:
 
 
 def _keep_secret(jvm: JVMView) -> None:
-    """Have the loggers that write passwords say no more than INFO, in this JVM; executors have their own."""
+    """Limit the loggers that write passwords to INFO, in this JVM. The JVMs of executors are separate."""
     log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(_TELLTALE, log4j.Level.INFO)
 
 
 def is_of_a_row(error: Exception, classes: tuple[str, ...]) -> bool:
-    """Whether the database rejects a row, and would take others: by the class of its SQLSTATE."""
+    """Whether the error is that of a row, by the class of its SQLSTATE: other rows can pass."""
     return any(state[:2] in classes for state in _states(error))
 
 
 def _states(error: Exception) -> Iterator[str]:
-    """The SQLSTATEs of an error, of its causes, and of what a driver adds to it about a batch."""
+    """The SQLSTATEs of an error, of its causes, and of a driver's further errors of a batch."""
     cause = getattr(error, "java_exception", None)
     for _ in range(_MAX_CAUSES):
         if cause is None:
@@ -103,7 +103,7 @@ def _states(error: Exception) -> Iterator[str]:
 
 
 def reason_of(error: Exception) -> str:
-    """The database's own words: those of the innermost cause."""
+    """The database's own text, of the innermost cause."""
     cause = getattr(error, "java_exception", None)
     for _ in range(_MAX_CAUSES):
         inner = cause.getCause() if cause is not None else None

@@ -1,4 +1,4 @@
-"""Which JDBC driver a URL needs, and whether Spark will have it: asked before Spark starts."""
+"""The JDBC driver that a URL needs, and a check before Spark starts that Spark will have it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def subprotocol(url: str) -> str:
 
 
 def driver_of(url: str, driver: str) -> str:
-    """The driver's class: the one that is set, or the usual one for `url`.
+    """The driver's class: `driver` if it is set, else the usual one for `url`.
 
     Raises:
         ConfigError: there is no usual one.

@@ -1,4 +1,4 @@
-"""The SQL of the JDBC sink: what the databases that people use have in common, and no more.
+"""The SQL of the JDBC sink, of statements that all common databases accept.
 
 There is no common statement for "insert or replace": MERGE and ON CONFLICT are each missing somewhere. So
 rows that are there are updated, others inserted, and deletions come last; all of it is one transaction.
@@ -70,9 +70,9 @@ class Statements:
     def create(self) -> list[str]:
         """Make the staging table: the target's columns and types, each of which may be NULL.
 
-        A column of an outer join's far side may be NULL in every database: a row that deletes has but a key.
-        The index refuses the rows of a task that Spark runs again though they are there: the batch fails and
-        is written anew, as a whole, into another table.
+        An outer join makes columns that may be NULL in every database, since a row that deletes has only a
+        key. The index rejects rows of a task that Spark repeats although they are written. Then the batch
+        fails, and the next attempt writes all of it to another table.
         """
         alike = [name for name in self.columns if name not in self.as_clob]
         listed = ", ".join(f"shape.{self.quote(name)}" for name in alike)

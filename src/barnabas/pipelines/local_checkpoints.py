@@ -1,10 +1,9 @@
 """Checkpoints on a local disk, written without a process for each of their files.
 
-Spark renames a file into its place through Hadoop's FileContext, which on a local disk starts the program
-``stat`` for it. Hadoop's FileSystem uses rename(2) alone, which is as atomic. But it has a second file with a
-checksum, renamed after the first one: a process that is killed between the two while it writes a batch's
-state again would leave a file with the checksum of another one. So no such files are written. Spark has
-checksums of its own for what it keeps in checkpoints.
+Spark renames a file by Hadoop's FileContext, which on a local disk starts the program ``stat``. Hadoop's
+FileSystem uses rename(2) alone, which is as atomic. But it writes and renames a second file, with a checksum.
+A process that is killed between the two renames can leave a file with the checksum of another one. So
+Barnabas turns these files off. Spark has its own checksums of the files in checkpoints.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ BY_RENAME = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBa
 
 
 def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str, str]:
-    """Spark's setting for it; none unless all that is written atomically is on this machine's disk.
+    """Spark's setting for this. None if some files that need an atomic write are not on this machine's disk.
 
     Parquet sinks count: the list of their files is written as checkpoints are. Of a pipeline that can be read
     only once Spark runs they are not known.
@@ -37,7 +36,7 @@ def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str,
 
 
 def prepare(spark: SparkSession) -> None:
-    """Have no checksum files written, if checkpoints are written like that."""
+    """Turn off checksum files if the setting is in effect."""
     if spark.conf.get(MANAGER, None) == BY_RENAME:
         disk = spark._jvm.java.net.URI("file:///")
         spark._jvm.org.apache.hadoop.fs.FileSystem.get(

@@ -1,4 +1,4 @@
-"""A pipeline's status in Prometheus' format, and what serves it (`barnabas pipeline run --metrics`)."""
+"""A pipeline's status in Prometheus' format, and its HTTP server (`barnabas pipeline run --metrics`)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
+from operator import attrgetter
 
 from barnabas.base.environment.network import SocketNetwork
 from barnabas.base.errors import ConfigError
@@ -28,19 +29,27 @@ def _counter(name: str, help: str) -> Metric:
     return Metric(f"barnabas_pipeline_{name}_total", Kind.COUNTER, _QUERY, help)
 
 
-#: Metrics of a query: what they are called, and how they are read; those that read None have no sample.
+#: Metrics that are fields of a query's status, by the names of both.
+_COUNTED = {
+    "rows_read": "Rows read since the pipeline started.",
+    "rows_written": "Rows given to the sink since the pipeline started.",
+    "rows_rejected": "Rows that sinks have rejected, and that are in dead-letter topics.",
+    "restarts": "Restarts of the query after a failure.",
+}
+_MEASURED = {
+    "batch": "The number of the last finished batch.",
+    "input_rows_per_second": "The rate at which rows arrived for the last batch.",
+    "processed_rows_per_second": "The rate at which the last batch was processed.",
+    "lag": "Records that the query has not read yet, in all partitions.",
+    "state_rows": "Rows in the query's state.",
+    "state_bytes": "Memory that the query's state takes.",
+    "dropped_late_rows": "Rows of the last batch that came after the watermark.",
+}
+
+#: The metrics of a query with the functions that read them; None makes no sample.
 OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
-    (_counter("rows_read", "Rows read since the pipeline started."), lambda q: q.rows_read),
-    (
-        _counter("rows_written", "Rows given to the sink since the pipeline started."),
-        lambda q: q.rows_written,
-    ),
-    (
-        _counter("rows_rejected", "Rows that sinks have rejected, and that are in dead-letter topics."),
-        lambda q: q.rows_rejected,
-    ),
-    (_counter("restarts", "Restarts of the query after a failure."), lambda q: q.restarts),
-    (_gauge("batch", "The number of the last finished batch."), lambda q: q.batch),
+    *((_counter(name, help), attrgetter(name)) for name, help in _COUNTED.items()),
+    *((_gauge(name, help), attrgetter(name)) for name, help in _MEASURED.items()),
     (
         _gauge("batch_seconds", "The duration of the last finished batch."),
         lambda q: None if q.batch_ms is None else q.batch_ms / 1000,
@@ -51,17 +60,8 @@ OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
     ),
     (
         _gauge("progress_seconds", "When the last finished batch ended, in seconds since 1970."),
-        lambda q: datetime.fromisoformat(q.progress_at).timestamp() if q.progress_at else None,
+        lambda q: _seconds(q.progress_at),
     ),
-    (
-        _gauge("input_rows_per_second", "The rate at which rows arrived for the last batch."),
-        lambda q: q.input_rows_per_second,
-    ),
-    (
-        _gauge("processed_rows_per_second", "The rate at which the last batch was processed."),
-        lambda q: q.processed_rows_per_second,
-    ),
-    (_gauge("lag", "Records that the query has not read yet, in all partitions."), lambda q: q.lag),
     (
         _gauge("max_offsets_behind_latest", "The lag of the partition that is furthest behind."),
         lambda q: max(_lags(q), default=None),
@@ -74,15 +74,9 @@ OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
         _gauge("min_offsets_behind_latest", "The lag of the partition that is least behind."),
         lambda q: min(_lags(q), default=None),
     ),
-    (_gauge("state_rows", "Rows in the query's state."), lambda q: q.state_rows),
-    (_gauge("state_bytes", "Memory that the query's state takes."), lambda q: q.state_bytes),
-    (
-        _gauge("dropped_late_rows", "Rows of the last batch that came after the watermark."),
-        lambda q: q.dropped_late_rows,
-    ),
     (
         _gauge("watermark_seconds", "The watermark, in seconds since 1970."),
-        lambda q: datetime.fromisoformat(q.watermark).timestamp() if q.watermark else None,
+        lambda q: _seconds(q.watermark),
     ),
 )
 STATE = _gauge("query_state", "1 for the state that the query is in, 0 for the others.", (*_QUERY, "state"))
@@ -126,12 +120,16 @@ def _samples(
             yield (name, query.query), float(value)
 
 
+def _seconds(at: str | None) -> float | None:
+    return datetime.fromisoformat(at).timestamp() if at else None
+
+
 def _lags(query: QueryStatus) -> list[int]:
     return [each.lag for each in query.partitions]
 
 
 class MetricsServer:
-    """Serves ``/metrics`` and ``/healthz`` from a thread of its own; `show` gives it the newest status."""
+    """Serves ``/metrics`` and ``/healthz`` from its own thread; `show` passes the newest status."""
 
     def __init__(self, listener: str) -> None:
         """Take the address.
@@ -160,7 +158,7 @@ class MetricsServer:
         self._healthy = not any(query.state == "failed" for query in status.queries)
 
     def close(self) -> None:
-        """Give the address back."""
+        """Stop serving and close the address."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""A pipeline as it is declared: sources, steps and sinks, each with its place in the file. No Spark here."""
+"""The declaration of a pipeline: sources, steps and sinks, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place
-from barnabas.pipelines.jdbc_drivers import check_driver
-from barnabas.pipelines.options import NAME, REGISTERED, PipelineOptions, SinkOptions, SourceOptions
+from barnabas.pipelines.options import NAME, REGISTERED, PipelineOptions, SourceOptions
 from barnabas.pipelines.packages import check_packages
 from barnabas.pipelines.parameters import Parameters
+from barnabas.pipelines.sink_options import SinkOptions, sink_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class Source:
-    """Where rows come from; in Python its function may shape them first."""
+    """A source of rows; in Python its function may shape them first."""
 
     name: str
     place: Place
@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Step:
-    """A named result: a function of others, or a SQL statement, which may also only prepare (no name)."""
+    """A named result of a function or a SQL statement; a statement without a result has no name."""
 
     name: str | None
     place: Place
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where rows go: those of a step by name, or in Python what a function makes of them."""
+    """A sink of rows: of a step by name, or in Python of a function."""
 
     name: str
     place: Place
@@ -58,7 +58,7 @@ class Sink:
 
 @dataclass
 class Pipeline:
-    """All that a file declares."""
+    """The declarations of a file."""
 
     path: Path
     parameters: Parameters = field(default_factory=lambda: Parameters({}))
@@ -95,23 +95,22 @@ class Pipeline:
                     f"{end.place}: {end.options.format} needs the pipeline's option registry: name its URL"
                 )
             try:
-                check_packages(end.options.format, end.options.kind)
+                check_packages(end.options.format)
             except ConfigError as error:
                 raise PipelineError(f"{end.place}: {error}") from None
         self._check_inputs()
 
-    def check_drivers(self, spark: Mapping[str, str]) -> None:
-        """Check that Spark, with these settings, will have the JDBC drivers of the sinks.
+    def check_installed(self, spark: Mapping[str, str]) -> None:
+        """Check that the sinks have their packages, and with these settings of Spark their JDBC drivers.
 
         Raises:
-            PipelineError: one is in no jar; the text names it.
+            PipelineError: one is missing; the text names it.
         """
         for sink in self.sinks:
-            if sink.options.jdbc:
-                try:
-                    check_driver(sink.options.jdbc, sink.options.driver, spark)
-                except ConfigError as error:
-                    raise PipelineError(f"{sink.place}: {error}") from None
+            try:
+                sink_kind(sink.options.kind).check_spark(sink.options, spark)
+            except ConfigError as error:
+                raise PipelineError(f"{sink.place}: {error}") from None
 
     def _check_inputs(self) -> None:
         known = [source.name for source in self.sources]

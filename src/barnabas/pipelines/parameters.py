@@ -1,4 +1,4 @@
-"""What a file leaves open until it is run: `--set NAME=VALUE`, or a default."""
+"""Parameters of a file, which a run gives by `--set NAME=VALUE`; others have their defaults."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def _convert(name: str, text: str, wanted: type) -> Any:
 
 
 def _written(value: object) -> str:
-    """As TOML and SQL write it."""
+    """Write a value for TOML and SQL."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,12 +1,12 @@
 """Rows into a PostgreSQL table, each batch once.
 
-A batch is one transaction: its rows, and in the table ``barnabas_batches`` the number of the query's
-last batch, by which one that comes again is known. The rows pass through the driver: bound the batches of a
-large stream with maxOffsetsPerTrigger.
+A batch is one transaction. It writes the rows, and stores the number of the query's last batch in the table
+``barnabas_batches``, by which the sink knows a repeated batch. The rows pass through the driver: limit the
+batches of a large stream with maxOffsetsPerTrigger.
 
-With dead letters a batch that PostgreSQL rejects is written in parts, each under a savepoint, down to the
-single rows that it rejects. Their letters are part of the transaction, in the table ``barnabas_rejected``,
-until they are delivered.
+With dead letters, the sink writes a rejected batch in parts, each under a savepoint, down to single rows. The
+letters of rejected rows are part of the transaction, in the table ``barnabas_rejected``, until they are
+delivered.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from psycopg.types.json import Jsonb
 from barnabas.base.errors import BarnabasError
 from barnabas.base.text import without_userinfo
 from barnabas.pipelines.bisect import find_rejected
-from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.sink_letters import DeadLetters, without_origin
+from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.spark.debezium import DELETED
 
 #: Tables of our own.
@@ -73,7 +73,7 @@ class PostgresError(BarnabasError):
 def write_batch(
     options: SinkOptions, rows: pa.Table, query: str, number: int, letters: DeadLetters | None = None
 ) -> None:
-    """Write batch `number` of `query`, unless that is done; with a key, a row replaces the last one of it.
+    """Write batch `number` of `query`, unless it is written; with a key, a row replaces the one of its key.
 
     Where the column `_deleted` of a row is true, the row of its key is deleted. With `letters` the rows that
     the server rejects are left out, and delivered there once.
@@ -122,7 +122,7 @@ def _make_tables(cursor: psycopg.Cursor[Any], names: list[str]) -> None:
 def _write_accepted(
     cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], rows: pa.Table, letters: DeadLetters
 ) -> dict[int, str]:
-    """Write the rows that the server takes. Returns the numbers of the others, each with its reason."""
+    """Write the rows that the server accepts. Returns the numbers of the others, each with its reason."""
     written = without_origin(rows)
 
     def attempt(start: int, end: int) -> str | None:
@@ -141,7 +141,7 @@ def _write_accepted(
 
 
 def _deliver(cursor: psycopg.Cursor[Any], query: str, letters: DeadLetters) -> None:
-    """Deliver what this and earlier attempts have set aside."""
+    """Deliver the dead letters that this and earlier attempts have stored."""
     for batch, made in cursor.execute(_UNDELIVERED, (query,)).fetchall():
         letters.deliver(query, batch, made)
         cursor.execute(_DELIVERED, (query, batch))
@@ -149,7 +149,7 @@ def _deliver(cursor: psycopg.Cursor[Any], query: str, letters: DeadLetters) -> N
 
 
 def _is_of_a_row(error: psycopg.Error) -> bool:
-    """Whether the server rejects a row, and would take others."""
+    """Whether the error is that of a row: the server can accept other rows."""
     return isinstance(error, psycopg.DataError | psycopg.IntegrityError) or error.sqlstate in _OF_A_ROW
 
 
@@ -194,7 +194,7 @@ def _copy(cursor: psycopg.Cursor[Any], table: sql.Composable, rows: pa.Table) ->
 
 
 def _values(column: pa.ChunkedArray) -> Iterator[Any]:
-    """A column's values as psycopg takes them: what is nested goes as JSON, but for lists of plain values."""
+    """A column's values for psycopg: nested ones as JSON, except lists of plain values."""
     values = column.to_pylist()
     kind = column.type
     plain = not pa.types.is_nested(kind) or (

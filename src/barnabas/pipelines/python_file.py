@@ -1,4 +1,4 @@
-"""Pipelines written in Python: what the file imports, and how it is read."""
+"""Pipelines in Python: the functions that a file imports, and its reader."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from pyspark import SparkContext, cloudpickle
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
-from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions
+from barnabas.pipelines.options import Options, PipelineOptions, SourceOptions
 from barnabas.pipelines.parameters import Parameters
+from barnabas.pipelines.sink_options import SinkOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=Options)
@@ -28,7 +29,7 @@ _reading: ContextVar[Pipeline] = ContextVar("reading")
 
 
 def pipeline(**options: Any) -> None:
-    """What holds for the whole pipeline, if there is something to say; options in `PipelineOptions`."""
+    """Set options of the whole pipeline (`PipelineOptions`)."""
     reading = _current()
     reading.options = _parse(_caller(), "pipeline", PipelineOptions, options)
 
@@ -38,9 +39,9 @@ def parameter(name: str) -> str: ...
 @overload
 def parameter(name: str, default: V) -> V: ...
 def parameter(name: str, default: Any = None) -> Any:
-    """What `--set NAME=VALUE` says, of the type of `default`; else the default.
+    """The value of `--set NAME=VALUE`, of the type of `default`; else the default.
 
-    Without a default it has to be given, and is a text.
+    Without a default the value is required, and is a text.
     """
     try:
         return _current().parameters.take(name, default)
@@ -85,7 +86,7 @@ def sink(**options: Any) -> Callable[[F], F]:
 
 
 def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
-    """Run a file for what it declares; without Spark only as far as the first line that needs it.
+    """Run a file and collect its declarations; without Spark only up to the first line that needs it.
 
     Raises:
         PipelineError: the file fails, or declares what is not allowed.
@@ -110,13 +111,13 @@ def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
 
 
 def _let_import_from(folder: Path) -> None:
-    """Modules beside a pipeline file can be imported, as Python does it for a script."""
+    """Let the file import modules beside it, as Python does for a script."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
 def _send_by_value(folder: Path) -> None:
-    """What modules of `folder` define goes to Spark's workers whole: they cannot import it there."""
+    """Send functions and classes of modules in `folder` to Spark's workers, which cannot import them."""
     for name, module in list(sys.modules.items()):
         top = folder / name.partition(".")[0]
         file = Path(getattr(module, "__file__", None) or "/")
@@ -125,7 +126,7 @@ def _send_by_value(folder: Path) -> None:
 
 
 def _lacks_spark(error: Exception) -> bool:
-    """Whether it was PySpark that failed, before there was a session: columns and UDFs need one."""
+    """Whether PySpark raised the error because there is no session: columns and UDFs need one."""
     innermost = traceback.extract_tb(error.__traceback__)[-1]
     inside = Path(innermost.filename).is_relative_to(Path(pyspark.__file__).parent)
     return inside and SparkContext._active_spark_context is None
@@ -146,7 +147,7 @@ def _current() -> Pipeline:
 
 
 def _caller() -> Place:
-    """The line that has called one of the functions of this module."""
+    """The line of the file that called a function of this module."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

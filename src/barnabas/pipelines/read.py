@@ -15,7 +15,7 @@ _READERS = {".py": read_python, ".sql": read_sql}
 
 
 def read_pipeline(path: Path, parameters: Mapping[str, str] | None = None) -> Pipeline:
-    """What `path` declares with these values of its `parameters`, checked as far as that goes without Spark.
+    """Read the pipeline in `path` with these values of its `parameters`, and check it without Spark.
 
     Raises:
         PipelineError: it cannot be read, or declares what is not allowed; the text names the line.

@@ -1,8 +1,8 @@
-"""Static sources that are read anew while streams are joined with them.
+"""Static sources that are read again while streams are joined with them.
 
-Spark runs the plan of a static source again for each batch of a stream, but what the plan reads was fixed
-when the source was opened: the offsets of a topic, the files of a folder. Both are replaced here, in place,
-so that the next batch of any query reads what is there now.
+Spark runs the plan of a static source again for each batch of a stream. But the plan fixes the offsets of a
+topic, and the files of a folder, when the source is opened. This module replaces both in place, so that the
+next batch of each query reads the present rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.pipelines.errors import explain
 
 
 class Lookup:
-    """A static source, refreshed in a thread of its own; a refresh that fails leaves what was known.
+    """A static source, refreshed in its own thread. After a failed refresh the old rows stay.
 
     Args:
         name: the source's, for messages.
@@ -39,7 +39,7 @@ class Lookup:
         self._failed: str | None = None
 
     def look(self, say: Callable[[str], None]) -> None:
-        """Begin a refresh if one is due; returns at once. `say` is told, once, why the last one failed."""
+        """Begin a refresh if one is due, and return at once. `say` gets the error of the last one, once."""
         if self._thread is not None and self._thread.is_alive():
             return
         if self._failed is not None:
@@ -59,7 +59,7 @@ class Lookup:
 
 
 def refresh(rows: DataFrame) -> None:
-    """Have each source of `rows` read as it is now by the queries that begin, or go on, after this.
+    """Make the next batches of all queries read the present rows of each source of `rows`.
 
     Raises:
         Py4JError, PySparkException: a source cannot be read; it stays as it was.
@@ -82,7 +82,7 @@ def _leaves(rows: DataFrame) -> Iterator[Any]:
 
 
 def _plan_anew(spark: SparkSession, relation: Any) -> None:
-    """Plan a Python data source's read again, and have its later scans read by that.
+    """Plan a Python data source's read again, for all of its later scans.
 
     The new plan takes the place of the old one whole: a batch that begins meanwhile finds either.
     """

@@ -1,6 +1,6 @@
-"""Forgets how far a pipeline's queries have come, so that they begin again: `barnabas pipeline reset`.
+"""Removes checkpoints, so that a pipeline's queries begin again: `barnabas pipeline reset`.
 
-Only checkpoints are removed, never what a sink has written.
+It removes only checkpoints, never rows that a sink has written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folder import Folder
 from barnabas.pipelines.model import Pipeline
-from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_options import SinkOptions
 
 #: Spark's log of what a stream has written to a folder of Parquet files
 PARQUET_LOG = "_spark_metadata"
@@ -22,7 +22,7 @@ PARQUET_LOG = "_spark_metadata"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is kept of a query.
+    """The checkpoint of a query.
 
     Attributes:
         batch: the last finished micro-batch; None before the first.
@@ -40,10 +40,10 @@ class Checkpoint:
 
 
 def find_checkpoints(pipeline: Pipeline, folder: Folder, queries: Sequence[str] = ()) -> list[Checkpoint]:
-    """The checkpoints of `queries`, by default of all queries of `pipeline`, as far as there are any.
+    """The existing checkpoints of `queries`, by default of all queries of `pipeline`.
 
     Raises:
-        PipelineError: there is no such query, or the checkpoints are where only Spark finds them.
+        PipelineError: there is no such query, or only Spark can reach the checkpoints.
     """
     place = local_path(pipeline.options.checkpoints or str(folder.checkpoints))
     sinks = dict(_queries(pipeline, place))
@@ -61,7 +61,7 @@ def find_checkpoints(pipeline: Pipeline, folder: Folder, queries: Sequence[str] 
 
 
 def remove(checkpoints: Sequence[Checkpoint]) -> None:
-    """Remove all of them, or none when one has an obstacle. The pipeline must be stopped.
+    """Remove all checkpoints, or none if one has an obstacle. The pipeline must be stopped.
 
     Raises:
         PipelineError: one has an obstacle, or cannot be removed.
@@ -114,7 +114,7 @@ def _checkpoint(name: str, path: Path, sink: SinkOptions | None) -> Checkpoint:
 
 
 def remembers(folder: str) -> str:
-    """Why a query without a checkpoint must not write to this folder of Parquet files."""
+    """The reason why a query without a checkpoint must not write to this folder of Parquet files."""
     return (
         f"{folder} remembers the batches written there, and Spark would silently leave out as many of a "
         "query that begins again: delete the folder or move it away first"
@@ -126,7 +126,7 @@ def _consequence(sink: SinkOptions | None) -> str:
         return "all records are written again, after those that are there"
     if sink.console:
         return "all rows are shown again"
-    if (sink.postgres or sink.jdbc) and sink.key:
+    if sink.key:
         return "all rows are written again, and replace those of the same keys"
     if sink.parquet:
         return "all rows are written to a new folder"

@@ -13,21 +13,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from barnabas.pipelines import local_checkpoints
+from barnabas.pipelines.alerts import Alert, LagAlert, StuckAlert
 from barnabas.pipelines.build import Run, build, client_settings
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folder import Folder
-from barnabas.pipelines.lag_alert import LagAlert
 from barnabas.pipelines.metrics import MetricsServer
 from barnabas.pipelines.model import Pipeline
 from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.session import SPARK_FAILS, answers, start_session
 from barnabas.pipelines.status import PipelineStatus
 from barnabas.pipelines.status_topic import StatusTopic
-from barnabas.pipelines.stuck_alert import StuckAlert
 from barnabas.pipelines.supervisor import Supervisor
 from barnabas.spark.session import check_java
 
-#: How often the queries are looked at, in seconds; on stopping so often that it falls between two batches.
+#: The seconds between two checks of the queries. When they stop, a check must fall between two batches.
 _LOOK_S = 0.2
 _LOOK_CLOSELY_S = 0.01
 #: How often the status is written, in seconds.
@@ -39,7 +38,7 @@ _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen when a pipeline is started; what is not goes by the file."""
+    """Choices of one run; the pipeline's file has the others."""
 
     master: str = "local[*]"
     once: bool = False
@@ -55,14 +54,14 @@ class Choices:
 
 @dataclass(frozen=True)
 class Observer:
-    """Who is told of a run: events in words, and the status about once a second."""
+    """Receives events in words, and the status about once a second."""
 
     say: Callable[[str], None]
     show: Callable[[PipelineStatus], None] = lambda status: None
 
 
 def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineStatus:
-    """Run until all is read (`once`), or until SIGTERM or SIGINT; the last status.
+    """Run until all records are read (`once`), or until SIGTERM or SIGINT. Returns the last status.
 
     The first signal stops each query when its batch is done, a second one at once.
 
@@ -78,7 +77,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
         **pipeline.options.spark,
         **choices.spark,
     }
-    pipeline.check_drivers(settings)
+    pipeline.check_installed(settings)
     with folder.held():
         observer.say(f"{pipeline.name}: starting Spark on {choices.master}; its log is {folder.log}")
         if not (choices.master.startswith("local") or pipeline.options.checkpoints):
@@ -108,7 +107,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
 
 
 def _whole(pipeline: Pipeline) -> Pipeline:
-    """A file that needs Spark while it is read is read again, now that Spark is there."""
+    """Read the file again if it needs Spark: Spark runs now."""
     if pipeline.complete:
         return pipeline
     again = read_pipeline(pipeline.path, pipeline.parameters.given)
@@ -118,7 +117,7 @@ def _whole(pipeline: Pipeline) -> Pipeline:
 
 
 def run_of(pipeline: Pipeline, folder: Folder, choices: Choices) -> Run:
-    """What the pipeline is run with: the choices, and where they say nothing the file."""
+    """The settings of the run: the choices, and for others the pipeline's file."""
     options = pipeline.options
     config = choices.config or options.config
     bootstrap = choices.bootstrap or options.bootstrap or ("" if config else _DEFAULT_BOOTSTRAP)
@@ -153,32 +152,25 @@ def _status(pipeline: Pipeline, choices: Choices, supervisor: Supervisor) -> Pip
     return PipelineStatus(pipeline.name, file, choices.master, os.getpid(), _RUNNING, now, now, queries, host)
 
 
+@dataclass(frozen=True)
 class _Outlets:
-    """Where the status goes: the pipeline's folder, the observer, and if asked a topic and Prometheus."""
+    """Publishes the status: in the folder, to the observer, and if chosen to a topic and Prometheus."""
 
-    def __init__(
-        self,
-        folder: Folder,
-        observer: Observer,
-        alerts: Sequence[LagAlert | StuckAlert],
-        topic: StatusTopic | None,
-        server: MetricsServer | None,
-    ) -> None:
-        self._folder = folder
-        self._observer = observer
-        self._alerts = alerts
-        self._topic = topic
-        self._server = server
+    folder: Folder
+    observer: Observer
+    alerts: Sequence[Alert]
+    topic: StatusTopic | None
+    server: MetricsServer | None
 
     def publish(self, status: PipelineStatus) -> None:
         status.updated = _now()
-        status.alerts = [words for alert in self._alerts for words in alert.look(status.queries)]
-        status.write(self._folder.status)
-        self._observer.show(status)
-        if self._topic is not None:
-            self._topic.publish(status)
-        if self._server is not None:
-            self._server.show(status)
+        status.alerts = [words for alert in self.alerts for words in alert.look(status.queries)]
+        status.write(self.folder.status)
+        self.observer.show(status)
+        if self.topic is not None:
+            self.topic.publish(status)
+        if self.server is not None:
+            self.server.show(status)
 
 
 @contextmanager
@@ -206,7 +198,7 @@ def _now() -> str:
 
 
 class _Signals:
-    """How often the process was told to stop."""
+    """Counts the signals that stop the process."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -217,7 +209,7 @@ class _Signals:
 
 @contextmanager
 def _signals() -> Iterator[_Signals]:
-    """Count SIGTERM and SIGINT from here on; PySpark has set a handler of its own that would end its jobs."""
+    """Count SIGTERM and SIGINT from here on, in place of PySpark's own handler, which ends its jobs."""
     counted = _Signals()
     before = {number: signal.signal(number, counted) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

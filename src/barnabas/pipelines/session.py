@@ -61,7 +61,7 @@ SPARK_FAILS = (Py4JError, ConnectionError)
 
 
 def start_session(name: str, folder: Path, master: str, settings: dict[str, str], log: Path) -> SparkSession:
-    """Start Spark; its own files go to `folder`, what it says to `log`. `settings` go before the defaults.
+    """Start Spark, with its own files in `folder` and its output in `log`. `settings` override the defaults.
 
     Raises:
         PipelineError: it does not start.
@@ -93,7 +93,7 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
 
 
 def jvm_defaults(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The setting of a JVM that starts sooner; none where `settings` or the environment may bring classes.
+    """The setting of a JVM that starts faster. None if `settings` or the environment can add classes.
 
     ``spark.driver.extraJavaOptions`` comes after it, and wins.
     """
@@ -102,7 +102,7 @@ def jvm_defaults(settings: Mapping[str, str], environment: Mapping[str, str]) ->
 
 
 def answers(spark: SparkSession) -> bool:
-    """Whether Spark's JVM is there: Py4J has no error of its own for one that has died."""
+    """Whether Spark's JVM answers: Py4J has no separate error for a dead one."""
     try:
         spark.sparkContext._jvm.System.currentTimeMillis()
     except SPARK_FAILS:

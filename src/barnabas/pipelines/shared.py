@@ -1,11 +1,11 @@
-"""One read and one parse of a source for several outputs: one query writes each batch to one after another.
+"""One read and one parse of a source for several outputs: one query writes each batch to all of them in turn.
 
-Such a query takes the place of those of the source's dead letters and of the sinks whose rows come from this
-source alone, without state. Spark calls a function with each micro-batch. There the steps are called again,
-with the rows of the batch in the place of the source, and the batch is kept until all outputs have it.
+This query replaces the query of the source's dead letters, and those of sinks whose rows come from this
+source alone, without state. Spark calls a function with each micro-batch. The function calls the steps again,
+with the rows of the batch as the source. It keeps the batch until all outputs have it.
 
-Each output is written under a name of its own and the batch's number, so one that writes exactly once knows a
-batch that comes again after another output has failed.
+Each output has its own name, and gets the number of the batch. So an exactly-once output knows a batch that
+is repeated because another output has failed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,15 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.sink_letters import Rejections
+from barnabas.pipelines.sink_options import SinkOptions, sink_kind
 from barnabas.pipelines.sinks import static_writer
 from barnabas.pipelines.status import ROWS_WRITTEN
-
-#: What a sink may be to share a read: one that knows a batch by a name and a number which it is given, and
-#: that takes the rows of each batch once (Spark tells how many they were only then).
-KINDS = ("topic", "postgres", "delta")
 
 
 @dataclass(frozen=True)
 class Output:
-    """One of the outputs of a shared query; `of` picks its rows from the frames of a batch, by name."""
+    """One output of a shared query; `of` picks its rows from the named frames of a batch."""
 
     name: str
     options: SinkOptions
@@ -57,7 +53,7 @@ class Fanout:
     _rejected_before_last: list[int] = field(default_factory=list, init=False)
 
     def write(self, batch: DataFrame, number: int) -> None:
-        """Write a batch, all of which has been written when this returns."""
+        """Write a batch to all outputs."""
         if number == self._last:
             self.written = self._before_last
             for output, rows in zip(self.outputs, self._rejected_before_last, strict=True):
@@ -81,5 +77,5 @@ class Fanout:
 
 
 def can_share(options: SinkOptions) -> bool:
-    """Whether a sink with these options can be one output of several: it has no rhythm of its own."""
-    return options.kind in KINDS and options.mode != "complete" and not options.trigger
+    """Whether a sink with these options can be one of several outputs: it has no trigger of its own."""
+    return sink_kind(options.kind).shares and options.mode != "complete" and not options.trigger

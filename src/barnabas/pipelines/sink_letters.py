@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.pipelines.sources import ORIGIN
 from barnabas.spark.dead_letters import check_rejected, headers_of
 from barnabas.spark.exactly_once import WriteId, close_batch, write_once
@@ -35,7 +35,7 @@ _delivering = threading.Lock()
 
 @dataclass
 class Rejections:
-    """The rows that a sink has rejected since the pipeline started, as its query's status tells them."""
+    """The rows that a sink has rejected since the pipeline started, for its query's status."""
 
     sink: str
     rows: int = 0
@@ -79,7 +79,7 @@ class DeadLetters:
         return _packed(letters.toArrow())
 
     def deliver(self, query: str, number: int, letters: bytes) -> None:
-        """Write the letters of batch `number` of `query` to the topic, unless that is done.
+        """Write the letters of batch `number` of `query` to the topic, unless they are written.
 
         Raises:
             DeliveryError: the topic does not take them.
@@ -103,7 +103,7 @@ class DeadLetters:
 
 
 def origin_of(rows: DataFrame) -> Mapping[str, Column]:
-    """The place of the record that a row was read from, by the names of headers; empty if it is not known."""
+    """The place of a row's record, by the names of headers; empty if it is unknown."""
     if ORIGIN not in rows.columns:
         return {}
     names = set(rows.select(f"{ORIGIN}.*").columns)
@@ -111,7 +111,7 @@ def origin_of(rows: DataFrame) -> Mapping[str, Column]:
 
 
 def without_origin(rows: pa.Table) -> pa.Table:
-    """The columns that a table is to get."""
+    """The columns for the table."""
     return rows.drop_columns([ORIGIN]) if ORIGIN in rows.column_names else rows
 
 

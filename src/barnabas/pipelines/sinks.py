@@ -1,25 +1,24 @@
-"""Sinks: how a streaming query that writes its rows is begun, and how rows that are no stream are written."""
+"""Sinks: writers of streaming queries, and of rows that are no stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
-from types import ModuleType
-from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from barnabas.base.installation import pip_install
 from barnabas.client.schemas.registered import Reference
-from barnabas.pipelines.options import WRITTEN_BY_EXECUTORS, SinkOptions
+from barnabas.pipelines.options import REGISTERED
 from barnabas.pipelines.sink_letters import DeadLetters, Rejections
+from barnabas.pipelines.sink_options import SinkOptions, sink_kind
 from barnabas.pipelines.sources import ORIGIN
 from barnabas.pipelines.status import ROWS_REJECTED
+from barnabas.pipelines.table_sink import TableSink
 from barnabas.pipelines.topic_letters import (
     REJECTION,
+    UNFIT,
     limits_of,
     mark_rejected,
     route,
@@ -34,7 +33,7 @@ from barnabas.spark.options import WriteOptions
 def writer_to(
     rows: DataFrame, options: SinkOptions, client: dict[str, str], registry: str, rejections: Rejections
 ) -> DataStreamWriter:
-    """A writer of `rows`, wanting but its checkpoint and trigger; `client` and `registry` as for sources.
+    """A writer of `rows`, still without checkpoint and trigger; `client` and `registry` are as for sources.
 
     Rows that the sink rejects are counted in `rejections`, unless Spark counts them.
 
@@ -51,13 +50,11 @@ def writer_to(
         writer = rows.writeStream.format("parquet").option("path", options.parquet).options(**options.options)
         writer = writer.outputMode(options.mode)
         return writer.partitionBy(*options.partitions) if options.partitions else writer
-    _check_deletions(rows, options)
-    tables = _tables(options)
+    table = _table(rows, options)
     letters = _letters(rows, options, client, rejections)
 
     def write(batch: DataFrame, number: int) -> None:
-        # read even when it was written before: operators before the sink keep their state only then
-        tables.write_batch(options, _handed(options, batch), _query_id(batch), number, *letters)
+        table.write_batch(options, batch, _query_id(batch), number, letters)
 
     return rows.writeStream.outputMode(options.mode).foreachBatch(write)
 
@@ -71,10 +68,9 @@ def static_writer(
     name: str,
     number: int = 0,
 ) -> Callable[[], None]:
-    """What writes rows that are no stream; exactly once, where the sink does, however often with this `name`.
+    """A function that writes rows that are no stream: exactly once under this `name`, if the sink can.
 
-    Of several batches of that name `number` tells which; it must rise. Rows that the sink rejects are counted
-    in `rejections`.
+    Several batches of one name need rising numbers. Rows that the sink rejects are counted in `rejections`.
 
     Raises:
         ConfigError: the columns do not fit the sink.
@@ -92,10 +88,10 @@ def static_writer(
         return partial(
             writer.options(**options.options).partitionBy(*options.partitions).parquet, options.parquet
         )
-    _check_deletions(rows, options)
-    tables = _tables(options)
-    letters = _letters(rows, options, client, rejections)
-    return lambda: tables.write_batch(options, _handed(options, rows), name, number, *letters)
+    table = _table(rows, options)
+    return partial(
+        table.write_batch, options, rows, name, number, _letters(rows, options, client, rejections)
+    )
 
 
 def _with_origin(rows: DataFrame, options: SinkOptions) -> DataFrame:
@@ -105,31 +101,18 @@ def _with_origin(rows: DataFrame, options: SinkOptions) -> DataFrame:
 
 def _letters(
     rows: DataFrame, options: SinkOptions, client: dict[str, str], rejections: Rejections
-) -> list[DeadLetters]:
+) -> DeadLetters | None:
     """The sink's dead letters, if it has any."""
-    return [DeadLetters(rows.sparkSession, options, client, rejections)] if options.dead_letter else []
+    return DeadLetters(rows.sparkSession, options, client, rejections) if options.dead_letter else None
 
 
-def _handed(options: SinkOptions, rows: DataFrame) -> Any:
-    """The rows of a batch as its writer takes it: a plan for the executors, or the rows themselves."""
-    return rows if options.kind in WRITTEN_BY_EXECUTORS else rows.toArrow()
-
-
-def _check_deletions(rows: DataFrame, options: SinkOptions) -> None:
-    """A table loses rows by their key."""
-    if options.kind in ("postgres", "jdbc") and DELETED in rows.columns and not options.keys:
+def _table(rows: DataFrame, options: SinkOptions) -> TableSink:
+    """The writer of a table. Raises ConfigError if `rows` has deletions and the sink has no key."""
+    table = sink_kind(options.kind)
+    assert isinstance(table, TableSink)
+    if DELETED in rows.columns and "key" in table.takes and not options.keys:
         raise refuse("key", "", f"rows are deleted by it ({DELETED}): name the key's columns")
-
-
-def _tables(options: SinkOptions) -> ModuleType:
-    """What writes to a table of this kind; the driver needs the package, and only for such a sink."""
-    try:
-        return import_module(f"barnabas.pipelines.{options.kind}")
-    except ModuleNotFoundError as error:
-        cure = pip_install(options.kind)
-        raise refuse(
-            options.kind, getattr(options, options.kind), f"{error.name} is missing: {cure}"
-        ) from None
+    return table
 
 
 def _records(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
@@ -146,11 +129,12 @@ def _records(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
         message=options.message,
         references=[Reference.parse(*each) for each in options.references.items()],
         keep=[ORIGIN] if ORIGIN in rows.columns else [],
+        error=UNFIT if options.dead_letter and options.format in REGISTERED else "",
     )
 
 
 def _only_to(topics: list[str], rows: DataFrame) -> DataFrame:
-    """`rows` to one of `topics` each; a name that is none of them is a slip, not a new topic."""
+    """`rows`, each for one of `topics`; another name is an error, not a new topic."""
     if "topic" not in rows.columns:
         raise refuse("topic", ",".join(topics), "the column topic has to say which, and there is none")
     topic = F.col("topic")
@@ -190,7 +174,7 @@ def _save(records: DataFrame, options: SinkOptions, given: dict[str, str], rejec
 def _apart(
     records: DataFrame, options: SinkOptions, given: dict[str, str], sink: str, seen: str | Observation
 ) -> tuple[DataFrame, dict[str, str]]:
-    """Records that go to the topics that take them, if the sink has dead letters, and options to write them.
+    """Give each record the topic that accepts it, if the sink has dead letters. Returns writer options, too.
 
     Spark counts those that are rejected, as `seen`.
     """
@@ -212,13 +196,13 @@ def _topic_options(options: SinkOptions, client: dict[str, str]) -> dict[str, st
 
 
 def _numbered(options: SinkOptions, query: str, number: int) -> dict[str, str]:
-    """What tells a batch from others to a writer that is to write it exactly once."""
+    """Options that identify a batch for a writer that writes it exactly once."""
     if options.delivery != "exactly-once":
         return {}
     return {"barnabas.sinkId": query, "barnabas.batchId": str(number)}
 
 
 def _query_id(batch: DataFrame) -> str:
-    """What numbers batches: it lives as long as the checkpoint, and no longer."""
+    """The id of the query that numbers the batches; it lives as long as the checkpoint."""
     name: str = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     return name

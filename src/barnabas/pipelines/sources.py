@@ -39,7 +39,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Parsed:
-    """The records, each parsed once, and how they are told apart, be they a stream or a batch of one."""
+    """Records, each parsed once, and the functions that separate good ones from bad ones."""
 
     records: DataFrame
     rows: Callable[[DataFrame], DataFrame]
@@ -126,7 +126,7 @@ def _read_topic(spark: SparkSession, source: Source, client: dict[str, str]) -> 
 
 
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
-    """Lines as the column value, with their file; or the columns of a format that knows its own."""
+    """Lines as the column value, with their file; or the columns of a format that has a schema."""
     options = source.options
     reader = (spark.read if options.static else spark.readStream).options(**options.options)
     if options.format not in _LINE_FORMATS:
@@ -142,7 +142,7 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def _format_options(source: Source) -> dict[str, str]:
-    """Of a topic the options are the reader's; of files they also say how a line is to be understood."""
+    """The options of the format: those of files. Options of a topic are the reader's."""
     return source.options.options if source.options.kind == "files" else {}
 
 

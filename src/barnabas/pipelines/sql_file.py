@@ -1,18 +1,18 @@
-"""Pipelines written in SQL: a first comment with a TOML header, then statements that make views.
+"""Pipelines in SQL: a first comment with a TOML header, then statements that make views.
 
-/*
-bootstrap = "127.0.0.1:9092"
-[source.orders]
-topic = "orders"
-format = "json"
-schema = "id BIGINT, price DOUBLE"
-[sink.dear]
-from = "dear_orders"
-topic = "dear"
-*/
-CREATE TEMPORARY VIEW dear_orders AS SELECT * FROM orders WHERE price > 100;
+    /*
+    bootstrap = "127.0.0.1:9092"
+    [source.orders]
+    topic = "orders"
+    format = "json"
+    schema = "id BIGINT, price DOUBLE"
+    [sink.dear]
+    from = "dear_orders"
+    topic = "dear"
+    */
+    CREATE TEMPORARY VIEW dear_orders AS SELECT * FROM orders WHERE price > 100;
 
-``${name}`` in a text of the header or in a statement is a parameter; the table ``[parameters]`` has defaults.
+``${name}`` in a text of the header or in a statement is a parameter. The table ``[parameters]`` has defaults.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from typing import Any, TypeVar
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step
-from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions
+from barnabas.pipelines.options import Options, PipelineOptions, SourceOptions
 from barnabas.pipelines.parameters import Parameters
+from barnabas.pipelines.sink_options import SinkOptions
 
 T = TypeVar("T", bound=Options)
 
@@ -64,7 +65,7 @@ def read_sql(path: Path, text: str, parameters: Parameters) -> Pipeline:
 
 
 def statements(text: str, start: int = 0) -> Iterator[tuple[str, int]]:
-    """Each statement of `text` from `start` on, with where it begins; comments before it are left out."""
+    """Each statement of `text` from `start` on, with its position, without the comments before it."""
     ends = [match.start() for match in _TOKEN.finditer(text, start) if match[1]]
     for end in [*ends, len(text)]:
         comment = _COMMENT.match(text, start)
@@ -148,7 +149,7 @@ class _HeaderReader:
         return self._parameters.fill_in(value, self.defaults) if isinstance(value, str) else value
 
     def _place(self, table: str, key: str = "") -> Place:
-        """The line of a key, or of its table when the key has none of its own."""
+        """The line of a key, or of its table if the key has no line."""
         at, inside = 0, table == ""
         for number, line in enumerate(self._lines):
             word = line.strip()

@@ -1,4 +1,4 @@
-"""Which streaming rows come from one source alone, by operators that keep nothing between batches."""
+"""Finds streaming rows that come from one source alone, by operators that keep nothing between batches."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _STATELESS = {
 
 
 def mark(rows: DataFrame, source: str) -> DataFrame:
-    """`rows`, by which `comes_alone` knows the source that they come from."""
+    """Return `rows` with a mark, by which `comes_alone` finds their source."""
     return rows.alias(_mark(source))
 
 
 def comes_alone(rows: DataFrame, source: str) -> bool:
-    """Whether streaming `rows` come from the marked `source` only, and by operators without state only."""
+    """Whether streaming `rows` come only from the marked `source`, by operators without state."""
     return _comes_alone(rows._jdf.queryExecution().analyzed(), _mark(source))
 
 

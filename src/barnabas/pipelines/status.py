@@ -1,8 +1,8 @@
-"""What a running pipeline leaves for others to see: one JSON file, replaced whole about once a second.
+"""The status of a running pipeline: one JSON file, replaced about once a second.
 
-A file and no port: it can still be read when the pipeline has ended, and needs no door to guard. Whether the
-pipeline runs is told by the lock on its folder (`barnabas.pipelines.folder`), which a killed process cannot
-leave behind.
+It is a file and not a port: it remains after the pipeline has ended, and needs no access control. The lock on
+the folder (`barnabas.pipelines.folder`) shows whether the pipeline runs. A killed process cannot leave it
+behind.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from barnabas.client.lag import lag_of
 from barnabas.spark.position import Position
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ ROWS_REJECTED = "rows_rejected"
 
 @dataclass
 class PartitionLag:
-    """How far a query has read a partition: `offset` comes next, `end` is the log's end as last seen."""
+    """The position of a query in a partition: `offset` is the next one, `end` the last known end."""
 
     topic: str
     partition: int
@@ -75,7 +74,7 @@ class QueryStatus:
         self.last_rejection = rejected.get("reason") or self.last_rejection
 
     def take(self, progress: Mapping[str, Any]) -> None:
-        """Take over what Spark reports of a batch."""
+        """Take over Spark's report of a batch."""
         self.batch = progress["batchId"]
         self.batch_ms = progress.get("durationMs", {}).get("triggerExecution")
         self.input_rows_per_second = _rate(progress.get("inputRowsPerSecond"))
@@ -105,7 +104,7 @@ class PipelineStatus:
     updated: str
     queries: list[QueryStatus]
     host: str = ""
-    alerts: list[str] = field(default_factory=list)  # what somebody should look at, in sentences
+    alerts: list[str] = field(default_factory=list)  # present alerts, in sentences
 
     def write(self, path: Path) -> None:
         """Replace the file as a whole, so that a reader never sees half of it."""
@@ -115,7 +114,7 @@ class PipelineStatus:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """The status in `path`; None when there is none yet."""
+        """The status in `path`; None if it does not exist yet."""
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -123,7 +122,7 @@ class PipelineStatus:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Self:
-        """The status that `asdict` has made `found` from; fields of another version are ignored.
+        """Make a status of `found`, which is that of `asdict`. Fields of other versions are ignored.
 
         Raises:
             TypeError, KeyError: it is none.
@@ -149,7 +148,7 @@ def _known(kind: type, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counted(rows: DataFrame) -> DataFrame:
-    """`rows`, which Spark counts in each batch; it reports the number under `ROWS_WRITTEN`."""
+    """Return `rows`, which Spark counts in each batch, with the name `ROWS_WRITTEN`."""
     from pyspark.sql import functions as F
 
     return rows.observe(ROWS_WRITTEN, F.count(F.lit(1)).alias(ROWS_WRITTEN))
@@ -160,12 +159,14 @@ def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:
     offsets = source.get("endOffset")
     if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
         return []
-    read = Position.from_json(offsets).offsets
-    ends = read | Position.from_json(source.get("latestOffset") or {}).offsets
-    lags = lag_of(ends, read)
-    return [PartitionLag(*tp, offset, ends[tp], lags[tp]) for tp, offset in sorted(read.items())]
+    ends = Position.from_json(source.get("latestOffset") or {}).offsets
+    return [
+        PartitionLag(tp.topic, tp.partition, offset, end, max(0, end - offset))
+        for tp, offset in sorted(Position.from_json(offsets).offsets.items())
+        for end in [ends.get(tp, offset)]
+    ]
 
 
 def _rate(value: float | None) -> float | None:
-    """Spark says NaN or infinity where a batch took no time."""
+    """The rate, None if Spark reports NaN or infinity for a batch that took no time."""
     return round(value, 1) if value is not None and math.isfinite(value) else None

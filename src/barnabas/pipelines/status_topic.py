@@ -1,9 +1,9 @@
 """A pipeline's status in a topic, where any machine can read it: `barnabas pipeline list`, the console.
 
-The topic is compacted. A record's key is the pipeline's name, its value a JSON object: the fields of
-`PipelineStatus` with ``version`` (1) and ``every_s``, how often it is written at least while the pipeline
-runs. A value of NULL means that the pipeline was reset. Of each query the partitions with the most lag are
-listed, at most `MOST_PARTITIONS`, so that a record stays small; ``lag`` counts them all.
+The topic is compacted. A record's key is the pipeline's name, its value a JSON object. The object has the
+fields of `PipelineStatus`, ``version`` (1), and ``every_s``: the longest interval between two records of a
+running pipeline. A value of NULL means that the pipeline was reset. To keep a record small, each query has at
+most `MOST_PARTITIONS` partitions, those with the most lag; ``lag`` is that of all.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def to_value(status: PipelineStatus) -> bytes:
 
 
 def from_value(value: bytes) -> PipelineStatus:
-    """The status in a record; its state is ``silent`` when it should have been written again by now.
+    """The status in a record; its state is ``silent`` if the next record is late.
 
     Raises:
         ValueError: it is no status.
@@ -77,7 +77,7 @@ def _shortened(query: QueryStatus) -> QueryStatus:
 
 
 class StatusTopic:
-    """Writes a status to the topic, in a thread of its own: a failure there never holds up the pipeline.
+    """Writes a status to the topic, in its own thread: a failure never delays the pipeline.
 
     Args:
         client: settings of librdkafka, with ``bootstrap.servers``.
@@ -98,7 +98,7 @@ class StatusTopic:
         self._thread.start()
 
     def publish(self, status: PipelineStatus) -> None:
-        """Write the status if a state or an alert has changed, or when it is time to."""
+        """Write the status if a state or an alert has changed, or after `EVERY_S`."""
         shape = (status.state, *status.alerts, *((each.state, each.last_error) for each in status.queries))
         now = time.monotonic()
         if shape == self._shape and now - self._written_at < EVERY_S:
@@ -107,11 +107,11 @@ class StatusTopic:
         self._put(status.pipeline, to_value(status))
 
     def forget(self, pipeline: str) -> None:
-        """Write that there is nothing to be known of `pipeline`."""
+        """Remove the status of `pipeline`."""
         self._put(pipeline, None)
 
     def close(self) -> None:
-        """Write what is left, as far as the brokers take it within seconds."""
+        """Write the pending record, and wait some seconds for the brokers."""
         with self._changed:
             self._ends = True
             self._changed.notify()
@@ -168,7 +168,7 @@ class StatusTopic:
 
 
 def read_statuses(topic: str, client: Mapping[str, str]) -> list[PipelineStatus]:
-    """The newest status of each pipeline in `topic`, by name; what is no status is left out.
+    """The newest status of each pipeline in `topic`, by name. Other records are ignored.
 
     Raises:
         BarnabasError: the topic is not there, or cannot be read.

@@ -1,8 +1,9 @@
-"""Records that a topic would reject: they go to the sink's dead-letter topic instead.
+"""Records that a topic would reject; they go to the sink's dead-letter topic.
 
 The topic's limits show it before a record is sent: it is too large, or has no key and the topic is compacted.
-So each record gets the topic that takes it. The same tasks write both kinds, with `delivery="exactly-once"`
-in the same transactions. Sizes are those before compression, as Java's clients count them.
+A row that the sink's format cannot encode goes there as JSON. So each record gets the topic that takes it.
+The same tasks write both kinds, with `delivery="exactly-once"` in the same transactions. Sizes are those
+before compression, as Java's clients count them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from pyspark.sql import functions as F
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.config_calls import describe_settings
-from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.sink_letters import LIMITLESS, origin_of
+from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.spark.dead_letters import headers_of
 from barnabas.spark.kafka_brokers import new_brokers
 from barnabas.spark.options import WriteOptions
 
 #: Why a record is rejected; NULL for those that are not.
 REJECTION = "_barnabas_rejection"
+
+#: The reason why the sink's format cannot encode a row, if the format has a schema.
+UNFIT = "_barnabas_unfit"
 
 #: librdkafka's default of message.max.bytes, and of batch.size.
 _LARGEST = 1_000_000
@@ -35,14 +39,14 @@ _PATIENCE_S = 30.0
 
 @dataclass(frozen=True)
 class TopicLimits:
-    """The limits of a topic; None where the brokers do not tell."""
+    """The limits of a topic; None if they are unknown."""
 
     largest: int | None = None
     is_compacted: bool = False
 
 
 def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, TopicLimits]:
-    """The limits of `topics`; of one that is not there, or whose settings are hidden, none are known."""
+    """The limits of `topics`; those of missing topics and of hidden settings are unknown."""
     settings = WriteOptions.parse(client, streaming=False).client
     found = {}
     with closing(new_brokers(settings, _PATIENCE_S)) as brokers:
@@ -61,7 +65,7 @@ def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, Top
 def writer_options(
     given: Mapping[str, str], options: SinkOptions, limits: Mapping[str, TopicLimits]
 ) -> dict[str, str]:
-    """Options of the data source by which it writes what `route` makes."""
+    """Options by which the data source writes the records of `route`."""
     kept = {name: value for name, value in given.items() if name != "topic" and not _is_size(name)}
     sizes = [limit.largest for limit in limits.values() if limit.largest is not None]
     batch = int(WriteOptions.parse(given, streaming=False).client.get("batch.size", _LARGEST))
@@ -83,26 +87,27 @@ def mark_rejected(
     size = _size(records, F.col("headers") if "headers" in records.columns else None)
     text = size.cast("string")
     to = _destination(options)
-    rejection = F.when(
+    rejection = F.when(F.col(UNFIT).isNotNull(), F.col(UNFIT)) if UNFIT in records.columns else F
+    rejection = rejection.when(
         size > largest,
         F.concat(F.lit("the record has "), text, F.lit(f" bytes; message.max.bytes={largest}")),
     )
     has_key = F.col("key").isNotNull() if "key" in records.columns else F.lit(False)
     for topic in options.topics:
         limit = limits[topic]
+        is_its = to == topic if len(options.topics) > 1 else F.lit(True)
         if limit.largest is not None:
             words = F.lit(f" bytes; max.message.bytes={limit.largest} of topic {topic}")
-            rejection = rejection.when(
-                (to == topic) & (size > limit.largest), F.concat(F.lit("the record has "), text, words)
-            )
+            too_large = is_its & (size > limit.largest)
+            rejection = rejection.when(too_large, F.concat(F.lit("the record has "), text, words))
         if limit.is_compacted:
             words = F.lit(f"the record has no key, and topic {topic} is compacted")
-            rejection = rejection.when((to == topic) & ~has_key, words)
+            rejection = rejection.when(is_its & ~has_key, words)
     return records.withColumn(REJECTION, rejection)
 
 
 def route(marked: DataFrame, options: SinkOptions, limits: Mapping[str, TopicLimits], sink: str) -> DataFrame:
-    """Give each marked record the topic that takes it, and a rejected one the headers of a dead letter."""
+    """Give each marked record the topic that accepts it, and a rejected one the headers of a dead letter."""
     rejection, to = F.col(REJECTION), _destination(options)
     named = {"message": rejection, "sink": F.lit(sink), "destination": to, **origin_of(marked)}
     of_letter = headers_of(marked, named)

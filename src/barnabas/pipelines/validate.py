@@ -1,4 +1,4 @@
-"""Checks a pipeline without running it: what its file declares, what Spark would refuse, topics that lack."""
+"""Checks a pipeline without running it: its file, its queries in Spark, and its topics."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def validate(
     offline: bool,
     spark: Mapping[str, str],
 ) -> list[str]:
-    """Read the file, have Spark analyse each query, and look for the topics; no job of Spark is run.
+    """Read the file, have Spark analyse each query, and find the topics. Runs no Spark job.
 
     Gives the names of the queries.
 
     Args:
         run: what the pipeline would be run with.
         offline: ask no brokers.
-        spark: settings of Spark, which go before the file's.
+        spark: settings of Spark, which override the file's.
 
     Raises:
         PipelineError: the first thing that is wrong.
@@ -42,7 +42,7 @@ def validate(
     check_java()
     pipeline = read_pipeline(path, parameters)
     settings = {**pipeline.options.spark, **spark}
-    pipeline.check_drivers(settings)
+    pipeline.check_installed(settings)
     with tempfile.TemporaryDirectory(prefix="barnabas-validate-") as folder:
         place = Path(folder)
         session = start_session(pipeline.name, place, "local[1]", settings, place / "spark.log")
@@ -59,10 +59,10 @@ def validate(
 
 
 def check_topics(pipeline: Pipeline, run: Run) -> None:
-    """Ask the brokers whether the pipeline's topics are there.
+    """Check that the pipeline's topics exist.
 
     Raises:
-        PipelineError: one is not, or nobody answers.
+        PipelineError: one is missing, or no broker answers.
     """
     named = list(_topics(pipeline))
     if not named:
@@ -84,7 +84,7 @@ def check_topics(pipeline: Pipeline, run: Run) -> None:
 
 def _topics(pipeline: Pipeline) -> Iterator[tuple[Place, str, str]]:
     for source in pipeline.sources:
-        # a pattern among the options, or one of several topics by commas
+        # empty for a pattern, which is among the options
         for topic in filter(None, map(str.strip, source.options.topic.split(","))):
             yield source.place, f"source {source.name}", topic
         if source.options.dead_letter:

@@ -1,7 +1,7 @@
 """Records as Arrow batches, with columns of `barnabas.spark.columns`.
 
-Byte strings are copied by Arrow's own `take`: an array over the whole buffer has them and what lies between
-them as its elements, in turn.
+Arrow's own `take` copies the byte strings, from an array over the whole buffer. Its elements are the byte
+strings and the gaps between them, in turn.
 """
 
 from __future__ import annotations

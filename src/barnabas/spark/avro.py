@@ -11,6 +11,8 @@ It needs the extras `spark` and `registry`, on the executors too.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 
 from barnabas.spark.dead_letters import dead_letters
@@ -19,31 +21,11 @@ from barnabas.spark.registered import decode_registered, encode_registered
 __all__ = ["dead_letters", "decode_avro", "encode_avro"]
 
 
-def decode_avro(
-    rows: DataFrame,
-    *,
-    registry: str,
-    schema: str | None = None,
-    subject: str | None = None,
-    column: str = "value",
-    record: str = "record",
-    error: str = "error",
-) -> DataFrame:
-    """`decode_registered` of Avro: the columns `record` and `error` of the payloads in `column`."""
-    return decode_registered(
-        rows,
-        "avro",
-        registry=registry,
-        schema=schema,
-        subject=subject,
-        column=column,
-        record=record,
-        error=error,
-    )
+def decode_avro(rows: DataFrame, **options: Any) -> DataFrame:
+    """`decode_registered` of Avro, with its options: the columns `record` and `error` of payloads."""
+    return decode_registered(rows, "avro", **options)
 
 
-def encode_avro(
-    rows: DataFrame, schema: str, *, registry: str, subject: str, into: str = "value"
-) -> DataFrame:
-    """`encode_registered` of Avro: the column `into` with each row as a payload."""
-    return encode_registered(rows, "avro", schema, registry=registry, subject=subject, into=into)
+def encode_avro(rows: DataFrame, schema: str, **options: Any) -> DataFrame:
+    """`encode_registered` of Avro, with its options: the column `value` with each row as a payload."""
+    return encode_registered(rows, "avro", schema, **options)

@@ -9,6 +9,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+from fastavro.validation import ValidationError
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.schemas.registered import Registered
@@ -18,7 +19,7 @@ from barnabas.spark.payloads import FindWriter, PayloadDecoder, PayloadEncoder, 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A schema as fastavro reads and writes with it, with dates and times as numbers."""
+    """A schema in fastavro's form, with dates and times as numbers."""
 
     parsed: Any
     #: equal for equal schemas
@@ -38,7 +39,7 @@ class AvroSchema:
 
 
 def parse_writer(schema: Registered) -> tuple[Any, str]:
-    """A writer's schema for fastavro, and its form, which is equal for equal schemas."""
+    """Return a writer's schema for fastavro, and its form: equal for equal schemas."""
     bare, names = _parse(schema, bare=True)
     return bare, json.dumps([bare, *(names[name] for name in sorted(names))], sort_keys=True)
 
@@ -100,5 +101,14 @@ class Encoder(PayloadEncoder):
         try:
             fastavro.schemaless_writer(stream, self._schema.parsed, row)
         except Exception as error:
-            raise RowUnfitError(f"the schema does not allow {row}: {type(error).__name__}: {error}") from None
+            why = f"{self._unfit_field(row)}{type(error).__name__}: {error}"
+            raise RowUnfitError(f"the schema does not allow {row}: {why}") from None
         return stream.getvalue()
+
+    def _unfit_field(self, row: dict[str, Any]) -> str:
+        """The name of the first field that the schema does not allow, if fastavro finds one."""
+        try:
+            fastavro.validate(row, self._schema.parsed, raise_errors=True)
+        except ValidationError as error:
+            return f"field {error.errors[0].field}: "
+        return ""

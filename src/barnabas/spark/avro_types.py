@@ -1,11 +1,16 @@
 """Avro types as Arrow's, and so as columns.
 
-boolean, int, long, float, double, string and bytes are the columns of these names (long is bigint, bytes is
-binary); enum is string, fixed is binary; record, array and map are struct, array and map. date, decimal,
-timestamp-millis and -micros are date, decimal and timestamp; local-timestamp-millis and -micros are
-timestamp_ntz. A union of null and one type is that type; of int and long bigint; of float and double double.
+| Avro | column |
+|---|---|
+| boolean, int, float, double, string, date, decimal | the same name |
+| long; bytes, fixed; enum | bigint; binary; string |
+| record, array, map | struct, array, map |
+| timestamp-millis, timestamp-micros | timestamp |
+| local-timestamp-millis, local-timestamp-micros | timestamp_ntz |
+| a union of null and one type | that type |
+| a union of int and long; of float and double | bigint; double |
 
-Other logical types are left to the type below them, as the specification has it. Other unions, and records
+Other logical types have the column of the type below them, as in the specification. Other unions, and records
 that contain themselves, have no column type and are refused.
 """
 

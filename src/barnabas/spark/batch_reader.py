@@ -22,14 +22,14 @@ from barnabas.spark.worker_heap import count_use
 
 
 class TopicReader(DataSourceReader):
-    """Plans in a process of its own and is pickled from there to the tasks: it holds plain settings only."""
+    """Plans in a separate process, which pickles it for the tasks: it has only plain settings."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._wanted = Wanted()
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks for what lies between the two bounds now."""
+        """The tasks for the present records between the two bounds."""
         with closing(OffsetLookup(self._options)) as lookup:
             partitions = lookup.partitions()
             start = lookup.resolve(self._options.starting, partitions)
@@ -47,7 +47,7 @@ class TopicReader(DataSourceReader):
         return [Task.of(each.ranges, topic_ids) for each in tasks] or [Task([])]
 
     def _check(self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> None:
-        """Fit the bounds to what the logs hold, in place."""
+        """Fit the bounds to the logs, in place."""
         losses = []
         for tp in start:
             if end[tp] > latest[tp]:
@@ -77,7 +77,7 @@ class FilteredTopicReader(TopicReader):
     """Reads less when the query's filters allow it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take note of the filters, and leave them all to be applied: they only narrow the ranges."""
+        """Use the filters to narrow the ranges. Spark applies all of them."""
         self._wanted = wanted_by(filters)
         return filters
 

@@ -1,7 +1,7 @@
 """librdkafka clients for Spark's processes: their settings, and one of each kept in a worker.
 
-A Python worker of Spark runs one task at a time and many after another, so what costs time to set up
-(connections, metadata) is kept in the process for the next task of the same settings.
+A Python worker of Spark runs many tasks, one after another. It keeps clients with their connections and
+metadata for the next task that has the same settings.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any
 
 
 def consumer_settings(given: Mapping[str, str]) -> Settings:
-    """Settings of a consumer that takes only what it is assigned and finds every partition's end."""
+    """Settings of a consumer that only reads assigned partitions, and reports their ends."""
     return {**CONSUMER_DEFAULTS, **given, **_CONSUMER_FIXED}
 
 
@@ -84,7 +84,7 @@ def transaction_settings(given: Mapping[str, str], transactional_id: str) -> Set
 
 
 def connection_settings(given: Mapping[str, Any]) -> Settings:
-    """Those of a client's settings that say where and how to connect, which admin clients have too."""
+    """The settings of connections among a client's settings; admin clients have them, too."""
     kinds = (
         "bootstrap.",
         "security.",
@@ -120,8 +120,8 @@ def new_producer(settings: Settings, on_failure: Callable[[Failed], None]) -> Ba
 def check_producer_settings(settings: Settings) -> None:
     """Raises ConfigError for a setting that librdkafka does not take.
 
-    Each set of settings is tried once in a process: a producer, with its thread and its connection, costs
-    some milliseconds, and a process of Spark plans or commits many micro-batches.
+    A process tries each set of settings once. A producer, with its thread and its connection, costs some
+    milliseconds, and a process of Spark plans or commits many micro-batches.
     """
     _check_producer(frozenset(settings.items()))
 

@@ -1,9 +1,9 @@
 """The columns of a topic as a DataFrame.
 
-Read: ``key``, ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``
-(0 the producer's, 1 the broker's) and with ``includeHeaders`` ``headers``, NULL for none; or those
-of them that ``schema()`` names.
-Written: ``value``, and when there ``key``, ``headers``, ``topic``, ``partition``; other columns are left out.
+Read: ``key``, ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType`` (0
+the producer's, 1 the broker's). With ``includeHeaders`` also ``headers``, NULL for none. ``schema()`` can
+choose some of them. Written: ``value``, and if they exist ``key``, ``headers``, ``topic``, ``partition``.
+Other columns are ignored.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def letters(rows: DataFrame, value: Column, reason: Column, origin: Iterable[str
 
 
 def headers_of(rows: DataFrame, named: Mapping[str, Column]) -> Column:
-    """The headers of `rows`, where there are any, and then those of a dead letter; NULL makes no header."""
+    """The headers of `rows`, if they have any, and then those of a dead letter. NULL makes no header."""
     said = [F.when(value.isNotNull(), _header(name, value.cast("string"))) for name, value in named.items()]
     added = F.filter(F.array(*said), lambda header: header.isNotNull()).cast(_HEADERS)
     if "headers" not in rows.columns:

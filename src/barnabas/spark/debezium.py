@@ -1,7 +1,7 @@
 """Debezium's change events: each becomes the row after the change, or the row that was deleted.
 
-An event has ``op`` (c, r and u: the row is now ``after``; d: ``before`` is gone) and may lie in the
-``payload`` of Kafka Connect's JSON with schemas. Source: Debezium's documentation of its connectors,
+An event has ``op``: with c, r and u the row is now ``after``; with d the row ``before`` is deleted. In Kafka
+Connect's JSON with schemas the event is the ``payload``. Source: Debezium's documentation of its connectors,
 "Data change events".
 """
 
@@ -90,7 +90,7 @@ def _unit(schema: Column, name: str) -> Column:
 
 
 def unwrap(decoded: Decoded, record: StructType) -> Decoded:
-    """The changes of events that have been decoded, by the columns of their `record`.
+    """The changes of decoded events, by the columns of their `record`.
 
     Raises:
         ConfigError: these are not Debezium's.

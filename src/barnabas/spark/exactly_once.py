@@ -1,13 +1,13 @@
 """Exactly once: a task's rows, and the mark that they are written, are one Kafka transaction.
 
 A task of a batch writes its rows in a transaction, and commits its mark (`barnabas.spark.sink_progress`) in
-the same transaction. A task that is tried again, be it by Spark or by a query that was killed and restarted,
-finds the mark and writes nothing. When all tasks have written, `close_batch` marks the batch as a whole.
+the same transaction. Spark, or a killed and restarted query, can try a task again: the task then finds the
+mark and writes nothing. When all tasks have written, `close_batch` marks the batch as a whole.
 
-The order makes it sound: a task first takes the transactional id over, which aborts what an older attempt has
-open and fences it for good, and only then looks for its mark. So no older attempt can commit after it has
-looked, and two attempts at the same time cannot both commit. Before that it checks that its batch goes on
-where the sink is, so that a query that may not write fences nobody.
+The order matters. A task first takes the transactional id over: this aborts the open transaction of an older
+attempt, and fences that attempt for good. Only then the task reads its mark. So no older attempt can commit
+after the read, and of two attempts at the same time only one commits. Before all this the task checks that
+its batch follows the sink's last one: a query that must not write fences no other query.
 
 Rows become visible task by task, and which rows a task holds must not change from one attempt to the next.
 """
@@ -134,7 +134,7 @@ def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
     """Mark a batch as written by all of its tasks; a second call only compares.
 
     Raises:
-        ReplayError: the batch was written by other tasks or with other rows, or a later one was written.
+        ReplayError: other tasks have written the batch, or these with other rows, or a later one is written.
         DeliveryError: the sink's topic does not exist.
     """
     if not reports:
@@ -203,7 +203,7 @@ def _new_brokers(client: Settings) -> Brokers:
 def _replay(
     what: WriteId, mark: TaskMark | None, now: TaskContent, topics: Mapping[str, str], options: WriteOptions
 ) -> TaskReport:
-    """Compare a task that was written with what it has now: raise or log a difference."""
+    """Compare the written rows of a task with its rows now: raise or log a difference."""
     if mark is not None and mark.batch > what.batch:
         raise ReplayError(
             f"{what}: batch {mark.batch} is written already, and a sink's batches must rise; if the "

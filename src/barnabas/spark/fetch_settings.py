@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.addresses import Address
-from barnabas.client.repeated import LARGEST_RESPONSE
+from barnabas.client.connection import LARGEST_RESPONSE
 from barnabas.client.security import ConnectionSecurity
 from barnabas.client.security_settings import security_of
 from barnabas.spark.option_values import refuse
@@ -140,7 +140,7 @@ def _security(given: Mapping[str, str]) -> ConnectionSecurity:
 
 
 def parse_servers(text: str) -> list[Address]:
-    """HOST:PORT, by commas; as librdkafka also PROTOCOL://HOST:PORT, and 9092 for no port.
+    """Parse a list of HOST:PORT; as librdkafka also PROTOCOL://HOST:PORT, and 9092 for no port.
 
     Raises:
         ConfigError: one of them is something else.
@@ -154,5 +154,5 @@ def _address(text: str) -> Address:
     if not colon or endpoint.endswith("]"):
         host, port = endpoint, "9092"
     if not port.isdecimal() or int(port) > _LAST_PORT:
-        raise refuse("kafka.bootstrap.servers", text, "write HOST:PORT, by commas")
+        raise refuse("kafka.bootstrap.servers", text, "write HOST:PORT, separated by commas")
     return Address(host.strip("[]"), int(port))

@@ -1,8 +1,8 @@
 """Asks the leaders of a task's partitions for records: each has one request at a time to answer.
 
-A request goes out before the records of the last one are decoded, so that the broker and the network are at
-work meanwhile. Whatever passes (a leader that moves, a broker that restarts) is tried again, until the caller
-loses patience.
+A request goes out before the records of the last one are decoded, so that the broker and the network work
+meanwhile. The fetcher retries after errors that pass (a leader moves, a broker restarts). The caller sets the
+timeout.
 """
 
 from __future__ import annotations
@@ -15,15 +15,11 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.base.types import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
-from barnabas.client.connection_pool import PendingResponse
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
-from barnabas.client.leaders import by_partition
-from barnabas.client.offset_calls import offsets_request
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from barnabas.spark.fetch_settings import FetchSettings
+from barnabas.spark.cluster import Cluster, Topic, id_from_text
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.option_values import EARLIEST, LATEST
-from barnabas.spark.topics import Topic, TopicLookup, id_from_text
 
 #: The last version of Fetch that names topics; later ones have their ids, which not every broker gives.
 _LAST_BY_NAME = 12
@@ -43,33 +39,21 @@ class Fetched(NamedTuple):
     data: PartitionData
 
 
-class _Asked(NamedTuple):
-    """A request that a leader has to answer."""
-
-    response: PendingResponse
-    partitions: list[TopicPartition]
-
-
-class RangeFetcher:
+class Fetcher:
     """Fetches the rest of `ranges`, and closes ranges that cannot be read further."""
 
     def __init__(
-        self,
-        lookup: TopicLookup,
-        settings: FetchSettings,
-        ranges: OpenRanges,
-        topic_ids: Mapping[str, str] | None = None,
+        self, cluster: Cluster, ranges: OpenRanges, topic_ids: Mapping[str, str] | None = None
     ) -> None:
         """`topic_ids` are those the ranges were planned with; the first lookup gives the missing ones."""
-        self._lookup = lookup
-        self._brokers = lookup.brokers
-        self._settings = settings
+        self._cluster = cluster
+        self._settings = cluster.settings
         self._ranges = ranges
         self._topic_ids: dict[str, TopicId] = {
             name: id_from_text(text) for name, text in (topic_ids or {}).items()
         }
         self._leaders: dict[TopicPartition, BrokerId] = {}
-        self._asked: dict[BrokerId, _Asked] = {}
+        self._asked: dict[BrokerId, list[TopicPartition]] = {}  # what leaders have to answer for
         self._missed: Counter[TopicPartition] = Counter()
         self._missed_since: dict[TopicPartition, float] = {}
         self._is_stale = True  # whether leaders are to be looked up, though not before
@@ -78,10 +62,10 @@ class RangeFetcher:
         self.last_problem = ""
 
     def request(self) -> None:
-        """Send a request for the open ranges to each leader that has none to answer."""
+        """Send a request for the open ranges to each leader without a pending one."""
         if self._is_stale and time.monotonic() >= self._not_before:
             self._locate()
-        asked = {tp for each in self._asked.values() for tp in each.partitions}
+        asked = {tp for partitions in self._asked.values() for tp in partitions}
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         for tp in self._ranges:
             leader = self._leaders.get(tp)
@@ -89,12 +73,14 @@ class RangeFetcher:
                 by_leader.setdefault(leader, []).append(tp)
         for leader, partitions in by_leader.items():
             by_name = ZERO_TOPIC_ID in (self._topic_ids[tp.topic] for tp in partitions)
-            at_most = _LAST_BY_NAME if by_name else None
             try:
-                response = self._brokers.send(leader, self._fetch(partitions), at_most=at_most)
-                self._asked[leader] = _Asked(response, partitions)
+                self._cluster.leader(leader).send(
+                    self._fetch(partitions), at_most=_LAST_BY_NAME if by_name else None
+                )
             except ClientError as error:
                 self._on_failure(leader, error)
+            else:
+                self._asked[leader] = partitions
 
     def receive(self) -> Iterator[Fetched]:
         """One leader's response, partition by partition; nothing after a failure."""
@@ -102,11 +88,11 @@ class RangeFetcher:
         if leader is None:
             return
         try:
-            give_up = time.monotonic() + self._settings.timeout_s
-            answer = self._asked.pop(leader).response.receive(give_up)
+            answer = self._cluster.leader(leader).receive()
         except ClientError as error:
             self._on_failure(leader, error)
             return
+        del self._asked[leader]
         if answer.error_code:
             self._on_failure(leader, error_code(answer.error_code).doc)
             return
@@ -133,9 +119,9 @@ class RangeFetcher:
                 self._ranges.end_early(tp)
 
     def close(self) -> None:
-        """Abandon the requests that are not answered."""
-        for asked in self._asked.values():
-            asked.response.abandon()
+        """Abandon pending requests."""
+        for leader in self._asked:
+            self._cluster.leave(leader)
         self._asked.clear()
 
     def _fetch(self, partitions: list[TopicPartition]) -> FetchRequest:
@@ -160,15 +146,15 @@ class RangeFetcher:
         )
 
     def _wait(self) -> BrokerId | None:
-        """A leader that has begun to answer; None if none does in time."""
+        """A leader whose response has begun; None after the timeout."""
         if not self._asked:
             time.sleep(max(0.0, self._not_before - time.monotonic()))
             return None
         if len(self._asked) == 1:
             return next(iter(self._asked))
         with selectors.DefaultSelector() as selector:
-            for leader, asked in self._asked.items():
-                selector.register(asked.response, selectors.EVENT_READ, leader)
+            for leader in self._asked:
+                selector.register(self._cluster.leader(leader), selectors.EVENT_READ, leader)
             ready = selector.select(self._settings.timeout_s)
         for key, _ in ready:
             first: BrokerId = key.data
@@ -181,7 +167,7 @@ class RangeFetcher:
         """Look the leaders up."""
         self._not_before = time.monotonic() + self._settings.retry_s
         try:
-            topics = self._lookup.topics({tp.topic for tp in self._ranges})
+            topics = self._cluster.topics({tp.topic for tp in self._ranges})
         except AuthenticationError:
             raise
         except ClientError as error:
@@ -222,9 +208,9 @@ class RangeFetcher:
         return topic_id not in (known, ZERO_TOPIC_ID)
 
     def _on_failure(self, leader: BrokerId, problem: object) -> None:
-        """A leader does not answer. Raises the problem when it will not pass."""
-        if (asked := self._asked.pop(leader, None)) is not None:
-            asked.response.abandon()
+        """Handle a leader that does not answer. Raises a lasting problem."""
+        self._asked.pop(leader, None)
+        self._cluster.leave(leader)
         if isinstance(problem, AuthenticationError):
             raise problem
         self._leaders = {tp: node for tp, node in self._leaders.items() if node != leader}
@@ -232,7 +218,7 @@ class RangeFetcher:
         self.last_problem = str(problem)
 
     def _on_error(self, tp: TopicPartition, error: ErrorCode) -> None:
-        """A leader refuses. Raises BarnabasError when it will refuse again."""
+        """Handle a leader's error. Raises BarnabasError for a lasting one."""
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             earliest = self._ask(tp, EARLIEST)
             if earliest is not None:
@@ -249,14 +235,12 @@ class RangeFetcher:
         leader = self._leaders.get(tp)
         if leader is None or leader in self._asked:
             return None
-        request = offsets_request({tp: which_end}, committed=self._settings.read_committed)
         try:
-            ((_, found),) = by_partition(self._brokers.ask(leader, request))
+            error, offset = self._cluster.offset(tp, leader, which_end)
         except ClientError as failure:
             self._on_failure(leader, failure)
             return None
-        if found.error_code:
-            self._on_error(tp, error_code(found.error_code))
-            return None
-        offset: int = found.offset
-        return offset
+        if error is ErrorCode.NONE:
+            return offset
+        self._on_error(tp, error)
+        return None

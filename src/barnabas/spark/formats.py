@@ -50,7 +50,7 @@ def decode(
     error: str = "error",
     **options: Any,
 ) -> DataFrame:
-    """Add the columns `record`, the decoded `value` as a struct, and `error`, why it cannot be decoded.
+    """Add the columns `record`, the decoded `value` as a struct, and `error`, the reason if it has none.
 
     `options` are those of `decode_columns`. Of each pair one is NULL.
 
@@ -125,6 +125,7 @@ def encode(
     message: str = "",
     references: Sequence[Reference] = (),
     keep: Sequence[str] = (),
+    error: str = "",
 ) -> DataFrame:
     """Rows as the data source writes them: the column `value`, and `key` when columns are named for it.
 
@@ -136,6 +137,8 @@ def encode(
             which is registered if need be, else by the newest of `subject`.
         references: the schemas that `schema` refers to.
         keep: columns that are no part of the record, and stay beside it.
+        error: of registered formats, the name of a column to add: the reason if the schema does not allow a
+            row. The value is then the row as JSON. Without such a column the row fails the job.
 
     Raises:
         ConfigError: an option is not allowed, or the columns do not fit the format.
@@ -149,6 +152,7 @@ def encode(
         raise refuse("key", ",".join(key), f"the columns are {', '.join(names)}")
     if deletes and not key:
         raise refuse("key", "", f"a tombstone for a row that is {DELETED} needs one: name the key's columns")
+    row = F.struct(*(F.col(f"`{name}`") for name in names))
     if format == "text":
         if "value" not in names:
             raise ConfigError(f"format text writes the column value; there are {', '.join(names)}")
@@ -163,11 +167,14 @@ def encode(
             message=message,
             references=references,
             into=_REGISTERED,
+            error=error,
             where=~_is_deleted(rows) if deletes else None,
         )
         value = rows[_REGISTERED]
+        if error:
+            value = F.when(rows[error].isNull(), value).otherwise(F.to_json(row).cast("binary"))
+            keep = [*keep, error]
     else:
-        row = F.struct(*(rows[f"`{name}`"] for name in names))
         value = F.to_json(row) if format == "json" else F.to_csv(row)
     if deletes:
         value = F.when(~_is_deleted(rows), value)

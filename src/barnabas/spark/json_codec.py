@@ -45,7 +45,7 @@ class JsonSchema:
         self.required = [each.name for each in self.column.arrow if each.name in required]
 
     def complaint(self, value: Any) -> str | None:
-        """Why `value` does not conform to the schema; None if it does."""
+        """The reason if `value` does not conform to the schema, else None."""
         try:
             self._validator.validate(value)
         except ValidationError as error:

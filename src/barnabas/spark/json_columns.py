@@ -1,10 +1,15 @@
 """JSON Schema's types as columns.
 
-integer is bigint, number double, boolean boolean, string string. An object with properties is a struct of
-them, one with only additionalProperties of one type a map, an array with items of one type an array. What may
-also be null is nullable, as is every property. All else, such as other unions, arrays of several types or
-what contains itself, is a string of the value's JSON. Formats such as date-time only annotate, as JSON Schema
-has it: cast such strings.
+| JSON Schema | column |
+|---|---|
+| integer, number, boolean, string | bigint, double, boolean, string |
+| an object with properties | struct |
+| an object with only additionalProperties of one type | map |
+| an array with items of one type | array |
+| all else: other unions, arrays of several types, recursive schemas | string: the value's JSON |
+
+Every property, and every type that allows null, is nullable. Formats such as date-time only annotate, as in
+JSON Schema: cast such strings.
 """
 
 from __future__ import annotations

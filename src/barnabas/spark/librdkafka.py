@@ -205,7 +205,7 @@ class BatchProducer:
         self._topics: dict[str, int] = {}
 
     def produce(self, topic: str, messages: MessageTable) -> int | None:
-        """Queue copies of all; the number of the first that was refused, whose `err` says why.
+        """Queue copies of all. Returns the number of the first refused one, whose `err` has the error.
 
         Raises KafkaException for a name that no topic can have.
         """

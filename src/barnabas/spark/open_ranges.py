@@ -1,7 +1,7 @@
 """The progress of a task: its ranges that are still open, and their lost records.
 
-A range ends by position, not by a count of records: compaction and transaction markers leave gaps, so the
-last offset of a range may never come. A batch that ends at or after its end closes it.
+A range ends at a position, not after a count of records: compaction and transaction markers leave gaps. The
+last offset of a range may be in one. A batch that ends at or after the end of the range closes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class DataLossError(BarnabasError):
 
 
 def gone(tp: TopicPartition, start: Offset, end: Offset) -> str:
-    """Names the records of `tp` that are gone, from `start` up to, not including, `end`."""
+    """Describe the lost records of `tp`, from `start` up to, not including, `end`."""
     return f"{tp}: offsets {start} to {end - 1} are gone"
 
 
@@ -33,7 +33,7 @@ def report_data_loss(what: str, *, fail: bool) -> None:
 
 
 class OpenRanges:
-    """The ranges of a task that are not read to their end; those to request next come first."""
+    """The unfinished ranges of a task; those to request next come first."""
 
     def __init__(self, ranges: list[OffsetRange], fail_on_data_loss: bool) -> None:
         self._fail_on_data_loss = fail_on_data_loss
@@ -67,16 +67,16 @@ class OpenRanges:
             self._positions[tp] = position
 
     def end_early(self, tp: TopicPartition) -> None:
-        """The log ends at the position. Raises DataLossError."""
+        """Close a range: its log ends at the position. Raises DataLossError."""
         self._skip_to(tp, self._ends[tp])
 
     def go_on_at(self, tp: TopicPartition, earliest: Offset) -> None:
-        """The log lacks the position: it starts at `earliest`, or is another. Raises DataLossError."""
+        """Skip to `earliest`, the start of a log that lacks the position. Raises DataLossError."""
         is_ahead = self._positions[tp] < earliest < self._ends[tp]
         self._skip_to(tp, earliest if is_ahead else self._ends[tp])
 
     def close_gone(self, tp: TopicPartition) -> None:
-        """The partition is no more. Raises DataLossError."""
+        """Close a range whose partition is gone. Raises DataLossError."""
         report_data_loss(f"{tp} is gone", fail=self._fail_on_data_loss)
         del self._positions[tp]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -19,6 +20,9 @@ from barnabas.client.schemas.registered import Registered, SchemaError
 from barnabas.client.schemas.registry import RegistryDenied, RegistryRefused
 
 W = TypeVar("W")
+
+#: characters of a row in a message
+_SHOWN_ROW = 300
 
 #: Finds the writer's schema by its id. Raises RegistryError or SchemaError.
 FindWriter = Callable[[int], Registered]
@@ -130,20 +134,68 @@ class PayloadEncoder(ABC):
         """The payload of each record; NULL for a NULL record.
 
         Raises:
-            RowUnfitError: the schema does not allow a record; says which, and why.
+            RowUnfitError: the schema does not allow a record; the text has its row and column.
         """
-        present = {records.type.field(index).name for index in range(records.type.num_fields)}
-        typed = pa.struct([f for f in self._typed if f.name in present])
-        raw = pa.struct([f for f in self._raw if f.name in present])
+        payloads, reasons = self.encode_each(records)
+        for reason in reasons.drop_null():
+            raise RowUnfitError(reason.as_py())
+        return payloads
+
+    def encode_each(self, records: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Payloads, and the reasons why the schema does not allow records.
+
+        At least one of each pair is NULL, and both are for a NULL record.
+        """
+        payloads: list[bytes | None] = []
+        rows, reasons = self._rows(records)
+        for number, row in enumerate(rows):
+            payload = None
+            if row is not None:
+                try:
+                    payload = self._header + self._content(row)
+                except RowUnfitError as error:
+                    reasons[number] = str(error)
+            payloads.append(payload)
+        return pa.array(payloads, pa.binary()), pa.array(reasons, pa.string())
+
+    def _rows(self, records: pa.Array) -> tuple[list[dict[str, Any] | None], list[str | None]]:
+        """The rows as `_content` takes them; a row with a value that its column cannot have is None."""
+        with suppress(pa.ArrowException):
+            return self._converted(records), [None] * len(records)
+        rows: list[dict[str, Any] | None] = []
+        reasons: list[str | None] = []
+        for number in range(len(records)):
+            try:
+                rows += self._converted(records.slice(number, 1))
+                reasons.append(None)
+            except pa.ArrowException as error:
+                rows.append(None)
+                reasons.append(self._misfit(records.slice(number, 1), error))
+        return rows, reasons
+
+    def _converted(self, records: pa.Array) -> list[dict[str, Any] | None]:
+        """Raises ArrowException."""
+        present = {field.name for field in records.type}
+        typed = pa.struct([field for field in self._typed if field.name in present])
+        raw = pa.struct([field for field in self._raw if field.name in present])
         # Microseconds that milliseconds have no room for are cut off, as by Spark's to_avro; nothing else is.
-        try:
-            column = records.cast(options=CastOptions(typed, allow_time_truncate=True)).cast(raw)
-        except pa.ArrowException as error:
-            raise RowUnfitError(f"the schema does not allow a value of a row: {error}") from None
+        column = records.cast(options=CastOptions(typed, allow_time_truncate=True)).cast(raw)
         # Asked for dicts, Arrow takes ten times as long also where there are no maps.
-        rows = column.to_pylist(maps_as_pydicts="strict") if "map<" in str(raw) else column.to_pylist()
-        payloads = [None if row is None else self._header + self._content(row) for row in rows]
-        return pa.array(payloads, pa.binary())
+        maps = {"maps_as_pydicts": "strict"} if "map<" in str(raw) else {}
+        rows: list[dict[str, Any] | None] = column.to_pylist(**maps)
+        return rows
+
+    def _misfit(self, record: pa.Array, error: Exception) -> str:
+        """The reason for one record that cannot be converted: its column and its row."""
+        named = ""
+        for field in record.type:
+            try:
+                self._converted(pa.StructArray.from_arrays([record.field(field.name)], fields=[field]))
+            except pa.ArrowException as found:
+                named, error = f"column {field.name}: ", found
+                break
+        row = str(record.to_pylist()[0])[:_SHOWN_ROW]
+        return f"the schema does not allow a value of a row: {named}{error}; the row is {row}"
 
 
 #: Arrow's errors for values that do not fit a type

@@ -1,8 +1,8 @@
 """The plan of a micro-batch's tasks, which its checkpoint keeps.
 
-An exactly-once sink knows the rows of a task by the task's number. So a micro-batch that runs again must have
-the same tasks, with any number of cores, with other options, and after the logs have lost records. The tasks
-depend on two positions only, the second of which has the plan.
+An exactly-once sink identifies the rows of a task by the task's number. So a repeated micro-batch must have
+the same tasks, even with other cores or options, or after the logs have lost records. The tasks depend only
+on two positions; the second position has the plan.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Plan:
         """The inverse of `to_json`.
 
         Raises:
-            PlanError: it was made by a later version.
+            PlanError: a later version of Barnabas has made it.
         """
         version = known.get("version")
         if version not in (_VERSION, _START_UNKNOWN):

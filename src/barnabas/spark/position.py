@@ -23,11 +23,10 @@ _PLAN = "#plan"
 class Position:
     """The offset of the next record of each partition, and the ids of their topics (KIP-516).
 
-    As JSON it is what Spark's own Kafka connector writes, ``{"orders": {"0": 23, "1": 7}}``, with the id that
-    the topic was created with beside its partitions, as ``"id": "Zm9v..."``: a topic that was deleted and
-    created again is another one, however long its log is. An id that is not known is left out, as in older
-    checkpoints and where brokers give none. The plan of the micro-batch that ends here is beside the topics,
-    as ``"#plan"``.
+    Its JSON is that of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``, with two additions.
+    Beside the partitions of a topic is its id, as ``"id": "Zm9v..."``: a topic that was deleted and created
+    again has another one. Older checkpoints and some brokers have no ids. Beside the topics is the plan of
+    the micro-batch that ends here, as ``"#plan"``.
     """
 
     offsets: Offsets

@@ -1,12 +1,19 @@
 """Protobuf messages as columns: a struct for a message, by the names of its fields.
 
-int32, sint32 and sfixed32 are int; the 64-bit ones and the unsigned 32-bit ones bigint; uint64 and fixed64
-decimal(20,0); float, double, bool, string and bytes what their names say; an enum is its value's name, or its
-number as text where the schema has no name for it. Repeated fields and maps are arrays and maps.
-google.protobuf.Timestamp is timestamp, Duration is an interval day to second (both cut to microseconds);
-the wrappers are the value they wrap; Struct, Value and ListValue are JSON text; a message without fields is
-true where it is there. What is not set is NULL where Protobuf can tell (oneofs, optional, messages), and the
-default where it cannot. A message that contains itself has no column type and is refused.
+| Protobuf | column |
+|---|---|
+| int32, sint32, sfixed32 | int |
+| int64, sint64, sfixed64, uint32, fixed32 | bigint |
+| uint64, fixed64 | decimal(20,0) |
+| float, double, bool, string, bytes | the same name, bytes as binary |
+| an enum | string: the value's name, or its number if the schema has no name for it |
+| repeated fields, maps | array, map |
+| google.protobuf.Timestamp, Duration | timestamp, interval day to second; both cut to microseconds |
+| a wrapper; Struct, Value, ListValue | the wrapped value; JSON text |
+| a message without fields | true if it is set |
+
+A field that is not set is NULL if Protobuf can tell (oneofs, optional, messages), else it has its default. A
+message that contains itself has no column type and is refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Decodes the records of many batches at once: arrays of numbers and of spans, no object per record.
 
-Finding where each record begins takes a step of Python per record, since only a record's length tells where
-the next one is. All else is done for all records together: a varint of each (barnabas.kafka.records.record
-has the format) is read byte by byte, for those only that have so many bytes.
+To find the start of each record takes one step of Python per record, since only a record's length leads to
+the next one. All other work is done for all records together. A varint of each record
+(barnabas.kafka.records.record has the format) is read byte by byte, from those records only whose varint has
+so many bytes.
 """
 
 from __future__ import annotations

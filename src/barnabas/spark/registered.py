@@ -1,8 +1,7 @@
 """Registered formats in DataFrames: they read what Confluent's serializers write, and write what those read.
 
-The columns are those of one schema, the reader's; records that were written with other versions of it are
-resolved to it by the format's rules. The work is done in Arrow batches in Spark's Python workers, in batch
-and in streams alike.
+The columns are those of the reader's schema. The rules of the format resolve records of its other versions to
+it. Spark's Python workers do the work in Arrow batches, in batch queries and in streams.
 """
 
 from __future__ import annotations
@@ -140,13 +139,18 @@ def encode_registered(
     message: str = "",
     references: Sequence[Reference] = (),
     into: str = "value",
+    error: str = "",
     where: Column | None = None,
 ) -> DataFrame:
     """Add the column `into` with each row as a payload: its columns by the names of the schema's fields.
 
     `schema` is registered under `subject` when it is not yet; without one the newest of the subject is used.
-    Of Protobuf it is .proto text. A row that the schema does not allow fails the job. Where `where` is not
-    true, the payload is NULL.
+    Of Protobuf it is .proto text.
+
+    Args:
+        error: the name of a column to add, with the reason if the schema does not allow a row; the payload
+            is then NULL. Without such a column the row fails the job.
+        where: the payload is NULL where this is not true.
 
     Raises:
         ConfigError: the subject does not take the schema, or a field that needs one has no column.
@@ -168,8 +172,15 @@ def encode_registered(
         known = known._replace(id=register(client, subject, schema, kind))
     codec = _Codec(format, known, message)
     chosen = [F.col(f"`{name}`") for name in fields]
-    row = F.struct(*chosen)
-    return rows.withColumn(into, _encoding(codec)(row if where is None else F.when(where, row)))
+    row = F.struct(*chosen) if where is None else F.when(where, F.struct(*chosen))
+    if not error:
+        return rows.withColumn(into, _encoding(codec)(row))
+    both = f"__{into}_{error}"
+    return (
+        rows.withColumn(both, _encoding_each(codec)(row))
+        .withColumns({into: F.col(f"{both}.payload"), error: F.col(f"{both}.error")})
+        .drop(both)
+    )
 
 
 @lru_cache(maxsize=32)
@@ -197,6 +208,18 @@ def _encoding(codec: _Codec) -> Any:
             yield encoder.encode(records)
 
     return _udf(encode, BinaryType())
+
+
+def _encoding_each(codec: _Codec) -> Any:
+    result = StructType([StructField("payload", BinaryType()), StructField("error", StringType())])
+    arrow = to_arrow_type(result, **_IN_UTC)
+
+    def encode(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        encoder = codec.encoder()
+        for records in batches:
+            yield pa.StructArray.from_arrays(encoder.encode_each(records), fields=[*arrow])
+
+    return _udf(encode, result)
 
 
 def _udf(function: Any, result: DataType) -> Any:

@@ -1,9 +1,9 @@
 """A bound on the records that an idempotent producer holds in a bulk write, and partitions for keyless rows.
 
 librdkafka (2.16) has one request of an idempotent producer under way for each partition. While a second one
-is full, or older than ``linger.ms``, its thread asks again and again whether it may be sent: half of the CPU
-time of a bulk write. So it gets at most one and a half requests for each partition. As that is more than one,
-one is always full, and nothing waits for ``linger.ms``.
+is full, or older than ``linger.ms``, its thread polls until it may send it. That was half of the CPU time of
+a bulk write. So librdkafka gets at most one and a half requests for each partition. This is more than one, so
+one request is always full, and none waits for ``linger.ms``.
 """
 
 from __future__ import annotations

@@ -77,9 +77,12 @@ def start_spark(
 ) -> SparkContext:
     """Start Spark in this process, or return the one that runs; Spark's own files go to `folder`.
 
-    Spark's Python workers run this interpreter: else they take the PATH's, which lacks our packages. What
-    Spark and its workers write to stderr goes to `log` when it is given. The JVM is started with
-    `java_options` too, and Spark with the settings `more`.
+    Spark's Python workers run this interpreter: else they take the PATH's, which lacks our packages.
+
+    Args:
+        log: a file for the stderr of Spark and its workers.
+        java_options: further options of the JVM.
+        more: further settings of Spark.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(folder)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -99,8 +102,8 @@ def start_spark(
 def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
     """A session on the Spark of this process, started by `start_spark`.
 
-    `start_spark` may run beside other work, in a thread; the session must be made in the thread that uses it,
-    for a stream finds the data source by the session that is active there.
+    `start_spark` may run in another thread. Make the session in the thread that uses it: a stream finds the
+    data source by the session that is active there.
     """
     start_spark(name, folder, cores=cores)
     session = SparkSession.builder.getOrCreate()
@@ -109,12 +112,12 @@ def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
 
 
 def let_streams_start_together(spark: SparkSession) -> None:
-    """Let several streams of the data source start at the same moment; to be called before the first of them.
+    """Let several streams of the data source start at the same moment; call it before the first of them.
 
     All streams of a JVM share the map of their source's environment, and each puts its values there without
-    a lock (PythonStreamingSourceRunner of Spark 4.3). Two that add the same key at once leave a map that says
-    it has one more than it has, and with it no task can be serialized any more, until Spark is started again:
-    "Illegal size 5 of collection, expected 6". A key that is there already is only given its value.
+    a lock (PythonStreamingSourceRunner of Spark 4.3). Two that add the same key at once leave a map with a
+    wrong size. Spark can then serialize no task until it is started again: "Illegal size 5 of collection,
+    expected 6". A key that exists already only gets its value.
     """
     source = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("barnabas")
     environment = source.dataSourceCls().envVars()

@@ -16,21 +16,23 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from xxhash import xxh3_64_hexdigest
 
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.base.types import TopicPartition
 from barnabas.client.brokers import Brokers
-from barnabas.client.consumer_groups import Committed, commit_offsets
-from barnabas.client.offset_calls import LATEST, list_offsets
+from barnabas.client.consumer_groups import Committed, commit_offsets, committed
+from barnabas.client.offset_calls import list_offsets
+from barnabas.client.offset_requests import LATEST
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.spark.kafka_brokers import group_offsets
+from barnabas.spark.cluster import id_as_text
 from barnabas.spark.task_content import KeysContent, TaskContent
-from barnabas.spark.topics import id_as_text
 
-#: Attempts to find a topic that is being created, and the pause between them, in seconds.
+T = TypeVar("T")
+
+#: Attempts to read a group's offsets while a transaction may change one, and the pause between them.
 _ATTEMPTS = 30
 _RETRY_S = 0.5
 
@@ -118,25 +120,38 @@ class SinkProgress:
     def tasks(self, name: str, some_topic: str | None) -> dict[str, TaskMark]:
         """The marks of the task `name`, by topic.
 
-        Without `some_topic`, one of those that are written to, a mark of a transaction that is not over is
-        not waited for.
+        Args:
+            some_topic: one of the topics that the task writes to. Without it, the answer does not wait for
+                the mark of an open transaction.
 
         Raises:
             ReplayError: something else uses the group.
         """
-        # The transaction that had one may have ended already: Apache Kafka's coordinator before 4.0 puts an
-        # offset in place a moment after it has told of the end.
+        found = _insist(name, lambda: self._task_offsets(name, some_topic))
+        return {tp.topic: _task_mark(name, each) for tp, each in found.items() if each.offset > 0}
+
+    def _task_offsets(self, name: str, some_topic: str | None) -> Mapping[TopicPartition, Committed]:
+        """The group's offsets. Raises KafkaError, also when an open transaction may change one.
+
+        That transaction may have ended already. Apache Kafka's coordinator before 4.0 stores an offset a
+        moment after it has announced the end.
+        """
         stable = some_topic is not None
-        found = group_offsets(self._brokers, name, stable=stable)
+        found = self._brokers.ask_coordinator(name, lambda to, _: committed(to, name, stable=stable))
         if not found and some_topic is not None:
             # asked for all, brokers do not tell of one that waits where none was before
-            found = group_offsets(self._brokers, name, only=[TopicPartition(some_topic, 0)], stable=True)
-        return {tp.topic: _task_mark(name, each) for tp, each in found.items() if each.offset > 0}
+            only = [TopicPartition(some_topic, 0)]
+            found = self._brokers.ask_coordinator(
+                name, lambda to, _: committed(to, name, only=only, stable=True)
+            )
+        return found
 
     def batches(self) -> dict[str, BatchMark]:
         """The marks of the last batch that was written to each topic."""
         group = self._group
-        found = group_offsets(self._brokers, group)
+        found = _insist(
+            group, lambda: self._brokers.ask_coordinator(group, lambda to, _: committed(to, group))
+        )
         marks = {}
         for tp, each in found.items():
             parts = _BATCH_MARK.fullmatch(each.metadata)
@@ -166,7 +181,7 @@ def task_metadata(content: TaskContent, topics: Mapping[str, str]) -> str:
 
 
 def identity(topics: Mapping[str, str]) -> str:
-    """A short text that stands for these topics with their ids: the id itself of a single one."""
+    """A short text that identifies these topics and their ids: the id itself of a single one."""
     if len(topics) == 1:
         return next(iter(topics.values()))
     return xxh3_64_hexdigest("\n".join(f"{name}={topics[name]}" for name in sorted(topics)).encode())
@@ -183,6 +198,19 @@ def _task_mark(name: str, found: Committed) -> TaskMark:
 
 def _in_use(group: str) -> str:
     return f"group {group} is in use by something else: its offsets are not batch numbers of a sink"
+
+
+def _insist(group: str, ask: Callable[[], T]) -> T:
+    """Ask until no open transaction may change the answer."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            return ask()
+        except BarnabasError as error:
+            is_unstable = getattr(error, "code", None) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            if not is_unstable or not attempts_left:
+                raise BarnabasError(f"cannot read the offsets of group {group}: {error}") from None
+            time.sleep(_RETRY_S)
+    raise AssertionError("the last attempt returns or raises")
 
 
 # --- checks of a batch before the sink writes a row of it ---

@@ -1,8 +1,8 @@
 """The data source itself, which gives Spark the schema, readers and writers.
 
 It imports readers and writers when Spark asks for them. Every Spark session on a machine imports this module
-to find the data source, and again, in a process of its own, for each schema: these must not load librdkafka
-and Arrow.
+to find the data source, and imports it again for each schema, in a separate process. These imports must not
+load librdkafka and Arrow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BarnabasDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of a read when the job names none; they are the same for every topic.
 
-        Options are checked by the readers: only they know whether it is a batch or a stream.
+        The readers check the options: only they know whether it is a batch or a stream.
         """
         return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
 

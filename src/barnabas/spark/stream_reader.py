@@ -74,7 +74,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Position(start, self._topic_ids(start))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """A limit that stands for all the options: Spark has no composite limits for Python data sources."""
+        """One limit for all the options: Spark has no composite limits for Python data sources."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -89,7 +89,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ask_latest()
 
     def latestOffset(self, start: PositionJson, limit: ReadLimit) -> PositionJson:
-        """The end of the next micro-batch. All before `start` is processed by now: it is committed here."""
+        """The end of the next micro-batch. Commits `start`: Spark has processed all records before it."""
         if self._options.commit_offsets:
             self._lookup.commit(Position.from_json(start).offsets)
         self._latest = latest = self._ask_latest() if self._target is None else self._target
@@ -228,7 +228,8 @@ class UnlimitedStreamReader(TopicStreamReader):
     """A query's source for PySpark 4.1, which has no limits and does not tell where a micro-batch begins.
 
     Each micro-batch begins at the end of the last one. Spark may ask for the end of a run's first micro-batch
-    before it tells where the last run ended, or asks where a new query starts: its plan serves either case.
+    first. It tells the end of the last run later, or asks later for the start of a new query. The plan serves
+    both cases.
     """
 
     #: the end of the micro-batch that was planned last

@@ -26,9 +26,8 @@ Hashes = npt.NDArray[np.uint64]
 class TaskContent:
     """The rows of a task: their number, and the sum of their hashes.
 
-    The order of the rows does not count, since a shuffle gives the same rows in another order each time, and
-    what was written is one of these orders. Everything else in a row counts: topic, partition, key, value
-    and headers.
+    The order of the rows does not count: a shuffle gives the same rows in another order each time. The topic,
+    the partition, the key, the value and the headers of each row count.
     """
 
     rows: int = 0
@@ -92,7 +91,7 @@ class KeysContent(TaskContent):
 
 
 def _row_hashes(batch: pa.RecordBatch, topic: str | None) -> Hashes:
-    """A hash of each row. The columns are mixed one after another, so that none stands for another."""
+    """A hash of each row. The columns are mixed one after another, so that no column replaces another."""
     names = batch.schema.names
     mixed = np.zeros(batch.num_rows, np.uint64)
     for name in _BYTES:

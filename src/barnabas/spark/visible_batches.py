@@ -1,7 +1,7 @@
 """The batches of a Fetch response that the reader may see, and their records.
 
-A response begins with the batch that has the wanted offset, so often before it, and ends where its size limit
-fell, so often within a batch.
+A response begins with the batch that contains the wanted offset, often before that offset. It ends at its
+size limit, often within a batch.
 """
 
 from __future__ import annotations

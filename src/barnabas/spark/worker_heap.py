@@ -1,9 +1,9 @@
 """Keeps the garbage collector of Spark's Python workers away from imported modules.
 
 After each use a worker collects garbage (pyspark.daemon calls `gc.collect`), and the next task waits for it.
-What takes its time are the 90,000 objects of the imported modules: 45 ms of CPU time where a task of a few
-records takes 4. Objects that are frozen are not looked at again. They are still freed when nothing refers to
-them any more; only cycles among them would stay.
+The 90,000 objects of the imported modules take 45 ms of CPU time, and a task of a few records takes 4. The
+collector ignores frozen objects. They are still freed when nothing refers to them; only cycles among them
+stay.
 """
 
 from __future__ import annotations

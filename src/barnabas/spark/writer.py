@@ -1,8 +1,8 @@
 """Appending to topics: ``df.write`` and ``df.writeStream``, by Arrow.
 
-At least once by default, as Spark's own Kafka connector: a task or a micro-batch that is tried again writes
-again what it had already written (the producer itself repeats nothing, it is idempotent). Exactly once with
-``barnabas.delivery=exactly-once``: see `barnabas.spark.exactly_once`.
+The default is at least once, as in Spark's own Kafka connector: a repeated task or micro-batch writes its
+rows again. The producer itself is idempotent and repeats none. ``barnabas.delivery=exactly-once`` is in
+`barnabas.spark.exactly_once`.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from barnabas.client.record import Record
 from barnabas.pipelines.build import Run, build
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.model import Pipeline, Sink, Source, Transform
-from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.read import read_pipeline
+from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.pipelines.supervisor import Supervisor
 from barnabas.spark.text_formats import parse_schema
 from barnabas.testing.cluster import Cluster

@@ -82,4 +82,4 @@ def test_a_pipeline_names_the_sink_whose_driver_is_missing(tmp_path: Path) -> No
     )
     pipeline = read_pipeline(file)
     with pytest.raises(PipelineError, match=r"shop\.sql:\d+: option jdbc=.*org\.mariadb\.jdbc\.Driver"):
-        pipeline.check_drivers(pipeline.options.spark)
+        pipeline.check_installed(pipeline.options.spark)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.pipelines.lag_alert import LagAlert
+from barnabas.pipelines.alerts import LagAlert
 from barnabas.pipelines.status import QueryStatus
 
 

@@ -10,7 +10,7 @@ import pytest
 from barnabas.pipelines.errors import Place
 from barnabas.pipelines.local_checkpoints import BY_RENAME, MANAGER, settings_for
 from barnabas.pipelines.model import Pipeline, Sink
-from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_options import SinkOptions
 
 LOCAL = "file:///srv/shop/checkpoints"
 

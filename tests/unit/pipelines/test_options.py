@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.pipelines.options import PipelineOptions, SinkOptions, SourceOptions
+from barnabas.pipelines.options import PipelineOptions, SourceOptions
+from barnabas.pipelines.sink_options import SinkOptions
 
 
 def test_options_come_with_their_defaults() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from barnabas.pipelines.alerts import StuckAlert, words_of
 from barnabas.pipelines.status import QueryStatus
-from barnabas.pipelines.stuck_alert import StuckAlert, words_of
 
 
 def test_an_alert_begins_when_a_batch_takes_too_long_and_ends_with_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import re
 from decimal import Decimal
 
 import fastavro
@@ -269,3 +270,18 @@ def test_a_value_that_its_field_has_no_room_for_is_refused_and_not_bent(type_, c
     assert len(encoder.encode(rows.slice(0, 1))) == 1
     with pytest.raises(RowUnfitError, match=f"the schema does not allow a value of a row: .*{said}"):
         encoder.encode(rows)
+
+
+def test_each_row_that_the_schema_does_not_allow_has_a_reason_with_its_column_and_the_others_a_payload():
+    enum = {"type": "enum", "name": "E", "symbols": ["X"]}
+    encoder = Encoder(schema(field("a", "int"), field("e", enum)))
+    rows = [{"a": 1, "e": "X"}, {"a": 2**40, "e": "X"}, None, {"a": 2, "e": "Y"}, {"a": None, "e": "X"}]
+    payloads, reasons = encoder.encode_each(
+        pa.array(rows, pa.struct([("a", pa.int64()), ("e", pa.string())]))
+    )
+    assert [payload is not None for payload in payloads.to_pylist()] == [True, False, False, False, False]
+    none, large, null, unknown, missing = reasons.to_pylist()
+    assert none is null is None
+    assert re.search(r"column a: .*1099511627776.*the row is \{'a': 1099511627776, 'e': 'X'\}", large)
+    assert re.search(r"\{'a': 2, 'e': 'Y'\}: field \w+\.e: ", unknown)
+    assert re.search(r"field \w+\.a: ", missing)

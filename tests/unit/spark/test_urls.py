@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.text import is_plain_url, without_userinfo
 from barnabas.client.schemas.registry import SchemaRegistry
-from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sink_options import SinkOptions
 from barnabas.spark.option_values import refuse
 
 #: upper case, as nothing else in these URLs and messages is

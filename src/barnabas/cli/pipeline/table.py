@@ -14,8 +14,8 @@ from rich.text import Text
 
 from barnabas.cli.output import print_table
 from barnabas.cli.progress import human_bytes
+from barnabas.pipelines.alerts import words_of
 from barnabas.pipelines.status import PipelineStatus, QueryStatus, rejected_words
-from barnabas.pipelines.stuck_alert import words_of
 
 _COLOURS = {
     "starting": "yellow",

@@ -1,9 +1,10 @@
-"""What docs/reference/pipeline-options.md says: every option of a pipeline file, from its declaration."""
+"""The page docs/reference/pipeline-options.md: options of a pipeline file, made from their declaration."""
 
 from __future__ import annotations
 
 from barnabas.pipelines.metrics import METRICS
-from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions, describe
+from barnabas.pipelines.options import Options, PipelineOptions, SourceOptions, describe
+from barnabas.pipelines.sink_options import SinkOptions
 
 _HEAD = """\
 # The options of a pipeline file
@@ -23,7 +24,8 @@ def pipeline_reference() -> str:
         + _table(
             "A sink",
             "One of `topic`, `parquet`, `delta`, `iceberg`, `postgres`, `jdbc` and `console` says where "
-            "the rows go. In SQL, `from` names the view.",
+            "the rows go, or the name of [another package's sink](../use/pipelines.md#your-own-sink). "
+            "In SQL, `from` names the view.",
             SinkOptions,
         )
         + _metrics()

@@ -1,0 +1,83 @@
+"""Alerts on queries that have been too far behind, or at one batch, for too long."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+
+from barnabas.pipelines.status import QueryStatus
+
+
+class Alert(ABC):
+    """Judges the queries with each `look`. `say` gets a sentence when an alert begins, and when it ends."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._raised: set[str] = set()
+
+    def look(self, queries: Iterable[QueryStatus]) -> list[str]:
+        """The present alerts, in sentences."""
+        found = []
+        for query in queries:
+            alert, end = self._judge(query)
+            if alert:
+                found.append(alert)
+                if query.query not in self._raised:
+                    self._raised.add(query.query)
+                    self._say(f"alert: {alert}")
+            elif query.query in self._raised:
+                self._raised.remove(query.query)
+                self._say(end)
+        return found
+
+    @abstractmethod
+    def _judge(self, query: QueryStatus) -> tuple[str, str]:
+        """The query's alert, empty for none, and the sentence for its end."""
+
+
+class LagAlert(Alert):
+    """An alert on a query that has been more than `most` records behind for `after_s` seconds.
+
+    Args:
+        most: 0 for no alerts at all.
+        clock: gives seconds.
+    """
+
+    def __init__(
+        self, most: int, after_s: float, clock: Callable[[], float], say: Callable[[str], None]
+    ) -> None:
+        super().__init__(say)
+        self._most = most
+        self._after_s = after_s
+        self._clock = clock
+        self._behind_since: dict[str, float] = {}
+
+    def _judge(self, query: QueryStatus) -> tuple[str, str]:
+        name, lag = query.query, query.lag or 0
+        if not self._most or lag <= self._most:
+            self._behind_since.pop(name, None)
+            return "", f"{name} has caught up: it is {lag:,} records behind"
+        now = self._clock()
+        is_late = now - self._behind_since.setdefault(name, now) >= self._after_s
+        return f"{name} is {lag:,} records behind, more than alert_lag={self._most:,}" if is_late else "", ""
+
+
+class StuckAlert(Alert):
+    """An alert on a query that has been at one batch for `after_s` seconds; 0 for no alerts at all."""
+
+    def __init__(self, after_s: float, say: Callable[[str], None]) -> None:
+        super().__init__(say)
+        self._after_s = after_s
+
+    def _judge(self, query: QueryStatus) -> tuple[str, str]:
+        if not self._after_s or (query.busy_s or 0) < self._after_s:
+            return "", f"{query.query} has gone on"
+        batch = 0 if query.batch is None else query.batch + 1
+        return f"{query.query} has been at batch {batch} for {words_of(query.busy_s or 0)}", ""
+
+
+def words_of(seconds: int) -> str:
+    """A duration in its largest unit that is not 0: 45 s, 12 min, 26 h."""
+    if seconds < 60:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 3600 else f"{seconds // 3600} h"
