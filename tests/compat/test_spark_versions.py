@@ -27,6 +27,11 @@ DATA_SOURCE = ("tests/spark/test_spark_jobs.py", "tests/spark/test_quiet_and_new
 EXACTLY_ONCE = ("tests/spark/test_exactly_once_jobs.py",)
 PIPELINE = ("tests/spark/test_pipelines.py", "-k", "dead_letter or windows")
 
+#: The suite runs these with the PySpark of this environment, `make kills` the last of them.
+DEAD_LETTERS = ("tests/spark/test_topic_dead_letters.py", "tests/spark/test_postgres_dead_letters.py")
+KILLS = (*EXACTLY_ONCE, "-k", "executors_killed or tasks_killed")
+ONLY_OLDER = (DEAD_LETTERS, KILLS)
+
 
 def python_with(version: str) -> Path:
     """The interpreter of an environment with the newest PySpark of a minor version."""
@@ -73,11 +78,17 @@ def test_the_demo_runs(python: Path) -> None:
 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
-    "tests", [DATA_SOURCE, EXACTLY_ONCE, PIPELINE], ids=["data source", "exactly once", "pipeline"]
+    "tests",
+    [DATA_SOURCE, EXACTLY_ONCE, PIPELINE, DEAD_LETTERS, KILLS],
+    ids=["data source", "exactly once", "pipeline", "dead letters", "kills"],
 )
 def test_the_tests_pass(python: Path, tests: tuple[str, ...]) -> None:
+    if tests in ONLY_OLDER and python == Path(sys.executable):
+        pytest.skip("the suite runs them")
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", UNCLOSED, *tests]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    if tests is KILLS:
+        environment["BARNABAS_THOROUGH"] = "1"
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1400, env=environment
     )
