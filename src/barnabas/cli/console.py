@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import stat
 import sys
-import threading
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import click
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.installation import pip_install
-from barnabas.base.system.signals import stop_this_process
+from barnabas.base.system.signals import stop_with_stdin
 from barnabas.cli.address import parse_address
 from barnabas.cli.logging_output import log_to_stderr
 from barnabas.cli.options import FILE, bootstrap_option, example, log_options
@@ -128,14 +127,9 @@ def console(
         click.echo(f"ready {url}")
         sys.stdout.flush()
         if with_parent:
-            threading.Thread(target=_end_with_stdin, daemon=True).start()
+            stop_with_stdin()
 
     run(settings, announce)
-
-
-def _end_with_stdin() -> None:
-    sys.stdin.read()
-    stop_this_process()
 
 
 def require_console() -> None:

@@ -15,23 +15,36 @@ _MOST_KNOWN = 1000
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def log_to_stderr(level: str, form: str) -> None:
-    """Log to stderr from `level` on, in the format of the options of `barnabas start`."""
+def log_to_stderr(level: str, form: str, broker: int | None = None) -> None:
+    """Log to stderr from `level` on, in the format of the options of `barnabas start`.
+
+    `broker` is in each line where several brokers share stderr.
+    """
     handler = CountingHandler()
-    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    text = _TEXT if broker is None else f"broker {broker}: {_TEXT}"
+    handler.setFormatter(JsonFormatter(broker) if form == "json" else logging.Formatter(text))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 class JsonFormatter(logging.Formatter):
-    """A line is an object: ``time`` (UTC), ``level``, ``logger``, ``message``, and an ``exception``."""
+    """A line is an object: ``time`` (UTC), ``level``, ``logger``, ``message``, and an ``exception``.
+
+    Where several brokers share stderr, it has a ``broker``, too.
+    """
+
+    def __init__(self, broker: int | None = None) -> None:
+        super().__init__()
+        self._broker = broker
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        told: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if self._broker is not None:
+            told["broker"] = self._broker
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
         return json.dumps(told, ensure_ascii=False)

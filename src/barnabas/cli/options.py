@@ -76,6 +76,17 @@ class Whole(click.IntRange):
         return "N"
 
 
+class _Brokers(_TextType):
+    """A number of brokers, or "auto", as text."""
+
+    name = "brokers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value != "auto":
+            click.IntRange(1, 100).convert(value, param, ctx)
+        return str(value)
+
+
 class _Seconds(_NumberType):
     """A number that is finite and not below 0."""
 
@@ -96,6 +107,7 @@ _LONGEST = 1e9
 
 SERVERS = _Servers()
 NAME = _Name()
+BROKERS = _Brokers()
 DURATION = _Seconds()
 INT16 = Whole(1, 2**15 - 1)
 INT32 = Whole(1, 2**31 - 1)

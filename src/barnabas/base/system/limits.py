@@ -19,6 +19,9 @@ _WITHOUT_LIMITS = 8192
 PAGE_SIZE: int = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 CLOCK_TICKS: int = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
+#: of a container: microseconds of processor time in so many microseconds, or "max"
+_CPU_BOUND = Path("/sys/fs/cgroup/cpu.max")
+
 
 def open_files() -> int | None:
     """Return the number of files that this process may have open now; None without a limit."""
@@ -96,3 +99,14 @@ def set_cpu_timer(seconds: float, again: float = 0.0) -> None:
     """
     if hasattr(signal, "SIGPROF"):
         signal.setitimer(signal.ITIMER_PROF, seconds, again)
+
+
+def cores() -> int:
+    """Return how many processor cores this process may use, at least 1; Linux may bound a group's time."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    try:
+        quota, period = _CPU_BOUND.read_text().split()
+        return max(1, min(count, int(quota) // int(period)))
+    except (OSError, ValueError):  # another system, or no bound
+        return count

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
@@ -66,3 +67,14 @@ def stop_this_process() -> None:
         signal.raise_signal(signal.SIGTERM)
     else:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def stop_with_stdin() -> None:
+    """Ask this process to stop when its stdin ends: the process that has the other end is gone."""
+
+    def wait() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdin.read()
+        stop_this_process()
+
+    threading.Thread(target=wait, name="barnabas-stdin", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Addresses that one process alone may listen on."""
+"""Addresses that one process alone may listen on, and sockets that have a path."""
 
 from __future__ import annotations
 
@@ -42,3 +42,20 @@ def claim_address(listen: str, who: str, example: str) -> socket.socket:
             f"{who} cannot listen on {listen}: {error.strerror}; choose another address"
         ) from None
     return claimed
+
+
+def has_local_sockets() -> bool:
+    """Whether the system has sockets with a path (Unix)."""
+    return hasattr(socket, "AF_UNIX")
+
+
+def connect_local(path: str, timeout: float) -> socket.socket:
+    """Connect to the socket at a path, within `timeout` seconds. Raises OSError."""
+    connected = socket.socket(socket.AF_UNIX)
+    try:
+        connected.settimeout(timeout)
+        connected.connect(path)
+    except BaseException:
+        connected.close()
+        raise
+    return connected

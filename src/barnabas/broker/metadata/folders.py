@@ -9,10 +9,28 @@ from barnabas.base.environment.filesystem import FileSystem, exists, read_file, 
 from barnabas.broker.metadata import legacy
 from barnabas.broker.metadata.backup import FILE_NAME as BACKUP
 from barnabas.broker.metadata.copies import FILE_NAMES
+from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.broker.storage import checkpoints
 
 #: what the name of an embedded store's file ends in once its contents are in ZooKeeper
 IMPORTED = ".imported"
+
+#: in the first log directory of several brokers that one command runs; see `barnabas.cli.cluster.folder`
+SHARED = "cluster.json"
+
+
+def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
+    """Refuse to start a lone broker on the folder of several, whose records are in folders below it.
+
+    Raises:
+        StoreUnavailableError: one of `folders` is shared.
+    """
+    for folder in folders:
+        if _has(fs, folder, SHARED):
+            raise StoreUnavailableError(
+                f"{folder} has the data of several brokers: start them with `barnabas start --data "
+                f"{folder}`, or make them one by `--brokers 1`"
+            )
 
 
 def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.copies import FILE_NAMES
 from barnabas.broker.metadata.embedded import EmbeddedStore
-from barnabas.broker.metadata.folders import belong_to_cluster
+from barnabas.broker.metadata.folders import belong_to_cluster, check_alone
 from barnabas.broker.metadata.importing import check_imported
 from barnabas.broker.metadata.memory import MemoryStore
 from barnabas.broker.metadata.reconnection import persistently
@@ -97,6 +97,7 @@ async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore
         return MemoryStore()
     folders = config.log_dirs
     fs = environment.filesystem
+    check_alone(fs, folders)
     return await EmbeddedStore.open(environment, *folders, before_new=lambda: check_unused(fs, folders))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,6 +33,8 @@ from barnabas.cli.output import Columns, print_json, print_rows
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.store import MetadataStore
+    from barnabas.cli.cluster.run import Beside
+    from barnabas.cli.secure import SecuredCluster
 
 #: seconds
 _PATIENCE = 18.0
@@ -159,7 +162,9 @@ def start(
     from barnabas.broker.config import BrokerConfig
     from barnabas.broker.config.durability import replicated_settings
     from barnabas.broker.metadata.zookeeper.address import parse_address as parse_zookeeper
-    from barnabas.cli.cluster.run import ClusterRunner, plan, run
+    from barnabas.cli.cluster.planning import plan
+    from barnabas.cli.cluster.run import ClusterRunner, run
+    from barnabas.cli.cluster.store import ClusterStore, GivenZooKeeper, OwnZooKeeper
 
     given = _settings_of_all(settings, config)
     if zookeeper is not None:
@@ -189,23 +194,34 @@ def start(
             f"the cluster in {data} was made with --secure, and would be open to everybody without: start it "
             "with --secure, or choose another folder by --data"
         )
-    console_address = None
-    if console is not None:
-        from barnabas.cli.console import require_console
-
-        console_address = parse_address(console, "--console", "127.0.0.1:8080", default_host="127.0.0.1")
-        require_console()
+    store: ClusterStore
+    if layout.is_own_zookeeper:
+        store = OwnZooKeeper(folder, layout, is_secured=is_secure)
+    else:
+        store = GivenZooKeeper(str(layout.zookeeper))
+    beside = _console_beside(console, secured)
     run(
         ClusterRunner(
-            folder,
-            layout,
-            values,
-            lambda words: click.echo(words, err=True),
-            address,
-            secured,
-            console_address,
+            folder, layout, store, values, lambda words: click.echo(words, err=True), address, secured, beside
         )
     )
+
+
+def _console_beside(console: str | None, secured: SecuredCluster | None) -> Beside:
+    """Return what runs the console beside the brokers. Raises ConfigError if it is not installed."""
+    if console is None:
+        return lambda servers, metrics: nullcontext()
+    from barnabas.cli.console import require_console
+    from barnabas.cli.console_process import running_console
+
+    listen = str(parse_address(console, "--console", "127.0.0.1:8080", default_host="127.0.0.1"))
+    require_console()
+
+    def beside(servers: str, metrics: Sequence[str]) -> AbstractContextManager[None]:
+        login = () if secured is None else secured.login_options(servers)
+        return running_console(listen, servers, login, metrics=metrics)
+
+    return beside
 
 
 def _settings_of_all(settings: tuple[str, ...], file: Path | None) -> dict[str, str]:
@@ -238,7 +254,8 @@ def status(data: Path, as_json: bool) -> None:
     found = ask(folder, "status", timeout=_STATUS)
     running = [broker["address"] for broker in found["brokers"] if broker["state"] == "running"]
     found |= partitions_of(running, folder.secure if found.get("is_secure") else None)
-    found["zookeeper_answers"] = zookeeper_answers(found["zookeeper"])
+    zookeeper = found["zookeeper"]
+    found["zookeeper_answers"] = None if zookeeper is None else zookeeper_answers(zookeeper)
     leaders = found.pop("leaders")
     for broker in found["brokers"]:
         broker["is_controller"] = broker["id"] == found["controller"]
@@ -257,7 +274,8 @@ def _print_status(found: Mapping[str, Any]) -> None:
     }
     print_rows(columns, found["brokers"])
     click.echo("")
-    click.echo(f"ZooKeeper         {found['zookeeper']}, {_zookeeper_state(found)}")
+    if found["zookeeper"] is not None:
+        click.echo(f"ZooKeeper         {found['zookeeper']}, {_zookeeper_state(found)}")
     if found["partitions"] is None:
         click.echo("Partitions        not known: no broker answers")
         return
@@ -357,7 +375,11 @@ def import_(directories: tuple[Path, ...], address: str) -> None:
     """Move the metadata of a broker that runs alone to ZooKeeper."""
     cluster_id = asyncio.run(_import([str(directory) for directory in directories], address))
     click.echo(f"Imported the metadata of cluster {cluster_id} to {address}")
-    click.echo(f"Start the broker with --set zookeeper.connect={address}")
+    if ClusterFolder(directories[0]).layout() is None:
+        click.echo(f"Start the broker with --set zookeeper.connect={address}")
+    else:
+        start = f"barnabas cluster start --data {directories[0]} --zookeeper {address}"
+        click.echo(f"Start the brokers with `{start}`")
 
 
 @cluster.command(

@@ -1,4 +1,6 @@
-"""The folder of a cluster that `barnabas cluster start` runs: where its parts are, and how to reach it.
+"""The folder of a cluster that one process runs: where its parts are, and how to reach it.
+
+`barnabas cluster start` runs one, and so does `barnabas start --brokers`.
 
 cluster.json     what stays from one start to the next: addresses, racks, the ZooKeeper
 control.json     while it runs: the port and the secret of its control connection; for the user alone
@@ -7,6 +9,11 @@ broker-1/        data of broker 1;  broker-1.log   what it logs
 broker-1.toml    its settings, secrets among them, as of its last start; for the user alone
 secure/          what --secure has made: certificates, passwords
 zookeeper/       data and log of the ZooKeeper, where the cluster runs its own
+metadata-1.journal, metadata-2.journal, metadata.lock
+                 the metadata of `barnabas start --brokers`, as that of a lone broker
+
+`start --brokers` may have several log directories, each with a folder of each broker. The first of them is
+the folder of the cluster.
 """
 
 from __future__ import annotations
@@ -39,12 +46,14 @@ class Layout:
         racks: ``broker.rack`` by id, for those that have one.
         zookeeper: ``host:port,.../chroot``; of our own ZooKeeper once it has a port.
         is_own_zookeeper: whether the cluster runs it.
+        is_embedded: whether the metadata is in the folder's embedded store, and in no ZooKeeper.
     """
 
     addresses: dict[int, str] = field(default_factory=dict)
     racks: dict[int, str] = field(default_factory=dict)
     zookeeper: str | None = None
     is_own_zookeeper: bool = True
+    is_embedded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +66,22 @@ class Control:
 
 
 class ClusterFolder:
-    """Reads and writes the folder's files."""
+    """Reads and writes the folder's files; `more` are further log directories."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *more: Path) -> None:
         self.path = path
+        self.log_dirs = (path, *more)
 
     def data_of(self, broker: int) -> Path:
-        return self.path / f"broker-{broker}"
+        return self.log_dir_of(self.path, broker)
+
+    def log_dirs_of(self, broker: int) -> list[Path]:
+        """The ``log.dirs`` of a broker."""
+        return [self.log_dir_of(directory, broker) for directory in self.log_dirs]
+
+    @staticmethod
+    def log_dir_of(directory: Path, broker: int) -> Path:
+        return directory / f"broker-{broker}"
 
     def log_of(self, broker: int) -> Path:
         return self.path / f"broker-{broker}.log"
@@ -144,6 +162,7 @@ class ClusterFolder:
                 {int(broker): str(rack) for broker, rack in found["racks"].items()},
                 found["zookeeper"],
                 bool(found["is_own_zookeeper"]),
+                bool(found.get("is_embedded", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ClusterFolderError(
@@ -153,6 +172,9 @@ class ClusterFolder:
 
     def store_layout(self, layout: Layout) -> None:
         self._write("cluster.json", asdict(layout))
+
+    def remove_layout(self) -> None:
+        (self.path / "cluster.json").unlink(missing_ok=True)
 
     def control(self) -> Control | None:
         """None where no cluster runs."""

@@ -1,4 +1,4 @@
-"""Runs a cluster on this machine: a ZooKeeper and some brokers as processes, until a signal."""
+"""Runs a cluster on this machine: its metadata store, and some brokers as processes, until a signal."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import FrameType
-from typing import Any
-
-import click
+from typing import Any, TypeAlias
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.system.processes import ask_to_stop, own_group
-from barnabas.base.text import quoted
-from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 from barnabas.cli.address import Address
 from barnabas.cli.cluster.control import Command, ControlServer
-from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
+from barnabas.cli.cluster.folder import ClusterFolder, Layout
+from barnabas.cli.cluster.store import ClusterStore
 from barnabas.cli.secure import SecuredCluster
 from barnabas.cli.streams import report
 
@@ -32,13 +29,19 @@ from barnabas.cli.streams import report
 _START_PATIENCE = 120.0
 #: seconds until a broker has moved its leadership away and closed its logs
 _STOP_PATIENCE = 60.0
-#: the node of a cluster with --secure in a ZooKeeper of its own
-_SECURE_CHROOT = "/barnabas"
+#: seconds before a broker that has ended starts again: doubled each time, up to the second number
+_FIRST_RETRY, _LAST_RETRY = 0.5, 30.0
+#: seconds: a broker that has served for so long ended for a new reason
+_STABLE = 60.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
 class ClusterStartError(BarnabasError):
     """A broker did not start; the text has its last words."""
+
+
+class ClusterFailedError(BarnabasError):
+    """The metadata store cannot be served any more."""
 
 
 class State(Enum):
@@ -66,6 +69,38 @@ class Member:
     #: to be answered when its process has ended, or is ready
     at_end: list[Callable[[], None]] = field(default_factory=list)
     at_ready: list[Command] = field(default_factory=list)
+    #: the address that it tells clients
+    advertised: str = ""
+    #: how often it has ended in a row, and when it was ready last, by the monotonic clock
+    failures: int = 0
+    ready_at: float = 0.0
+    #: when it is to start again, by the monotonic clock
+    retry_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Options of the processes of brokers.
+
+    Attributes:
+        options: of `barnabas start`, for each broker.
+        environment: of the processes; None for this process's own.
+        has_own_log: whether each broker's log is a file in the folder; otherwise it is this process's stderr.
+        is_supervised: whether a broker that ends by itself starts again, and all are stopped at once.
+        advertise: the host that clients are told, and a port for broker 1; None for the address of listening.
+        protocol: the listener of each broker.
+    """
+
+    options: Sequence[str] = ()
+    environment: Mapping[str, str] | None = None
+    has_own_log: bool = True
+    is_supervised: bool = False
+    advertise: Address | None = None
+    protocol: str = "PLAINTEXT"
+
+
+#: Runs services beside the brokers, which serve at some addresses (``host:port,...``) and pages of metrics.
+Beside: TypeAlias = Callable[[str, Sequence[str]], AbstractContextManager[object]]
 
 
 class ClusterRunner:
@@ -74,26 +109,35 @@ class ClusterRunner:
     Args:
         folder: where all of it goes.
         layout: which brokers there are; their addresses are filled in.
+        store: the metadata store that they share.
         settings: of every broker, by Kafka's names.
         say: prints one line for the person at the terminal.
         metrics: where broker 1 serves metrics, and the others at the ports that follow; each at a free one
             if the port is 0. None for nowhere.
         secured: what `--secure` has made; None without it.
-        console: where the web console listens; None for none.
+        beside: runs services while the brokers serve.
+        launch: how the brokers' processes run.
+        prepare: called once the store runs, before the brokers do.
     """
 
     def __init__(
         self,
         folder: ClusterFolder,
         layout: Layout,
+        store: ClusterStore,
         settings: Mapping[str, str],
         say: Callable[[str], None],
         metrics: Address | None = None,
         secured: SecuredCluster | None = None,
-        console: Address | None = None,
+        beside: Beside = lambda servers, metrics: nullcontext(),
+        launch: Launch = Launch(),
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self._metrics = metrics
-        self._console = console
+        self._beside = beside
+        self._launch = launch
+        self._prepare = prepare
+        self._store = store
         #: the URLs of the brokers' metrics
         self._metrics_urls: dict[int, str] = {}
         self._folder = folder
@@ -106,7 +150,6 @@ class ClusterRunner:
         self._events: queue.SimpleQueue[tuple[str, Any, Any] | None] = queue.SimpleQueue()
         self._signals = 0
         self._serves = False
-        self._zookeeper: ZooKeeperServer | None = None
 
     def run(self) -> None:
         """Start everything, say that it is ready, and serve commands until a signal; then stop everything.
@@ -115,6 +158,7 @@ class ClusterRunner:
             ClusterFolderError: a cluster runs in the folder.
             ZooKeeperMissingError: there is no Java, or no PySpark.
             ClusterStartError: a broker did not start.
+            ClusterFailedError: the metadata store has failed.
         """
         with self._folder.held():
             self._run()
@@ -122,83 +166,84 @@ class ClusterRunner:
     def _run(self) -> None:
         control = ControlServer(self._folder, lambda command: self._events.put(("command", command, None)))
         try:
-            self._start_zookeeper()
+            self._store.start()
+            self._prepare()
             if self._secured is not None:
-                zookeeper = str(self._layout.zookeeper)
-                is_new = self._folder.layout() is None
-                warning = self._secured.close_zookeeper(
-                    zookeeper, is_own=self._layout.is_own_zookeeper, is_new=is_new
-                )
-                if warning:
-                    self._say(f"warning: {warning}")
-                self._secured.add_admin(zookeeper)
+                self._secure(self._secured)
             for member in self._members.values():
                 self._start(member)
             if self._await_all():
                 self._folder.store_layout(self._layout)
                 control.start()
                 self._say(self._summary())
-                servers = ",".join(self._layout.addresses[broker] for broker in self._members)
-                report(f"ready {servers}")
-                with self._beside(servers):
+                servers = ",".join(member.advertised for member in self._members.values())
+                self._report(servers)
+                with self._beside(servers, [url for _, url in sorted(self._metrics_urls.items())]):
                     self._serve()
         finally:
             control.stop()
             self._stop_all()
 
-    def _beside(self, servers: str) -> AbstractContextManager[None]:
-        """Run a service beside the brokers, as long as they serve."""
-        if self._console is None:
-            return nullcontext()
-        from barnabas.cli.start.console import running_console
+    def _secure(self, secured: SecuredCluster) -> None:
+        if not self._layout.is_embedded:
+            is_new = self._folder.layout() is None
+            warning = secured.close_zookeeper(
+                self._store.address, is_own=self._layout.is_own_zookeeper, is_new=is_new
+            )
+            if warning:
+                self._say(f"warning: {warning}")
+        secured.add_admin(self._store.address)
 
-        login = self._secured.login_options(servers) if self._secured is not None else ()
-        metrics = [url for _, url in sorted(self._metrics_urls.items())]
-        return running_console(str(self._console), servers, login, metrics=metrics)
+    def _report(self, servers: str) -> None:
+        """Say on stdout that all serve, and where."""
+        bound = ",".join(self._layout.addresses[broker] for broker in self._members)
+        with suppress(OSError):  # it has no reader: the brokers serve all the same
+            report(f"ready {bound}" if bound == servers else f"ready {bound} advertised {servers}")
+            if self._launch.is_supervised:
+                for _, url in sorted(self._metrics_urls.items()):
+                    report(f"metrics {url}")
+
+    def failed(self, error: BaseException) -> None:
+        """The metadata store has failed; from any thread."""
+        self._events.put(("failed", error, None))
 
     # -- starting
-
-    def _start_zookeeper(self) -> None:
-        if not self._layout.is_own_zookeeper:
-            return
-        known = self._layout.zookeeper
-        # In a secured cluster no node of the brokers lies directly below a node that others can change.
-        address, slash, path = (known or f":0{_SECURE_CHROOT if self._secured else ''}").partition("/")
-        port = int(address.rpartition(":")[2])
-        zookeeper = ZooKeeperServer(self._folder.zookeeper, port=port)
-        try:
-            self._zookeeper = zookeeper.start()
-        except ZooKeeperMissingError as error:
-            raise ZooKeeperMissingError(f"{error}, or name a ZooKeeper by --zookeeper HOST:PORT") from None
-        self._layout.zookeeper = zookeeper.address + slash + path
 
     def _start(self, member: Member) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True)
         file = self._folder.store_settings_of(member.id, self._settings_of(member))
         command = [sys.executable, "-m", "barnabas.cli", "start", "--config", str(file)]
-        with self._folder.open_log_of(member.id) as log:
+        if self._launch.is_supervised:
+            command += ["--member", str(member.id), *self._launch.options]
+        with self._folder.open_log_of(member.id) if self._launch.has_own_log else nullcontext() as log:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # ends when this process does
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env=self._launch.environment,
                 **own_group(),  # a Ctrl-C is for us: we stop the brokers in order
             )
+        member.retry_at = None
         member.process, member.state, member.ends_as = process, State.STARTING, State.ENDED
         threading.Thread(target=self._watch, args=[member, process], daemon=True).start()
 
     def _settings_of(self, member: Member) -> Mapping[str, str]:
         settings = dict(self._settings)
-        protocol = "PLAINTEXT"
+        protocol = self._launch.protocol
         if self._secured is not None:
             protocol = "SASL_SSL"
             settings = self._secured.settings_with(settings)
         settings |= {
             "node.id": str(member.id),
-            "log.dirs": str(self._folder.data_of(member.id)),
+            "log.dirs": ",".join(map(str, self._folder.log_dirs_of(member.id))),
             "listeners": f"{protocol}://{self._layout.addresses[member.id]}",
-            "zookeeper.connect": str(self._layout.zookeeper),
+            "zookeeper.connect": self._store.address,
         }
+        if self._launch.advertise is not None:
+            host, port = self._launch.advertise
+            port += sorted(self._members).index(member.id) if port else 0
+            settings["advertised.listeners"] = f"{protocol}://{Address(host, port)}"
         if self._metrics is not None:
             host, port = self._metrics
             settings["barnabas.metrics.listener"] = f"{host}:{port + member.id - 1 if port else 0}"
@@ -218,9 +263,13 @@ class ClusterRunner:
                 if self._metrics is not None:
                     url = said.readline().decode(errors="replace").split()[-1:]
                     self._events.put(("metrics", member, "".join(url)))
-                self._events.put(("ready", member, line[1]))
+                self._events.put(("ready", member, (line[1], line[-1])))
             said.read()
-        self._events.put(("ended", member, process.wait()))
+        code = process.wait()
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+        self._events.put(("ended", member, code))
 
     def _await_all(self) -> bool:
         """Whether all are ready; False when a signal came first."""
@@ -229,34 +278,36 @@ class ClusterRunner:
             try:
                 event = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                late = [m.id for m in self._members.values() if m.state is not State.RUNNING]
+                late = next(m.id for m in self._members.values() if m.state is not State.RUNNING)
                 raise ClusterStartError(
-                    f"broker {late[0]} was not ready within {_START_PATIENCE:g} s: "
-                    f"{self._folder.last_words_of(late[0])}"
+                    f"broker {late} was not ready within {_START_PATIENCE:g} s: {self._last_words_of(late)}"
                 ) from None
             if event is None:
                 return False
             kind, member, _ = event
             self._handle(event)
             if kind == "ended":
-                raise ClusterStartError(
-                    f"broker {member.id} did not start: {self._folder.last_words_of(member.id)}"
-                )
+                raise ClusterStartError(f"broker {member.id} did not start: {self._last_words_of(member.id)}")
         return True
+
+    def _last_words_of(self, broker: int) -> str:
+        if self._launch.has_own_log:
+            return self._folder.last_words_of(broker)
+        return "its lines are above"
 
     def _summary(self) -> str:
         data = self._folder.path.absolute()
-        own = ", a process of this cluster" if self._layout.is_own_zookeeper else ""
         lines = [f"{len(self._members)} brokers form a cluster"]
         for broker, address in sorted(self._layout.addresses.items()):
             rack = self._layout.racks.get(broker)
             where = f"  in rack {rack}" if rack else ""
             metrics = f"  metrics {self._metrics_urls[broker]}" if broker in self._metrics_urls else ""
             lines.append(f"  broker {broker}    {address}{where}{metrics}")
-        lines.append(f"  ZooKeeper   {self._layout.zookeeper}{own}")
+        lines.append(f"  {self._store.description()}")
         lines.append(f"  data, logs  {data}")
         if self._secured is not None:
-            lines.append(self._secured.announce(",".join(self._layout.addresses.values())))
+            servers = ",".join(member.advertised for member in self._members.values())
+            lines.append(self._secured.announce(servers))
         lines.append(f"  look with   barnabas cluster status --data {self._folder.path}")
         return "\n".join((*lines, "  stop with   Ctrl-C"))
 
@@ -264,8 +315,25 @@ class ClusterRunner:
 
     def _serve(self) -> None:
         self._serves = True
-        while (event := self._events.get()) is not None:
+        while True:
+            try:
+                event = self._events.get(timeout=self._until_retry())
+            except queue.Empty:
+                self._start_due()
+                continue
+            if event is None:
+                return
             self._handle(event)
+
+    def _until_retry(self) -> float | None:
+        """Return the seconds until the next broker is to start again; None if none is."""
+        due = [member.retry_at for member in self._members.values() if member.retry_at is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _start_due(self) -> None:
+        for member in self._members.values():
+            if member.retry_at is not None and member.retry_at <= time.monotonic():
+                self._start(member)
 
     def _handle(self, event: tuple[str, Any, Any]) -> None:
         kind, subject, detail = event
@@ -275,11 +343,14 @@ class ClusterRunner:
             self._metrics_urls[subject.id] = detail
         elif kind == "ended":
             self._on_ended(subject, detail)
+        elif kind == "failed":
+            raise ClusterFailedError(f"the metadata store has failed ({subject}): all brokers stop")
         else:
             self._obey(subject)
 
-    def _on_ready(self, member: Member, address: str) -> None:
-        member.state = State.RUNNING
+    def _on_ready(self, member: Member, addresses: tuple[str, str]) -> None:
+        address, member.advertised = addresses
+        member.state, member.ready_at = State.RUNNING, time.monotonic()
         self._layout.addresses[member.id] = address
         for command in member.at_ready:
             command.answer(address=address)
@@ -287,19 +358,29 @@ class ClusterRunner:
 
     def _on_ended(self, member: Member, code: int) -> None:
         member.state, member.process = member.ends_as, None
+        self._store.broker_ended(member.id)
         if member.state is State.ENDED:
-            words = self._folder.last_words_of(member.id)
+            words = self._last_words_of(member.id)
             if self._serves:
-                self._say(
-                    f"broker {member.id} ended with exit code {code}: {words}; start it again with "
-                    f"`barnabas cluster restart {member.id} --data {self._folder.path}`"
-                )
+                self._say(f"broker {member.id} ended with exit code {code}: {words}; {self._after(member)}")
             for command in member.at_ready:
                 command.refuse(f"broker {member.id} did not start: {words}")
             member.at_ready.clear()
         then, member.at_end = member.at_end, []
         for call in then:
             call()
+
+    def _after(self, member: Member) -> str:
+        """Have a broker that has ended by itself start again; return the words for it."""
+        if not self._launch.is_supervised:
+            return f"start it again with `barnabas cluster restart {member.id} --data {self._folder.path}`"
+        now = time.monotonic()
+        if now - member.ready_at > _STABLE:
+            member.failures = 0
+        pause = min(_FIRST_RETRY * 2**member.failures, _LAST_RETRY)
+        member.failures += 1
+        member.retry_at = now + pause
+        return f"it starts again in {pause:g} s"
 
     def _obey(self, command: Command) -> None:
         if command.word == "status":
@@ -361,7 +442,7 @@ class ClusterRunner:
         return {
             "is_secure": self._secured is not None,
             "zookeeper": self._layout.zookeeper,
-            "zookeeper_process": None if self._zookeeper is None else self._zookeeper.pid,
+            "zookeeper_process": self._store.process,
             "brokers": [
                 {
                     "id": member.id,
@@ -377,6 +458,15 @@ class ClusterRunner:
 
     # -- stopping
 
+    def on_hangup(self, number: int, frame: FrameType | None) -> None:
+        """Have supervised brokers read their settings again; otherwise stop, as the terminal is gone."""
+        if not self._launch.is_supervised or (sys.stdin is not None and sys.stdin.isatty()):
+            self.on_signal(number, frame)
+            return
+        for member in self._members.values():
+            if member.process is not None:
+                member.process.send_signal(number)
+
     def on_signal(self, number: int, _: FrameType | None) -> None:
         """Stop, as the first event to come; at the second signal at once."""
         self._signals += 1
@@ -385,12 +475,20 @@ class ClusterRunner:
         self._events.put(None)
 
     def _stop_all(self) -> None:
-        """Brokers one after the other, so that each can move its leadership to those left; ZooKeeper last."""
-        for member in list(self._members.values()):
+        """Stop the brokers, then the store.
+
+        One after the other, each can move its leadership to those left. Supervised ones stop at once: all
+        that they have moved would be away a moment later.
+        """
+        running = [member for member in self._members.values() if member.process is not None]
+        if self._launch.is_supervised:
+            for member in running:
+                self._ask_to_stop(member)
+        for member in running:
             process = member.process
-            if process is None or process.poll() is not None:
-                continue
-            self._ask_to_stop(member)
+            assert process is not None
+            if not self._launch.is_supervised and process.poll() is None:
+                self._ask_to_stop(member)
             deadline = time.monotonic() + _STOP_PATIENCE
             while process.poll() is None:
                 if self._signals > 1 or time.monotonic() > deadline:
@@ -399,54 +497,16 @@ class ClusterRunner:
                     process.wait(0.05)
                 except subprocess.TimeoutExpired:
                     continue
-        if self._zookeeper is not None:
-            self._zookeeper.stop()
+        self._store.stop()
 
 
 def run(runner: ClusterRunner) -> None:
     """Run a cluster until a signal. Raises as `ClusterRunner.run`."""
     numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-    before = {number: signal.signal(number, runner.on_signal) for number in numbers}
+    handlers = {getattr(signal, "SIGHUP", None): runner.on_hangup}
+    before = {number: signal.signal(number, handlers.get(number, runner.on_signal)) for number in numbers}
     try:
         runner.run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def plan(
-    folder: ClusterFolder,
-    brokers: int | None,
-    host: str,
-    first_port: int | None,
-    zookeeper: str | None,
-    racks: Sequence[str],
-) -> Layout:
-    """Return the brokers to run: those of the folder's last start, and new ones up to `brokers`.
-
-    Raises:
-        ClusterFolderError: the options do not fit the cluster of the folder, or it runs.
-    """
-    folder.require_free()
-    before = folder.layout()
-    count = brokers or (len(before.addresses) if before is not None else 3)
-    if before is not None and count < len(before.addresses):
-        raise ClusterFolderError(
-            f"{folder.path} has {len(before.addresses)} brokers: start it with --brokers "
-            f"{len(before.addresses)}, or choose another folder by --data"
-        )
-    if before is not None and zookeeper not in (None, before.zookeeper):
-        raise ClusterFolderError(
-            f"the cluster in {folder.path} has its metadata in the ZooKeeper at {before.zookeeper}: "
-            "remove --zookeeper, or choose another folder by --data"
-        )
-    if racks and (len(racks) != count or not all(rack.strip() for rack in racks)):
-        raise click.UsageError(f"--racks {quoted(','.join(racks))}: name one for each of {count} brokers")
-    layout = before or Layout(zookeeper=zookeeper, is_own_zookeeper=zookeeper is None)
-    for broker in range(1, count + 1):
-        if broker not in layout.addresses or first_port is not None:
-            port = 9092 if first_port is None else first_port
-            layout.addresses[broker] = f"{host}:{port + broker - 1 if port else 0}"
-    if racks:
-        layout.racks = dict(zip(range(1, count + 1), racks, strict=True))
-    return layout

@@ -18,6 +18,7 @@ from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.logging_output import log_to_stderr
 from barnabas.cli.options import (
+    BROKERS,
     FILE,
     FOLDER,
     INT32,
@@ -48,11 +49,20 @@ log = logging.getLogger(__name__)
         barnabas start --console
         barnabas start --secure
         barnabas start --metrics 127.0.0.1:9404
+        barnabas start --brokers auto
         """,
         "The broker writes one line to stdout when it serves: `ready 127.0.0.1:9092`, or "
         "`ready 0.0.0.0:9092 advertised broker-1.example.org:9092` if it advertises another address. "
-        "Everything else goes to stderr. Ctrl-C or SIGTERM stops the broker cleanly.",
+        "Everything else goes to stderr. Ctrl-C or SIGTERM stops the broker cleanly. With --brokers the line "
+        "has all addresses, separated by commas.",
     )
+)
+@click.option(
+    "--brokers",
+    type=BROKERS,
+    metavar="N|auto",
+    help="Run so many brokers as one cluster, each a process on a core of its own; auto is one a core, up to "
+    "16. The others listen on the ports that follow.  [default: 1, or as many as the folder has]",
 )
 @click.option(
     "--data",
@@ -111,8 +121,10 @@ log = logging.getLogger(__name__)
     help="Log each request that takes at least this time in ms: its API, client and duration, but nothing of "
     "its content.",
 )
+@click.option("--member", type=INT32, hidden=True, help="One of several: end when stdin does.")
 @log_options
 def start(
+    brokers: str | None,
     data: Path | None,
     listen: str | None,
     advertise: str | None,
@@ -123,20 +135,40 @@ def start(
     is_secure: bool,
     metrics: str | None,
     log_slow_requests: int | None,
+    member: int | None,
     log_format: str,
     log_level: str,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM.
+    """Run a broker, or several, until Ctrl-C or SIGTERM.
 
     It needs nothing else on the machine: the cluster's metadata is beside the data.
     """
-    log_to_stderr(log_level, log_format)
+    log_to_stderr(log_level, log_format, member)
     values = _read_values(data, listen, advertise, settings, config, is_secure)
     if metrics is not None:
         address = parse_address(metrics, "--metrics", "127.0.0.1:9404", default_host="127.0.0.1")
         values["barnabas.metrics.listener"] = str(address)
     if log_slow_requests is not None:
         values["barnabas.slow.request.ms"] = str(log_slow_requests)
+    if console is not None:
+        parse_address(console, "--console", "127.0.0.1:8080", default_host="127.0.0.1")
+    if registry is not None:
+        parse_address(registry, "--registry", "127.0.0.1:8081", default_host="127.0.0.1")
+    if member is None and (brokers is not None or _may_be_shared(values)):
+        from barnabas.cli.start import machine
+
+        folder = machine.log_dirs_of(values)
+        layout = machine.brokers_of(folder)
+        count = machine.count_of(brokers, layout)
+        if count > 1:
+            if not is_secure:
+                _refuse_to_open([folder.secure])
+            options = ["--log-level", log_level, "--log-format", log_format]
+            services = machine.Services(registry, console)
+            machine.run(folder, count, values, options, services, is_secure=is_secure)
+            return
+        if layout is not None:
+            values.setdefault("node.id", str(machine.make_lone(folder, layout)))
     secured = None
     if is_secure:
         from barnabas.cli.secure import secure
@@ -145,10 +177,6 @@ def start(
     broker_config = BrokerConfig.from_text(values)
     if not is_secure and broker_config.authorizer_class_name is None:
         _refuse_to_open(Path(folder) / "secure" for folder in broker_config.log_dirs)
-    if console is not None:
-        parse_address(console, "--console", "127.0.0.1:8080", default_host="127.0.0.1")
-    if registry is not None:
-        parse_address(registry, "--registry", "127.0.0.1:8081", default_host="127.0.0.1")
     gc.disable()  # what is imported stays
     try:
         from barnabas.broker.server.run import run
@@ -156,7 +184,12 @@ def start(
         gc.enable()
 
     def announce(broker: Broker) -> None:
-        click.echo(_summary(broker, broker_config), err=True)
+        if member is None:
+            click.echo(_summary(broker, broker_config), err=True)
+        else:
+            from barnabas.base.system.signals import stop_with_stdin
+
+            stop_with_stdin()
         if secured is not None:
             click.echo(secured.announce(broker.address), err=True)
         bound, told = broker.bound[0].address, broker.advertised[0].address
@@ -180,6 +213,13 @@ def start(
         companions.append(console_process.beside_broker(console, login, registry))
     with _told_in_one_line():
         run(broker_config, announce, _all(companions), secured.users if secured is not None else {})
+
+
+def _may_be_shared(values: Mapping[str, str]) -> bool:
+    """Whether several brokers may have their data where the settings say. It is only a first look."""
+    with suppress(OSError, ValueError):  # an impossible path: the broker reports it
+        return any((Path(each) / "cluster.json").exists() for each in BrokerConfig.from_text(values).log_dirs)
+    return False
 
 
 def _refuse_to_open(folders: Iterable[Path]) -> None:

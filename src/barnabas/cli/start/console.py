@@ -1,25 +1,14 @@
-"""`barnabas start --console`: the console as a process of its own, which ends with the broker.
-
-It decodes records, which would hold the interpreter that the broker's event loop needs.
-"""
+"""`barnabas start --console`: the console in a process of its own beside the broker."""
 
 from __future__ import annotations
 
-import logging
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from barnabas.broker.server.broker import Broker
 from barnabas.broker.server.run import Companion
 from barnabas.cli.console import require_console
-from barnabas.cli.streams import report
-
-logger = logging.getLogger(__name__)
-
-_PATIENCE_S = 5.0
+from barnabas.cli.console_process import running_console
 
 
 def beside_broker(listen: str, login: Callable[[str], Sequence[str]], registry: str | None) -> Companion:
@@ -41,49 +30,3 @@ def beside_broker(listen: str, login: Callable[[str], Sequence[str]], registry: 
             yield
 
     return run
-
-
-@contextmanager
-def running_console(
-    listen: str,
-    servers: str,
-    login: Sequence[str] = (),
-    registry: str | None = None,
-    metrics: Sequence[str] = (),
-) -> Iterator[None]:
-    """A console as a child process; its link is a line on stdout."""
-    command = [sys.executable, "-m", "barnabas.cli", "console", "--with-parent", "--allow-writes"]
-    command += ["--listen", listen, "--bootstrap-server", servers, *login]
-    if registry is not None:
-        secured = ["--registry-login"] if login else []
-        command += ["--registry", f"{'https' if login else 'http'}://{registry}", *secured]
-    for url in metrics:
-        command += ["--metrics-url", url]
-    # Its stdin ends when this process does, however that comes about.
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    threading.Thread(target=_tell, args=(child,), name="console", daemon=True).start()
-    try:
-        yield
-    finally:
-        child.terminate()
-        try:
-            child.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        for stream in (child.stdin, child.stdout):
-            assert stream is not None
-            with suppress(OSError):
-                stream.close()
-
-
-def _tell(child: subprocess.Popen[str]) -> None:
-    assert child.stdout is not None
-    with suppress(OSError, ValueError):  # closed at the end, or ours has no reader
-        for line in child.stdout:
-            if line.startswith("ready "):
-                report(f"console {line.removeprefix('ready ').strip()}")
-        if child.wait() > 0:  # a signal gives a number below 0
-            logger.error(
-                "the console has ended (exit code %d); the broker goes on without it", child.returncode
-            )

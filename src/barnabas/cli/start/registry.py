@@ -1,13 +1,12 @@
-"""`barnabas start --registry`: a schema registry in a thread of the broker's process."""
+"""`barnabas start --registry`: a schema registry in a thread of the process that runs the command."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from barnabas.base.system.signals import stop_this_process
-from barnabas.broker.server.broker import Broker
 from barnabas.broker.server.run import Companion
 from barnabas.cli.registry import require_registry
 from barnabas.cli.streams import report
@@ -26,12 +25,20 @@ def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None
     Raises:
         ConfigError: the address is in use, or the registry is not installed.
     """
+    running = registry_at(listen, servers_at, tls)
+    return lambda broker: running(broker.address)
+
+
+def registry_at(
+    listen: str, servers_at: Callable[[str], str], tls: str | None = None
+) -> Callable[[str], AbstractContextManager[None]]:
+    """Return what runs the registry for brokers at an address; arguments and errors as `beside_broker`."""
     require_registry()
     claimed = claim(listen)
 
     @contextmanager
-    def run(broker: Broker) -> Iterator[None]:
-        settings = RegistrySettings(servers_at(broker.address), listen, tls=tls, login=tls is not None)
+    def run(servers: str) -> Iterator[None]:
+        settings = RegistrySettings(servers_at(servers), listen, tls=tls, login=tls is not None)
         server = RegistryServer(settings, claimed, on_ready=_announce, on_failure=_give_up)
         server.start()
         try:
@@ -48,5 +55,5 @@ def _announce(url: str) -> None:
 
 
 def _give_up(error: BaseException) -> None:
-    logger.error("the schema registry has failed, so the broker stops, too: %s", error)
+    logger.error("the schema registry has failed, so the brokers stop, too: %s", error)
     stop_this_process()

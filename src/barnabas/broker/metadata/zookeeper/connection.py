@@ -40,6 +40,7 @@ from kazoo.protocol.serialization import CloseInstance, Connect, Watch
 from kazoo.protocol.states import KeeperState
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.system.sockets import connect_local
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata.store import Event
 from barnabas.broker.metadata.zookeeper.address import ZooKeeperAddress
@@ -354,14 +355,7 @@ class Sockets(SequentialThreadingHandler):
     ) -> socket.socket:
         timeout = _attempt_in(timeout)
         if self._socket_path is not None:
-            local = socket.socket(socket.AF_UNIX)
-            try:
-                local.settimeout(timeout)
-                local.connect(self._socket_path)
-            except BaseException:
-                local.close()
-                raise
-            return local
+            return connect_local(self._socket_path, timeout)
         if self._tls is None:
             plain: socket.socket = super().create_connection(
                 address=address, hostname=hostname, timeout=timeout, **options

@@ -1,0 +1,69 @@
+"""The brokers that a start of a cluster is to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.base.text import quoted
+from barnabas.broker.metadata.folders import embedded_files
+from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
+
+
+def plan(
+    folder: ClusterFolder,
+    brokers: int | None,
+    host: str,
+    first_port: int | None,
+    zookeeper: str | None,
+    racks: Sequence[str],
+) -> Layout:
+    """Return the brokers to run: those of the folder's last start, and new ones up to `brokers`.
+
+    Raises:
+        ClusterFolderError: the options do not fit the cluster of the folder, or it runs.
+    """
+    folder.require_free()
+    before = folder.layout()
+    if before is not None and before.is_embedded:
+        before = _moved(folder, before, zookeeper)
+    count = brokers or (len(before.addresses) if before is not None else 3)
+    if before is not None and count < len(before.addresses):
+        raise ClusterFolderError(
+            f"{folder.path} has {len(before.addresses)} brokers: start it with --brokers "
+            f"{len(before.addresses)}, or choose another folder by --data"
+        )
+    if before is not None and zookeeper not in (None, before.zookeeper):
+        raise ClusterFolderError(
+            f"the cluster in {folder.path} has its metadata in the ZooKeeper at {before.zookeeper}: "
+            "remove --zookeeper, or choose another folder by --data"
+        )
+    if racks and (len(racks) != count or not all(rack.strip() for rack in racks)):
+        raise click.UsageError(f"--racks {quoted(','.join(racks))}: name one for each of {count} brokers")
+    layout = before or Layout(zookeeper=zookeeper, is_own_zookeeper=zookeeper is None)
+    for broker in range(1, count + 1):
+        if broker not in layout.addresses or first_port is not None:
+            port = 9092 if first_port is None else first_port
+            layout.addresses[broker] = f"{host}:{port + broker - 1 if port else 0}"
+    if racks:
+        layout.racks = dict(zip(range(1, count + 1), racks, strict=True))
+    return layout
+
+
+def _moved(folder: ClusterFolder, before: Layout, zookeeper: str | None) -> Layout:
+    """Return the layout of the brokers of `barnabas start` once their metadata is in a ZooKeeper."""
+    name = ", ".join(map(str, folder.log_dirs))
+    if zookeeper is None:
+        raise ClusterFolderError(
+            f"the brokers of {name} need no ZooKeeper: start them with `barnabas start --data {name}`, or "
+            f"move them to one by `barnabas cluster import {name} --zookeeper HOST:PORT/CHROOT`, and name it "
+            "by --zookeeper"
+        )
+    if embedded_files(OsFileSystem(), list(map(str, folder.log_dirs))):
+        raise ClusterFolderError(
+            f"the metadata of {name} is not in a ZooKeeper yet: move it there with `barnabas cluster import "
+            f"{name} --zookeeper {zookeeper}`"
+        )
+    return Layout(before.addresses, before.racks, zookeeper, is_own_zookeeper=False)

@@ -1,0 +1,254 @@
+"""`barnabas start --brokers`: several brokers on this machine as one cluster, which needs no ZooKeeper.
+
+Each broker is a process of its own. This process supervises them, and serves the embedded metadata store.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from barnabas.base.environment.machine import machine_name
+from barnabas.base.errors import ConfigError
+from barnabas.base.system.limits import cores
+from barnabas.base.system.orphans import environment_that_ends
+from barnabas.base.system.sockets import has_local_sockets
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.config.durability import replicated_settings
+from barnabas.broker.server.network.endpoint import Endpoint, advertised_endpoints, bound_endpoints
+from barnabas.cli.address import Address, parse_address
+from barnabas.cli.cluster import conversion
+from barnabas.cli.cluster.folder import ClusterFolder, ClusterFolderError, Layout
+from barnabas.cli.cluster.run import Beside, ClusterRunner, Launch
+from barnabas.cli.cluster.run import run as run_cluster
+from barnabas.cli.cluster.store import ServedStore
+from barnabas.cli.secure import SecuredCluster, secure_cluster
+
+log = logging.getLogger(__name__)
+
+#: ``--brokers auto`` starts no more
+_MOST_OF_CORES = 16
+MOST = 100
+AUTO = "auto"
+#: settings that this command makes for each broker
+_OF_EACH = ("node.id", "metadata.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Services beside the brokers: the addresses of a registry and of a console, or None."""
+
+    registry: str | None = None
+    console: str | None = None
+
+
+def log_dirs_of(values: Mapping[str, str]) -> ClusterFolder:
+    """Return the folder that the settings name."""
+    return ClusterFolder(*map(Path, BrokerConfig.from_text(values).log_dirs))
+
+
+def brokers_of(folder: ClusterFolder) -> Layout | None:
+    """Return the brokers that share the folder; None where there are none, or a lone one."""
+    layout = folder.layout()
+    if layout is not None and not layout.is_embedded:
+        raise ClusterFolderError(
+            f"{folder.path} has a cluster of `barnabas cluster start`: start it by that command, or choose "
+            "another folder by --data"
+        )
+    return layout
+
+
+def count_of(asked: str | None, layout: Layout | None) -> int:
+    """Return how many brokers are to run: as asked, or as many as there are."""
+    there = 1 if layout is None else len(layout.addresses)
+    if asked is None:
+        return there
+    return max(there, min(_MOST_OF_CORES, cores())) if asked == AUTO else int(asked)
+
+
+def make_lone(folder: ClusterFolder, layout: Layout) -> int:
+    """Turn several brokers into a lone one, which has all partitions already; return its id.
+
+    Raises:
+        ClusterFolderError: another broker has a partition.
+        StoreUnavailableError: the metadata cannot be read.
+    """
+    broker, *others = sorted(layout.addresses)
+    with folder.held():
+        conversion.require_drained(folder, others, [broker])
+        conversion.make_lone(folder, broker, others)
+    log.info("broker %d runs alone from now on", broker)
+    return broker
+
+
+def run(
+    folder: ClusterFolder,
+    count: int,
+    values: Mapping[str, str],
+    options: Sequence[str],
+    services: Services,
+    *,
+    is_secure: bool,
+) -> None:
+    """Run `count` brokers until a signal.
+
+    Args:
+        folder: of their data.
+        values: the settings of all brokers, as those of a lone one.
+        options: further options of `barnabas start`, for each broker.
+        services: what runs beside them.
+        is_secure: whether TLS and logins are made for them.
+
+    Raises:
+        ConfigError: a setting does not go with several brokers.
+        ClusterFolderError: the folder is in use, or a broker that is to go has partitions.
+        StoreUnavailableError: the metadata cannot be used.
+        ClusterStartError: a broker did not start.
+    """
+    if not has_local_sockets():
+        raise ConfigError(
+            "--brokers needs Unix sockets, which this system lacks: use `barnabas cluster start`"
+        )
+    bound, told = _listener(values)
+    layout = _planned(folder, count, bound, "listeners" in values)
+    settings = _settings(values, count)
+    metrics = settings.pop("barnabas.metrics.listener", None)
+    secured = _secured(folder, bound, told, settings) if is_secure else None
+    key = None if secured is None else str(secured.folder.pem("server"))
+    beside = _beside(services, secured, key)
+    runner: ClusterRunner
+    store = ServedStore(
+        folder, lambda: conversion.check_new(folder), on_failure=lambda error: runner.failed(error)
+    )
+
+    def prepare() -> None:
+        folder.store_layout(layout)  # first: from now on no lone broker may start there
+        lone = conversion.lone_broker_of(folder, 1)
+        if lone is not None:
+            conversion.make_member(folder, lone)
+
+    runner = ClusterRunner(
+        folder,
+        layout,
+        store,
+        settings,
+        partial(click.echo, err=True),
+        None if metrics is None else parse_address(metrics, "barnabas.metrics.listener", "127.0.0.1:9404"),
+        secured,
+        beside,
+        Launch(
+            options,
+            environment_that_ends(),
+            has_own_log=False,
+            is_supervised=True,
+            advertise=told,
+            protocol=bound.name,
+        ),
+        prepare,
+    )
+    run_cluster(runner)
+
+
+def _listener(values: Mapping[str, str]) -> tuple[Endpoint, Address | None]:
+    """Return the listener of broker 1, and the address that clients are told, if another one is set."""
+    config = BrokerConfig.from_text(values)
+    bound = bound_endpoints(config)
+    if len(bound) > 1:
+        raise ConfigError(
+            "listeners has several addresses: with --brokers each broker has one; name one, whose port is "
+            "that of broker 1"
+        )
+    if not config.advertised_listeners:
+        return bound[0], None
+    (told,) = advertised_endpoints(config, bound, machine_name)
+    own_port = config.advertised_listeners[0].endswith(":0")
+    host, _, _ = told.address.rpartition(":")
+    return bound[0], Address(host, 0 if own_port else told.port)
+
+
+def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool) -> Layout:
+    """Return the brokers to run: those there are, fewer, or more."""
+    before = brokers_of(folder)
+    lone = conversion.lone_broker_of(folder, 1) if before is None else None
+    ids = sorted(before.addresses) if before is not None else [lone or 1]
+    gone = ids[count:]
+    if gone:
+        with folder.held():
+            conversion.require_drained(folder, gone, ids[:count])
+            conversion.retire(folder, gone)
+    free = (number for number in range(1, MOST + 2 * count) if number not in ids)
+    ids = sorted([*ids[:count], *(next(free) for _ in range(count - len(ids)))])
+    host, _, _ = bound.address.rpartition(":")
+    known = {} if before is None or is_given else before.addresses
+    addresses = {}
+    taken = [int(address.rpartition(":")[2]) for address in known.values()]
+    port = max(taken, default=bound.port - 1 if bound.port else 0)
+    for broker in ids:
+        if broker not in known:
+            port += 1 if port or bound.port else 0
+        addresses[broker] = known.get(broker, f"{host}:{port}")
+    return Layout(addresses, zookeeper=None, is_own_zookeeper=False, is_embedded=True)
+
+
+def _settings(values: Mapping[str, str], count: int) -> dict[str, str]:
+    """Return the settings that all brokers share. Raises ConfigError."""
+    for name in values:
+        if name in _OF_EACH or (name.startswith("zookeeper.") and "timeout" not in name):
+            raise ConfigError(
+                f"{name} is not allowed with --brokers: this command gives the brokers their ids and their "
+                "metadata store; remove it"
+            )
+    asked = values.get("default.replication.factor", "1")
+    replicas = min(int(asked), count) if asked.isdecimal() else 1
+    shared = {**replicated_settings(max(1, replicas)), "broker.rack": machine_name(), **values}
+    for name in ("listeners", "advertised.listeners", "log.dirs"):
+        shared.pop(name, None)
+    return shared
+
+
+def _secured(
+    folder: ClusterFolder, bound: Endpoint, told: Address | None, settings: Mapping[str, str]
+) -> SecuredCluster:
+    hosts = [bound.address] if not bound.is_every_interface else []
+    if told is not None:
+        hosts.append(str(told))
+    elif bound.is_every_interface:
+        hosts.append(f"{machine_name()}:0")
+    secured = secure_cluster(folder.secure, hosts, folder.data_of(1))
+    secured.settings_with(settings)  # refuse now what contradicts it
+    return secured
+
+
+def _beside(services: Services, secured: SecuredCluster | None, key: str | None) -> Beside:
+    """Return what runs the services; their addresses are taken, or checked, at once."""
+    registry: Any = None
+    if services.registry is not None:
+        from barnabas.cli.start.registry import registry_at
+
+        registry = registry_at(services.registry, str if secured is None else secured.servers, key)
+    if services.console is not None:
+        from barnabas.cli.console import require_console
+
+        require_console()
+
+    @contextmanager
+    def run(servers: str, metrics: Sequence[str]) -> Iterator[None]:
+        with ExitStack() as exits:
+            if registry is not None:
+                exits.enter_context(registry(servers))
+            if services.console is not None:
+                from barnabas.cli.console_process import running_console
+
+                login: Collection[str] = () if secured is None else secured.login_options(servers)
+                console = running_console(services.console, servers, [*login], services.registry, metrics)
+                exits.enter_context(console)
+            yield
+
+    return run

@@ -1,0 +1,373 @@
+"""`barnabas start --brokers` as processes: several brokers on one machine, under one supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.environment.filesystem import exists
+from barnabas.base.environment.os_filesystem import OsFileSystem
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.metadata.store import StoreUnavailableError
+from barnabas.broker.server.run import BrokerServer
+from barnabas.client import Admin, Consumer, Producer
+
+BARNABAS = [sys.executable, "-m", "barnabas.cli"]
+PATIENCE = 120
+
+
+class Machine:
+    """A `barnabas start` with several brokers, or one, that has said it is ready."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [
+                *(*BARNABAS, "start", "--data", str(folder), "--listen", "127.0.0.1:0"),
+                *("--set", "offsets.topic.num.partitions=4", *arguments),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.err: list[str] = []
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+        self.ready = self.line()
+        self.servers = self.ready.split()[-1] if self.ready else ""
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.err.extend(iter(self.process.stderr.readline, ""))
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def status(self) -> dict[str, Any]:
+        words = [*BARNABAS, "cluster", "status", "--json", "--data", str(self.folder)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def pids(self) -> dict[int, int]:
+        return {broker["id"]: broker["process"] for broker in self.status()["brokers"]}
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(number)
+        self.process.wait(PATIENCE)
+        self._reading.join(PATIENCE)
+        assert self.process.stdout is not None and self.process.stderr is not None
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return self.process.returncode, "".join(self.err)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
+    started: list[Machine] = []
+
+    def run(*arguments: str) -> Machine:
+        machine = Machine(tmp_path / "data", *arguments)
+        started.append(machine)
+        if not machine.ready:
+            pytest.fail(machine.end()[1])
+        return machine
+
+    yield run
+    for machine in started:
+        if machine.process.poll() is None:
+            machine.end(signal.SIGTERM)
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    words = [*BARNABAS, "start", "--data", str(folder), "--listen", "127.0.0.1:0", *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+def serves_again(machine: Machine, broker: int, before: int) -> bool:
+    found = machine.status()["brokers"][broker - 1]
+    return found["state"] == "running" and found["process"] != before
+
+
+def leaders(servers: str, topic: str) -> dict[int, int]:
+    (described,) = Admin(servers).describe_topics([topic])
+    return {partition.partition: partition.leader for partition in described.partitions}
+
+
+def send(servers: str, topic: str, values: Sequence[str]) -> None:
+    with Producer(servers) as producer:
+        for number, value in enumerate(values):
+            producer.send(topic, value, partition=number % 3)
+
+
+def texts(servers: str, topic: str, count: int) -> list[str]:
+    with Consumer(servers, topic) as consumer:
+        return sorted(record.text for record in consumer.take(count, PATIENCE))
+
+
+NUMBERS = sorted(str(number) for number in range(12))
+
+
+def test_brokers_serve_as_one_and_stop_together_without_java(start: Callable[..., Machine]) -> None:
+    machine = start("--brokers", "3", "--metrics", "127.0.0.1:0")
+    addresses = machine.servers.split(",")
+    assert len(addresses) == 3
+    urls = [machine.line().split()[1] for _ in addresses]
+    for url in urls:
+        with urllib.request.urlopen(url.removesuffix("metrics") + "readyz", timeout=PATIENCE) as page:
+            assert page.read() == b"ready\n"
+    for address in addresses:  # any of them is enough to find the others
+        assert {node.id for node in Admin(address).cluster().nodes} == {1, 2, 3}
+    assert len({node.rack for node in Admin(machine.servers).cluster().nodes}) == 1
+    Admin(machine.servers).create_topic("orders", partitions=3)
+    assert sorted(leaders(addresses[1], "orders").values()) == [1, 2, 3]
+    send(addresses[0], "orders", NUMBERS)
+    assert texts(addresses[2], "orders", 12) == NUMBERS
+    (described,) = Admin(machine.servers).describe_topics(["orders"])
+    assert {len(partition.replicas) for partition in described.partitions} == {1}
+    pids = machine.pids().values()
+    code, err = machine.end()
+    assert code == 0, err
+    assert not any(map(is_alive, pids))
+    assert {line.partition(":")[0] for line in err.splitlines() if "marked as clean" in line} == {
+        "broker 1",
+        "broker 2",
+        "broker 3",
+    }
+
+
+def test_broker_that_dies_starts_again_with_all_that_was_acknowledged(start: Callable[..., Machine]) -> None:
+    machine = start("--brokers", "3", "--set", "zookeeper.session.timeout.ms=60000")
+    Admin(machine.servers).create_topic("orders", partitions=3)
+    send(machine.servers, "orders", NUMBERS)
+    for broker in (1, 2):
+        before = machine.pids()
+        os.kill(before[broker], signal.SIGKILL)
+        # Its session is ended with its process: it does not wait for the minute that a session lives.
+        wait_for(partial(serves_again, machine, broker, before[broker]))
+    assert texts(machine.servers, "orders", 12) == NUMBERS
+    code, err = machine.end()
+    assert code == 0
+    for broker in (1, 2):
+        assert f"broker {broker} ended with exit code -9" in err
+    assert "it starts again in 0.5 s" in err
+
+
+def test_supervisor_that_is_killed_takes_its_brokers_and_nothing_that_was_acknowledged(
+    start: Callable[..., Machine],
+) -> None:
+    first = start("--brokers", "2")
+    Admin(first.servers).create_topic("orders", partitions=3)
+    send(first.servers, "orders", NUMBERS)
+    pids = first.pids()
+    first.end(signal.SIGKILL)
+    wait_for(lambda: not any(map(is_alive, pids.values())))
+    again = start()
+    assert len(again.servers.split(",")) == 2
+    assert texts(again.servers, "orders", 12) == NUMBERS
+    assert set(leaders(again.servers, "orders").values()) == {1, 2}
+
+
+def test_lone_broker_grows_and_goes_back_with_its_records_groups_and_topics(
+    start: Callable[..., Machine],
+) -> None:
+    alone = start("--set", "node.id=1")
+    admin = Admin(alone.servers)
+    admin.create_topic("broker", partitions=3)  # its partitions' folders have the names of brokers' folders
+    send(alone.servers, "broker", NUMBERS)
+    with Consumer(alone.servers, "broker", group="readers") as consumer:
+        assert len(list(consumer.take(12, PATIENCE))) == 12
+        consumer.commit()
+    topic_id = admin.describe_topics(["broker"])[0].topic_id
+    code, err = alone.end()
+    assert code == 0, err
+
+    several = start("--brokers", "2")
+    admin = Admin(several.servers)
+    assert admin.describe_topics(["broker"])[0].topic_id == topic_id
+    assert set(leaders(several.servers, "broker").values()) == {1}
+    assert texts(several.servers, "broker", 12) == NUMBERS
+    assert admin.group_offsets("readers")
+    admin.create_topic("new", partitions=4)
+    assert set(leaders(several.servers, "new").values()) == {1, 2}
+    send(several.servers, "new", NUMBERS)
+    assert several.end()[0] == 0
+
+    more = start("--brokers", "3")
+    assert {node.id for node in Admin(more.servers).cluster().nodes} == {1, 2, 3}
+    assert texts(more.servers, "new", 12) == NUMBERS
+    assert more.end()[0] == 0
+
+    complaint = refused(more.folder, "--brokers", "1")
+    found = re.search(r"broker \d holds \d+ partitions: .* `(barnabas .*) \| (barnabas .*) -`", complaint)
+    assert found is not None, complaint
+    third = start()
+    plan = b""
+    for words in found.groups():  # as a shell would run both
+        command = [*BARNABAS, *words.split()[1:], *(["-"] if plan else []), "-b", third.servers]
+        done = subprocess.run(command, input=plan, capture_output=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        plan = done.stdout
+    assert set(leaders(third.servers, "new").values()) == {1}
+    assert third.end()[0] == 0
+
+    last = start("--brokers", "1")
+    assert texts(last.servers, "new", 12) == texts(last.servers, "broker", 12) == NUMBERS
+    assert {node.id for node in Admin(last.servers).cluster().nodes} == {1}
+    assert last.end()[0] == 0
+    plain = start()
+    assert texts(plain.servers, "new", 12) == NUMBERS
+    assert plain.end()[0] == 0
+    again = start("--brokers", "2")
+    assert texts(again.servers, "broker", 12) == NUMBERS
+
+
+def test_folder_of_several_is_not_opened_by_a_lone_broker(start: Callable[..., Machine]) -> None:
+    machine = start("--brokers", "2")
+    assert "a cluster runs in" in refused(machine.folder, "--brokers", "2")
+    assert machine.end()[0] == 0
+    config = BrokerConfig.from_text({"log.dirs": str(machine.folder), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    with pytest.raises(StoreUnavailableError, match="has the data of several brokers"):
+        BrokerServer(config).start()
+    assert not exists(OsFileSystem(), f"{machine.folder}/meta.properties")
+
+
+def test_metadata_that_is_lost_is_refused_and_restored_from_the_brokers(
+    start: Callable[..., Machine], tmp_path: Path
+) -> None:
+    machine = start("--brokers", "2")
+    Admin(machine.servers).create_topic("orders", partitions=3)
+    send(machine.servers, "orders", NUMBERS)
+    backups = [machine.folder / f"broker-{number}" / "barnabas-metadata-backup" for number in (1, 2)]
+    wait_for(lambda: all(each.exists() and b"orders" in each.read_bytes() for each in backups))
+    assert machine.end()[0] == 0
+    for number in (1, 2):
+        (machine.folder / f"metadata-{number}.journal").unlink()
+    complaint = refused(machine.folder)
+    command = re.search("`barnabas (cluster restore .*)`", complaint)
+    assert command is not None, complaint
+    done = subprocess.run([*BARNABAS, *command[1].split()], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    again = start()
+    assert texts(again.servers, "orders", 12) == NUMBERS
+
+
+def test_secured_brokers_log_in_to_each_other_and_serve_their_admin(start: Callable[..., Machine]) -> None:
+    machine = start("--brokers", "2", "--secure")
+    admin = machine.folder / "secure" / "admin.properties"
+
+    def run(*words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [*BARNABAS, *words, "--command-config", str(admin)]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=PATIENCE)
+
+    assert run("topics", "create", "orders", "--partitions", "4").returncode == 0
+    assert run("produce", "orders", stdin="apples\n").returncode == 0
+    assert run("consume", "orders", "--until-end").stdout == "apples\n"
+    stranger = [*BARNABAS, "topics", "list", "-b", machine.servers]
+    assert subprocess.run(stranger, capture_output=True, timeout=PATIENCE).returncode == 1
+    assert machine.status()["partitions"] >= 4
+    passwords = re.findall(
+        'password="([^"]+)"',
+        admin.read_text() + (machine.folder / "secure" / "server.properties").read_text(),
+    )
+    lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in machine.pids().values()]
+    code, said = machine.end()
+    assert code == 0
+    assert len(passwords) == 2
+    assert not [password for password in passwords if password in said + "".join(lines)]
+    assert "would be open to everybody without" in refused(machine.folder)
+    for path in machine.folder.rglob("*"):
+        is_secret = path.suffix in (".toml", ".json", ".properties", ".pem")
+        if path.is_file() and is_secret and path.name != "meta.properties":
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_console_and_registry_know_all_brokers(start: Callable[..., Machine]) -> None:
+    options = ("--metrics", "127.0.0.1:0", "--console", "127.0.0.1:0", "--registry", "127.0.0.1:0")
+    machine = start("--brokers", "2", *options)
+    told: dict[str, list[str]] = {}
+    while len(told) < 3:
+        word, value = machine.line().split()
+        told.setdefault(word, []).append(value)
+    assert sorted(told) == ["console", "metrics", "registry"]
+    assert len(told["metrics"]) == 2
+    with urllib.request.urlopen(f"{told['registry'][0]}/subjects", timeout=PATIENCE) as page:
+        assert json.load(page) == []
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    (link,) = told["console"]
+    browser.open(link, timeout=PATIENCE).close()
+    with browser.open(f"{link.partition('login')[0]}api/clients", timeout=PATIENCE) as answer:
+        assert json.load(answer)["pages"] == told["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--brokers", "0"), "0 is not in the range"),
+        (("--brokers", "many"), "is not a valid integer"),
+        (("--brokers", "2", "--set", "node.id=7"), "node.id is not allowed with --brokers"),
+        (("--brokers", "2", "--set", "zookeeper.connect=zk:2181"), "zookeeper.connect is not allowed with"),
+        (("--brokers", "2", "--set", "no.such.setting=1"), "no.such.setting"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Sequence[str], complaint: str) -> None:
+    assert complaint in refused(tmp_path / "d", *options)
+    assert not (tmp_path / "d").exists()
+
+
+def test_several_log_directories_and_an_advertised_address(tmp_path: Path) -> None:
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    alone = Machine(tmp_path / "a", "--set", "num.partitions=3", "--set", f"log.dirs={dirs[0]},{dirs[1]}")
+    alone.end()
+    words = ["--set", f"log.dirs={dirs[0]},{dirs[1]}", "--advertise", "localhost"]
+    machine = subprocess.Popen(
+        [*BARNABAS, "start", "--brokers", "2", "--listen", "127.0.0.1:0", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert machine.stdout is not None
+        _, bound, _, told = machine.stdout.readline().split()
+        assert told == bound.replace("127.0.0.1", "localhost")
+        Admin(told).create_topic("orders", partitions=8)
+        send(told, "orders", NUMBERS)
+        assert texts(told, "orders", 12) == NUMBERS
+        for folder in dirs:
+            for number in (1, 2):
+                assert (folder / f"broker-{number}" / "meta.properties").exists()
+                assert list((folder / f"broker-{number}").glob("orders-*"))
+    finally:
+        machine.terminate()
+        machine.communicate(timeout=PATIENCE)
