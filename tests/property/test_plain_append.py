@@ -207,36 +207,33 @@ class Producer:
 def varied(draw: Any, producers: dict[int, Producer]) -> bytes:
     """One batch, mostly a good one."""
     count = draw(st.integers(1, 3))
-    step = draw(st.sampled_from([0, 0, 0, 0, 1, -1, 500, -500, 2000, -2000, 10**12]))
-    key = draw(st.sampled_from([None, None, b"k"]))
+    step = draw(st.sampled_from([0] * 8 + [1, -1, 500, -500, 2000, -2000, 10**12]))
+    key = draw(st.sampled_from([b"k", b"k", None]))
     value = bytes(draw(st.sampled_from([0, 10, 60])))
     records = [Record(key, value, START + step + place) for place in range(count)]
     producer = producers.get(draw(st.sampled_from([-1, -1, 1, 1, 1, 2])))
     fields: dict[str, Any] = {}
     if producer is not None:
-        if draw(st.integers(0, 15)) == 0:
+        if draw(st.integers(0, 20)) == 20:
             producer.epoch += draw(st.sampled_from([1, -1]))
             producer.sequence = 0
-        sequence = producer.sequence + draw(st.sampled_from([0] * 12 + [-count, -2, 1, 5]))
+        sequence = producer.sequence + draw(st.sampled_from([0] * 16 + [-count, -2, 1, 5]))
         fields = {
             "producer_id": producer.producer_id,
             "producer_epoch": max(producer.epoch, -1),
             "base_sequence": max(sequence, -1),
-            "transactional": draw(st.integers(0, 3)) == 0,
+            "transactional": (producer.producer_id == 2) is (draw(st.integers(0, 15)) < 15),
         }
         producer.sequence = max(producer.sequence, sequence + count)
-    elif draw(st.integers(0, 15)) == 0:
-        fields = {"transactional": True}
-    if draw(st.integers(0, 20)) == 0:
-        fields["control"] = True
-    if draw(st.integers(0, 20)) == 0:
-        fields["base_offset"] = 5
+    unusual = draw(st.sampled_from([None] * 24 + ["transactional", "control", "base_offset"]))
+    if unusual is not None:
+        fields[unusual] = 5 if unusual == "base_offset" else True
     codec = draw(st.sampled_from([Compression.NONE] * 4 + list(Compression)))
     return encode_batch(records, compression=codec, **fields)
 
 
 def damaged(draw: Any, batch: bytes) -> bytes:
-    how = draw(st.sampled_from(["whole"] * 20 + ["flip", "cut", "twice", "long", "empty"]))
+    how = draw(st.sampled_from(["whole"] * 40 + ["flip", "cut", "twice", "long", "empty"]))
     if how == "flip":
         place = draw(st.integers(0, len(batch) - 1))
         return batch[:place] + bytes([batch[place] ^ draw(st.integers(1, 255))]) + batch[place + 1 :]
@@ -254,7 +251,7 @@ STATES = [
     ((ME, OTHER), (ME, OTHER), OTHER),
 ]
 OTHERS = st.one_of(
-    st.tuples(st.just("configure"), st.sampled_from(SETTINGS)),
+    st.tuples(st.just("configure"), st.one_of(st.just({}), st.sampled_from(SETTINGS))),
     st.tuples(st.just("advance"), st.sampled_from([1, 300, 3000])),
     st.tuples(st.just("lead"), st.sampled_from(STATES), st.sampled_from([0, 1, 1])),
     st.tuples(st.just("follow"), st.integers(0, 3)),
@@ -271,8 +268,8 @@ OTHERS = st.one_of(
 def actions(draw: Any) -> list[tuple[Any, ...]]:
     producers = {number: Producer(number) for number in (1, 2)}
     found: list[tuple[Any, ...]] = []
-    for _ in range(draw(st.integers(1, 30))):
-        if draw(st.integers(0, 5)) == 5:
+    for _ in range(draw(st.sampled_from([20, 5, 40]))):
+        if draw(st.integers(0, 7)) == 7:
             found.append(draw(OTHERS))
         else:
             batch = damaged(draw, varied(draw, producers))

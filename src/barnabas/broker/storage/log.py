@@ -7,7 +7,7 @@ Owned by one thread, the event loop's, and synchronous: what may take long is ha
 from __future__ import annotations
 
 import logging
-from itertools import chain, takewhile
+from itertools import chain
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -244,49 +244,56 @@ class PartitionLog(LogUpkeep):
                 end; KAFKA_STORAGE_ERROR, the log directory is offline.
         """
         self._check_usable()
-        found = list(takewhile(lambda item: item[1].leader_epoch <= leader_epoch, batches(records)))
+        view = memoryview(records)
+        found = self._following(view, leader_epoch)
         if not found:
             return None
-        self._check_follows(found, records)
-        size = found[-1][0] + found[-1][1].size
-        first, last = found[0][1], found[-1][1]
-        latest = max(header.max_timestamp for _, header in found)
-        view = memoryview(records)
+        position, last = found[-1]
+        size = position + last.length + LOG_OVERHEAD
+        latest = last.max_timestamp
+        if position:
+            latest = max(header.max_timestamp for _, header in found)
         interval = self.config.index_interval_bytes
         try:
             segment = self._segment_for(size, last.last_offset, latest)
-            segment.write([view[:size]])
+            segment.write((view if size == len(view) else view[:size],))
             for position, header in found:
                 segment.index_batch(segment.size + position, header, interval)
             segment.size += size
         except OSError as error:
             raise self._failed(error) from error
-        self.log_end_offset = last.next_offset
+        self.log_end_offset = end = last.next_offset
         for position, header in found:
             self._appended(header, view[position:], header.base_offset, header.leader_epoch)
-        return AppendInfo(
-            first.base_offset, last.last_offset, -1, self.log_start_offset, latest, duplicate=False
-        )
+        return _info(AppendInfo, (found[0][1].base_offset, end - 1, -1, self.log_start_offset, latest, False))
 
-    def _check_follows(self, found: list[tuple[int, BatchHeader]], records: Buffer) -> None:
+    def _following(self, records: memoryview, leader_epoch: int) -> list[tuple[int, BatchHeader]]:
+        """Return the batches of `records` up to a leader epoch, with their positions; all can be appended."""
+        found = []
         expected = self.log_end_offset
         epoch = self.epochs.latest
-        for position, header in found:
-            check_crc(header, records, position)
+        for position, header in batches(records):
+            base_offset, length, batch_epoch, magic, crc, _, last_delta, _, _, _, _, _, _ = header
+            if batch_epoch > leader_epoch:
+                break
+            covered = records[position + CRC_COVERS_FROM : position + length + LOG_OVERHEAD]
+            if magic != MAGIC or crc32c(covered) != crc:
+                check_crc(header, records, position)
             # the CRC does not cover where a batch says that it lies, nor its epoch and its magic byte
-            if header.magic != MAGIC or header.base_offset < expected or header.last_offset_delta < 0:
+            if base_offset < expected or last_delta < 0:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE,
-                    f"{self.topic_partition}: a batch at {header.base_offset} cannot follow {expected - 1}",
+                    f"{self.topic_partition}: a batch at {base_offset} cannot follow {expected - 1}",
                 )
-            if 0 <= header.leader_epoch < epoch:
+            if 0 <= batch_epoch < epoch:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE,
-                    f"{self.topic_partition}: a batch of epoch {header.leader_epoch} cannot follow one of "
-                    f"{epoch}",
+                    f"{self.topic_partition}: a batch of epoch {batch_epoch} cannot follow one of {epoch}",
                 )
-            expected = header.next_offset
-            epoch = max(epoch, header.leader_epoch)
+            found.append((position, header))
+            expected = base_offset + last_delta + 1
+            epoch = max(epoch, batch_epoch)
+        return found
 
     def _appended(self, header: BatchHeader, data: Buffer, base_offset: Offset, leader_epoch: int) -> None:
         if leader_epoch != self.epochs.latest:

@@ -14,7 +14,7 @@ from barnabas.broker.storage.producers import Producers
 from barnabas.broker.storage.segment import LogSegment
 from barnabas.broker.storage.segments import Segments
 from barnabas.broker.storage.transaction_index import AbortedTransaction
-from barnabas.kafka.records.batch import BatchHeader
+from barnabas.kafka.records.batch import CONTROL_FLAG, BatchHeader
 from barnabas.kafka.records.control import decode_end_transaction
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def note_producer(
     Returns:
         The entry for the transaction index of the batch's segment, if there is one.
     """
-    if not header.is_control:
+    if not header.attributes & CONTROL_FLAG:
         producers.update(header, base_offset)
         return None
     marker = decode_end_transaction(header, data)

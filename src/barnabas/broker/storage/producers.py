@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import NO_PRODUCER_EPOCH, UNKNOWN_OFFSET, Offset, ProducerId, ProducerIdentity
 from barnabas.broker.storage.transaction_index import AbortedTransaction
-from barnabas.kafka.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT, BatchHeader
+from barnabas.kafka.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.kafka.records.control import EndTransaction
 
 WINDOW = 5
@@ -150,7 +150,8 @@ class Producers:
 
         A transaction counts as open until its marker is committed: a lost leader may take the marker with it.
         """
-        first_open = next(iter(self._open_transactions.values()), None)
+        opened = self._open_transactions
+        first_open = next(iter(opened.values())) if opened else None
         if not self._ended_transactions:
             return first_open
         first_ended = min(first for first, _ in self._ended_transactions)
@@ -307,16 +308,20 @@ class Producers:
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """A batch of records with a producer id was appended at `base_offset`."""
-        producer = self._of_epoch(header.producer_id, header.producer_epoch)
+        # All at once: to look up a field of a named tuple takes longer than to unpack it.
+        _, _, _, _, _, attributes, last_delta, _, timestamp, producer_id, epoch, sequence, _ = header
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            producer = self._of_epoch(producer_id, epoch)
         if self._refused:
-            self._refused.pop(header.producer_id, None)
-        last_offset = base_offset + header.last_offset_delta
-        producer.wrote(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
-        if header.is_transactional and producer.transaction_start == UNKNOWN_OFFSET:
+            self._refused.pop(producer_id, None)
+        last_sequence = NO_SEQUENCE if sequence == NO_SEQUENCE else (sequence + last_delta) % SEQUENCE_LIMIT
+        producer.wrote(last_sequence, base_offset + last_delta, last_delta, timestamp)
+        if attributes & TRANSACTIONAL_FLAG and producer.transaction_start == UNKNOWN_OFFSET:
             producer.transaction_start = base_offset
             if self._open_transactions is _NOTHING:
                 self._open_transactions = {}
-            self._open_transactions[producer.producer_id] = base_offset
+            self._open_transactions[producer_id] = base_offset
 
     def end_transaction(
         self, header: BatchHeader, marker: EndTransaction, offset: Offset

@@ -244,12 +244,14 @@ class LogSegment:
 
     def index_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
         """`indexed` for a batch that has its offsets already, and perhaps no records any more."""
+        # All at once: to look up a field of a named tuple takes longer than to unpack it.
+        base_offset, length, _, _, _, _, last_delta, _, timestamp, _, _, _, record_count = header
         self.indexed(
             position,
-            header.size,
-            header.base_offset,
-            header.last_offset,
-            header.latest_record_timestamp,
+            length + LOG_OVERHEAD,
+            base_offset,
+            base_offset + last_delta,
+            timestamp if record_count else NO_TIMESTAMP,
             index_interval,
         )
 

@@ -247,13 +247,13 @@ class Fetch:
                 if found is None:
                     continue
                 data = found
-            if data.error_code or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0:
-                self._failed = True
-            elif data.records:
+            if data.records:
                 chunks: list[Chunk] = data.records  # type: ignore[assignment]
                 read = sum(map(len, chunks))
                 size += read
                 left = max(0, left - read)
+            elif data.error_code or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0:
+                self._failed = True
             results[target] = data
         self._left, self._read_bytes = left, size
 

@@ -69,8 +69,8 @@ class FetchTarget:
 
     def __init__(self, topic: TopicKey, wanted: FetchPartition) -> None:
         self.topic = topic
-        self.index = wanted.partition
-        self.key = (topic, wanted.partition)
+        index = self.index = wanted.partition
+        self.key = (topic, index)
         self.high_watermark = -1
         self.log_start_offset = -1
         self.partition: Partition | None = None
