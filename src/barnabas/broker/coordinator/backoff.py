@@ -1,7 +1,7 @@
-"""How long a coordinator pauses before it retries an operation that has failed.
+"""Pauses before a coordinator retries an operation, and warnings that are not repeated.
 
-What keeps failing (the disk is full, the log directory is offline) fails at once, so a retry without a pause
-would keep the event loop busy and fill the log.
+While a disk is full or a log directory is offline, an operation fails at once. Retries without a pause would
+keep the event loop busy and fill the log.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Hashable
 FIRST_MS = 100
 LONGEST_MS = 5_000
 
-#: how long a warning of one kind is not repeated, in seconds
+#: the seconds in which a warning of one kind is not repeated
 _QUIET_S = 60.0
 
 
 def backoff_ms(failures: int) -> int:
-    """The pause after so many failures in a row, in milliseconds: it doubles, up to `LONGEST_MS`."""
+    """The pause after consecutive failures, in milliseconds: it doubles, up to `LONGEST_MS`."""
     return min(FIRST_MS << min(max(failures, 1) - 1, 16), LONGEST_MS)
 
 
 class Complaints:
-    """Warnings that may come again and again: each kind is logged once a minute, with how many were not.
+    """Repeated warnings: each kind is logged once a minute, with the number of those left out.
 
     Kinds are never removed, so there must be few of them.
     """

@@ -14,7 +14,7 @@ from barnabas.kafka.records import batch_keys_and_values, batches, check_crc
 from barnabas.kafka.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.kafka.records.control import decode_end_transaction
 
-#: how much is read, and how many records are replayed, before the event loop serves others: some milliseconds
+#: the bytes read, and the records replayed, before the event loop serves others: some milliseconds
 CHUNK_BYTES = 64 * 1024
 _RECORDS_A_TURN = 250
 
@@ -40,7 +40,7 @@ class InternalLog(Protocol):
         """
 
     def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
-        """Where the log starts and ends now.
+        """The log's present start and end offset.
 
         Raises:
             KafkaError: this broker does not lead it in `epoch`, or it cannot be opened.
@@ -59,22 +59,22 @@ class InternalLog(Protocol):
 
 class _Pending(NamedTuple):
     value: bytes
-    #: something outside the transaction was written under the same key since
+    #: a later record outside the transaction has the same key
     is_superseded: bool = False
 
 
 async def load(log: InternalLog, partition: int, shard: Shard, offset: Offset, end: Offset) -> int:
-    """Replay what `partition` holds from `offset` to `end`, all of it committed; returns how many records.
+    """Replay the committed records of `partition` from `offset` to `end`; return their number.
 
-    A record replaces the one before it under the same key, as compaction would have it. So the log is read
-    through raw, the last value of each key is kept, and only those are decoded and replayed: a group that
-    commits every second costs as little as one that has committed once. What a transaction wrote counts from
-    its commit marker on (but not over what was written after it), and not at all when it was aborted; what
-    one wrote that is still open is replayed as pending.
+    A record replaces the one before it with the same key, as in compaction. So the loading keeps the last
+    value of each key raw, and decodes and replays only those. A group that commits every second costs as
+    little as one that has committed once. The records of a transaction become valid at its
+    commit marker, but do not replace later records. Those of an aborted transaction are dropped, and those
+    of an ongoing one are replayed as pending.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, a batch is damaged: it may hold the last value of any key, so nothing of
-            the partition is served; or why the log cannot be read.
+        KafkaError: CORRUPT_MESSAGE, a batch is damaged. It may have the last value of any key, so nothing of
+            the partition is served. Or the log cannot be read.
     """
     latest: dict[bytes, bytes | None] = {}
     pending: dict[ProducerId, dict[bytes, _Pending]] = {}
@@ -108,7 +108,7 @@ async def load(log: InternalLog, partition: int, shard: Shard, offset: Offset, e
                     if value is not None:
                         pending.setdefault(header.producer_id, {})[key] = _Pending(value)
                     continue
-                # The last record decides the place as well as the value: replay keeps the log's order.
+                # Replay keeps the order of the last records of the keys.
                 latest.pop(key, None)
                 latest[key] = value
                 if pending:
@@ -151,7 +151,7 @@ def _damaged(offset: Offset, end: Offset, reason: str) -> KafkaError:
 
 
 def _supersede(pending: dict[ProducerId, dict[bytes, _Pending]], key: bytes, value: bytes | None) -> None:
-    """`key` was written outside the transactions that have written it: they will not change it any more."""
+    """Note a write of `key` outside the transactions that wrote it: they do not change it any more."""
     for written in pending.values():
         if key not in written:
             continue

@@ -10,7 +10,7 @@ replays the same typed records after they are committed. Only loading a partitio
 append has nothing to revert, and a restart, which replays the same records, ends in the same state.
 
 Reads: `write` shows an operation the outcome of all earlier operations on its key (a group id, a
-transactional id), because these run one after another. Operations that are `shared` do not wait for each
+transactional id). They run one after another. Operations that are `shared` do not wait for each
 other (see `KeyedLock`). `read` shows committed records only, and does not wait for appends under way.
 
 Promises of a reply:

@@ -1,7 +1,4 @@
-"""Timers that are set again far more often than they fire: a heartbeat only moves its deadline.
-
-Built on the running loop's `call_later`; a loop in virtual time fires them without waiting.
-"""
+"""Timers that callers reset far more often than they fire: a heartbeat only moves its deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ class _Timer:
     def __init__(self, deadline: float, callback: Callable[[], None]) -> None:
         self.deadline = deadline
         self.callback = callback
-        #: when the loop will look at it: at the deadline of once, which may have moved on since
+        #: when the event loop calls back: at an earlier deadline, if the deadline has moved since
         self.wakes_at = deadline
         self.handle: asyncio.Handle
 
@@ -28,15 +25,15 @@ class Timers:
         self._closed = False
 
     def set(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call back in `delay_ms`, instead of whatever was set under the same key; never after `close`."""
+        """Call back in `delay_ms`, and replace the timer of the same key. Does nothing after `close`."""
         if self._closed:
             return
         loop = asyncio.get_running_loop()
         deadline = loop.time() + delay_ms / 1000
         timer = self._timers.get(key)
         if timer is not None and timer.wakes_at <= deadline:
-            # The loop wakes us no later than needed: `_fire` sees the new deadline then. So a heartbeat costs
-            # neither a cancelled handle nor a place in the loop's heap.
+            # The event loop calls `_fire` early enough, which reads the new deadline. So a heartbeat needs no
+            # new handle of the loop.
             timer.deadline = deadline
             timer.callback = callback
             return
@@ -54,8 +51,8 @@ class Timers:
     def close(self) -> None:
         """Cancel all timers, and ignore those set later.
 
-        What fails because its shard was given up may try again by a timer: it would act on what the next
-        shard of the partition has.
+        An operation that fails because its shard was unloaded may set a timer to try again. That timer
+        would change the next shard of the partition.
         """
         self._closed = True
         for timer in self._timers.values():

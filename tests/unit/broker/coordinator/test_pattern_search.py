@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.environment.blocking import Threads
 from barnabas.broker.coordinator import pattern_search
-from barnabas.broker.coordinator.groups.consumer import regexes
+from barnabas.broker.coordinator.groups.consumer import regex_subscriptions as regexes
 from barnabas.broker.coordinator.pattern_search import CostlyPatternError, PatternSearch
 
 #: its automaton is too large to be kept: each name of 200 characters takes milliseconds

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.coordinator.groups.consumer import regexes
+from barnabas.broker.coordinator.groups.consumer import regex_subscriptions as regexes
 
 FULL = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 

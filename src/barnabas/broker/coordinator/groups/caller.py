@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The sender of a request."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ def _everything(_topic: str) -> bool:
 
 
 class Caller(NamedTuple):
-    """Where a request comes from."""
+    """The client that sent a request, and the request's version."""
 
     api_version: int
     client_id: str
     client_host: str
-    #: whether it may know of a topic
+    #: whether the client may describe a topic
     may_see: Callable[[str], bool] = _everything

@@ -1,4 +1,4 @@
-"""Offsets that groups commit, whatever protocol their members use."""
+"""Offsets that groups of both protocols commit."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Commits:
                 self.pending.supersede(key)
 
     def replay_pending(self, producer_id: ProducerId, record: OffsetRecord) -> None:
-        """Keep an offset of an open transaction: it becomes visible when the transaction commits."""
-        if record.committed is not None:  # a transaction deletes nothing
+        """Keep an offset of an ongoing transaction; the commit of the transaction makes it visible."""
+        if record.committed is not None:  # a transaction deletes no offsets
             self.pending.put(producer_id, record.key, record.committed)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> list[OffsetKey]:
@@ -85,7 +85,7 @@ class Commits:
     # --- commit ---
 
     def commit(self, request: OffsetCommitRequest) -> Result[OffsetCommitResponse]:
-        """Store offsets; every topic of the request has its name, and its id where that is known."""
+        """Store offsets; every topic of the request has its name and its id."""
         now = self._view.clock.now_ms()
         retention = request.retention_time_ms
         expires = NO_EXPIRY if retention < 0 else min(now + retention, LONG_MAX)
@@ -171,7 +171,7 @@ class Commits:
         return _tombstones(sorted({*self.offsets.keys(group_id), *self.pending.of_group(group_id)}))
 
     def expire(self, group: Group) -> tuple[list[OffsetRecord], bool]:
-        """The records that delete a group's expired offsets, and whether any offsets are left then."""
+        """The records that delete a group's expired offsets, and whether the group keeps others."""
         retention_ms = self._view.config.offsets_retention_minutes * _MINUTE_MS
         expired = [
             key

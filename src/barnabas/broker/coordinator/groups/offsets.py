@@ -1,9 +1,8 @@
 """The offsets that groups have committed, and when they expire (KIP-211).
 
-Offsets of a group in use do not expire. The time that
-`offsets.retention.minutes` gives begins for all of a group's offsets when its last member leaves; with the
-commit, for those of a topic that its members no longer subscribe to and of a consumer that assigns partitions
-by itself.
+Offsets of a group in use do not expire. The time of `offsets.retention.minutes` begins for all offsets of a
+group when its last member leaves. For a topic without a subscribed member, and for a consumer that assigns
+partitions by itself, it begins with the commit.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class OffsetStore:
             self._groups.pop(key.group_id, None)
 
     def get(self, key: OffsetKey, topic_id: TopicId = ZERO_TOPIC_ID) -> CommittedOffset | None:
-        """The committed offset; None also when it belongs to an earlier topic of the same name."""
+        """The committed offset; None if it belongs to an earlier topic of the same name."""
         committed = self._groups.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
         if committed is None or not _same_topic(committed.topic_id, topic_id):
             return None
@@ -86,5 +85,5 @@ def _expiry(committed: CommittedOffset, idle_since: int, retention_ms: int) -> i
 
 
 def _same_topic(stored: TopicId, asked: TopicId) -> bool:
-    """Ids tell topics apart where both are known; older commits and requests go by name."""
+    """Whether two ids are of one topic; older commits and requests have only the name."""
     return ZERO_TOPIC_ID in (stored, asked) or stored == asked

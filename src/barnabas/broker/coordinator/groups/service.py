@@ -41,7 +41,7 @@ from barnabas.kafka.records.control import EndTransaction
 
 logger = logger_of(__name__)
 
-#: how many groups are checked for expired offsets before the event loop serves others
+#: the groups that are checked for expired offsets before the event loop serves others
 _GROUPS_A_TURN = 100
 #: the room for the unique part of a member id, in characters
 _UNIQUE = 40
@@ -109,8 +109,6 @@ class GroupCoordinator(Coordinator[GroupShard]):
             write_timeout_ms=view.config.offsets_commit_timeout_ms,
         )
 
-    # --- life ---
-
     def start(self) -> None:
         """Begin to check for expired offsets periodically."""
         self._housekeeping = start_task(self._keep_house(), "expiry of offsets", is_vital=True)
@@ -149,7 +147,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                     await asyncio.sleep(0)
 
     def has_group(self, group_id: str) -> bool | None:
-        """Whether there is such a group; None where another broker knows, or it is not loaded yet."""
+        """Whether the group exists; None if this broker does not coordinate it, or has not loaded it yet."""
         try:
             return self._read(group_id, lambda shard: group_id in shard.groups)
         except KafkaError:
@@ -221,7 +219,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     # --- offsets ---
 
-    #: an empty group id is allowed, for old clients' sake
+    #: old clients may send an empty group id
     commit = writing(GroupShard.commit, attrgetter("group_id"), shared=True)
     commit_in_transaction = writing(GroupShard.commit_in_transaction, _group_of, shared=True)
     check_fetch = reading(GroupShard.check_fetch, _unchecked)
@@ -269,7 +267,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return [group for _, shard in self._runtime.active_shards() for group in shard.groups.values()]
 
     def loaded_offsets(self) -> list[tuple[str, GroupOffsets]]:
-        """The committed offsets of each of `loaded_groups` that has some; they go on changing."""
+        """The committed offsets of each of `loaded_groups` that has some, not copied."""
         return [
             (group_id, offsets)
             for _, shard in self._runtime.active_shards()
@@ -302,7 +300,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
 
 def _is_deleted(topic: str, delta: ImageDelta) -> bool:
-    """A topic that is merely not there is none."""
+    """Whether a topic was deleted, and is not merely absent from the image."""
     before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
     if before is None or (after is not None and after.id == before.id):
         return False

@@ -1,8 +1,8 @@
 """The groups of one partition of `__consumer_offsets`, and the operations on them.
 
-Each method is an operation of the coordinator runtime: it reads the state and returns the records to append
-and the answer. `replay` is where committed records become state. What is done depends on the protocol by
-which a group was formed: see the packages `classic` and `consumer` beside this module.
+Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
+and the answer. `replay` applies committed records. The packages `classic` and `consumer` beside this module
+have the operations of each group type.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Group: TypeAlias = ClassicGroup | ConsumerGroup
 #: a record of `__consumer_offsets`
 GroupsRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord
 
-#: from this version a commit to a group that is not there is told so, and members have epochs (KIP-848)
+#: from this version clients know GROUP_ID_NOT_FOUND, and members have epochs (KIP-848)
 _MEMBER_EPOCHS_FROM = 9
 
 
@@ -186,7 +186,7 @@ class GroupShard:
         if not isinstance(group, ConsumerGroup):
             if value is None:
                 return
-            # At most offsets were known of it: a classic group in use is deleted first.
+            # A classic group here has only offsets: one with members was deleted first.
             group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
         group.replay(key, value)
         if value is None and isinstance(key, ConsumerGroupMetadataKey):
@@ -221,7 +221,7 @@ class GroupShard:
         return self._consumers.heartbeat(request, caller)
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> Result[JoinGroupResponse]:
-        """JoinGroup: answered when the round ends, or at once when there is nothing to wait for.
+        """JoinGroup: answered when the join phase completes, or at once.
 
         Raises:
             KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and in a group of
@@ -239,14 +239,14 @@ class GroupShard:
         return result
 
     def make_way(self, group_id: str) -> Result[None]:
-        """Delete an empty consumer group that a classic one of the same id replaces."""
+        """Delete an empty consumer group, which a classic one replaces."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
             return Result(records=group.tombstones())
         return Result()
 
     def sync(self, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
-        """SyncGroup: a member gets its assignment; the leader of a classic group brings all of them.
+        """SyncGroup: a member gets its assignment; the leader of a classic group sends all of them.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
@@ -293,11 +293,11 @@ class GroupShard:
         return group
 
     def _downgraded(self, classic: ClassicGroup, reason: str) -> None:
-        """A consumer group has become this classic group; it rebalances if there is a reason."""
+        """Complete the conversion of a consumer group to this classic one; rebalance if there is a reason."""
         group = self.groups[classic.group_id]
         assert isinstance(group, ClassicGroup)
         for member in classic.members:
-            # Of a member's protocols only the chosen one is stored; the next round may choose another.
+            # Records have only the chosen protocol; the next rebalance may choose another.
             group.members.change_protocols(
                 group.members.check(member.member_id, member.instance_id), member.protocols
             )
@@ -309,7 +309,7 @@ class GroupShard:
     # --- offsets ---
 
     def commit(self, request: OffsetCommitRequest, api_version: int) -> Result[OffsetCommitResponse]:
-        """Store offsets; every topic of the request has its name, and its id where that is known.
+        """Store offsets; every topic of the request has its name and its id.
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
@@ -352,7 +352,7 @@ class GroupShard:
         return self.commits.commit_in_transaction(request, topic_ids)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Whether the sender may read a group's offsets; only members of consumer groups are asked.
+        """Check that the sender may read a group's offsets: members of consumer groups need their epoch.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -365,7 +365,7 @@ class GroupShard:
         """Delete offsets, except those of topics that members subscribe to.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for members whose topics are not known.
+            KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if the members' topics are unknown.
         """
         group = self._group(group_id)
         if isinstance(group, ClassicGroup) and not group.is_empty and not group.is_consumer_group:
@@ -386,7 +386,7 @@ class GroupShard:
         return Result(records=[*self.commits.delete_all(group_id), *self._tombstones(group)])
 
     def expire_group(self, group_id: str) -> Result[None]:
-        """Delete a group's expired offsets, and the group when neither offsets nor members are left."""
+        """Delete a group's expired offsets, and the group if it has neither offsets nor members left."""
         group = self.groups.get(group_id)
         if group is None:
             return Result()

@@ -1,7 +1,7 @@
-"""What consumers put into the metadata and assignments of the classic protocol (protocol type "consumer").
+"""The metadata and the assignments of consumers in the classic protocol (protocol type "consumer").
 
-It is opaque to the broker, but for the topics that offsets depend on (KIP-496, KIP-211), and where a group
-changes its protocol (KIP-848).
+The broker reads the subscribed topics, because the expiry of offsets depends on them (KIP-496, KIP-211). It
+reads the rest only when a group changes its protocol (KIP-848).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ M = TypeVar("M", bound=Message)
 
 
 def subscribed_topics(metadata: bytes) -> set[str]:
-    """The topics a consumer subscribes to. Every version begins with them; the rest is ignored.
+    """The topics that a consumer subscribes to. Every version begins with them.
 
     Raises:
         ValueError: the bytes are no subscription.
@@ -53,7 +53,7 @@ def subscribed_topics(metadata: bytes) -> set[str]:
 
 
 def subscription_version(metadata: bytes) -> int:
-    """The version of the consumer protocol that a member speaks; 0 where it cannot be told."""
+    """The version of a member's consumer protocol; 0 if it cannot be read."""
     if len(metadata) < _VERSION.size:
         return 0
     (version,) = _VERSION.unpack_from(metadata)
@@ -70,7 +70,7 @@ def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """What a consumer was assigned; nothing before its first assignment.
+    """A consumer's assignment; empty before its first one.
 
     Raises:
         ValueError: the bytes are no assignment.
@@ -79,7 +79,7 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def encode_assignment(assignment: Mapping[str, frozenset[int]], version: int) -> bytes:
-    """An assignment for a consumer that speaks `version`, or the highest known below it."""
+    """An assignment in `version` of the consumer protocol, or in the highest known version below it."""
     version = min(version, ConsumerProtocolAssignment.versions[1])
     partitions = [
         TopicPartition(topic=topic, partitions=sorted(numbers)) for topic, numbers in assignment.items()

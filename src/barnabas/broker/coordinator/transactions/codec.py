@@ -1,7 +1,7 @@
 """The records of `__transaction_state`, in Apache Kafka's format.
 
-A key is its kind (int16, 0) and the transactional id; a value is its version (int16) and the value's fields;
-a null value deletes the id.
+A key is its kind (int16, 0) and the transactional id. A value is its version (int16) and the value's fields.
+A null value deletes the id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PREFIX = struct.Struct(">h")
 
 
 class TransactionRecord(NamedTuple):
-    """A transactional id's state, or its deletion. Made by `transaction_record` and `decode_record`."""
+    """A transactional id's state, or its deletion. `transaction_record` and `decode_record` make it."""
 
     transactional_id: str
     transaction: Transaction | None

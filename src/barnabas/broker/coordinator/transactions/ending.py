@@ -1,22 +1,22 @@
 """The effect of EndTxn in each state, by the rules of KIP-98 and, for transactions v2, KIP-890.
 
-In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS, whatever the epoch and the decision, and
-the producer asks again. With v2 the producer already has the raised epoch then, and may abort its next,
-empty transaction before the markers of this one are written (KAFKA-18464).
+In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS for any epoch and decision, and the
+producer retries. A v2 producer then has the raised epoch already. It may abort its next, empty transaction
+before the markers of this one are written (KAFKA-18464).
 
-Up to v1 a producer keeps its epoch, so a repeated EndTxn looks like the first: only the state tells, and
-Empty has nothing to end. With v2 the first attempt raised the epoch:
+Up to v1 a producer keeps its epoch, so a repeated EndTxn looks like the first. Only the state shows a repeat,
+and Empty has nothing to end. With v2 the first attempt raised the epoch:
 
                      the producer's epoch is      abort        commit
-    Empty            current                      go           INVALID_TXN_STATE
-    CompleteAbort    current                      go           INVALID_TXN_STATE
+    Empty            current                      ends         INVALID_TXN_STATE
+    CompleteAbort    current                      ends         INVALID_TXN_STATE
                      one behind (a repeat)        done         PRODUCER_FENCED
-    CompleteCommit   current                      go           INVALID_TXN_STATE
+    CompleteCommit   current                      ends         INVALID_TXN_STATE
                      one behind (a repeat)        refused      done
 
-An abort "goes" although nothing was added, because a v2 producer may not know whether its first write has
-arrived. A commit that is one behind CompleteAbort was overtaken by the coordinator's own abort (KAFKA-20785).
-Everything else that does not fit has been fenced.
+An abort ends a transaction without partitions, because a v2 producer may not know whether its first write has
+arrived. Before a commit that is one behind CompleteAbort, the coordinator aborted the transaction
+(KAFKA-20785). All other producers are fenced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bool, version: int) -> bool:
-    """Whether there is a transaction to end; False when this is a repeat of what has been done.
+    """Whether there is a transaction to end; False if the request repeats a decision.
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS while the markers of
@@ -69,7 +69,7 @@ def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bo
 def _fenced(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
     return KafkaError(
         ErrorCode.PRODUCER_FENCED,
-        f"epoch {producer.epoch} of producer {producer.producer_id} has been followed by {transaction.epoch}",
+        f"producer {producer.producer_id} has epoch {transaction.epoch} now, and {producer.epoch} is fenced",
     )
 
 

@@ -23,7 +23,7 @@ logger = logger_of(__name__)
 #: after so many failures in a row, within a second, a warning is logged: an election is over by then
 _WARN_AT = 4
 
-#: another coordinator or another producer has taken over: this broker must not write these markers any more
+#: another coordinator or producer has taken over: this broker must not write these markers any more
 _OVERTAKEN = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 #: the partition does not exist: its topic was deleted
 _WRITTEN = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -32,7 +32,7 @@ Outcomes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
 class Marker(NamedTuple):
-    """What is written into each partition of a transaction."""
+    """The marker that ends a transaction in each of its partitions."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -46,10 +46,10 @@ class MarkerWriter(Protocol):
     """Sends markers to the leaders of partitions, on any broker."""
 
     def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Answer[Outcomes]:
-        """What became of each partition, at once where no one has to be waited for.
+        """Write a marker; return the outcome of each partition.
 
-        UNKNOWN_TOPIC_OR_PARTITION says that the cluster has no such partition; while a leader is not known
-        or does not answer, the outcome is another error.
+        UNKNOWN_TOPIC_OR_PARTITION means that the cluster has no such partition. While a leader is unknown or
+        does not answer, the outcome is another error.
         """
 
 
@@ -72,9 +72,9 @@ class MarkerQueue:
         self._epoch = epoch
         self._done = done
         self._left: dict[str, set[TopicPartition]] = {}
-        #: by transactional id, as long as partitions are left
+        #: by transactional id, while partitions are left
         self._markers: dict[str, Marker] = {}
-        #: by transactional id: how often in a row its markers or its end could not be written
+        #: by transactional id: consecutive failures to write its markers or its completion
         self._failures: dict[str, int] = {}
         self._under_way: dict[asyncio.Future[Outcomes], None] = {}
 
@@ -95,7 +95,7 @@ class MarkerQueue:
         return self._left.get(transactional_id, ())
 
     def cancel(self) -> None:
-        """This broker is not the coordinator any more: the next one writes the markers."""
+        """Stop writing: the next coordinator writes the markers."""
         self._left.clear()
         self._markers.clear()
         self._failures.clear()
@@ -112,7 +112,7 @@ class MarkerQueue:
         self._timers.set((transactional_id, "done"), pause_ms, lambda: self._done(transactional_id))
 
     def _failed(self, transactional_id: str, reason: object) -> int:
-        """How long to wait until the next attempt, in ms; that it does not get on is logged once."""
+        """Count a failure, and log it once. Returns the pause before the next attempt, in ms."""
         failures = self._failures[transactional_id] = self._failures.get(transactional_id, 0) + 1
         if failures == _WARN_AT:
             logger.warning(
@@ -156,7 +156,7 @@ class MarkerQueue:
             return
         left.difference_update(tp for tp, code in outcomes.items() if code in _WRITTEN)
         if left:
-            # One that is named is enough: a transaction may have written to thousands.
+            # Name only one: a transaction can have thousands of partitions.
             partition = min(left)
             code = outcomes.get(partition)
             answer = "no answer" if code is None else code.name

@@ -51,7 +51,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         view: the broker's settings, image and clock.
         log: the partitions of `__transaction_state`.
         writer: brings markers to the partitions' leaders.
-        producer_ids: makes a producer id that nobody has.
+        producer_ids: returns an unused producer id.
     """
 
     def __init__(
@@ -79,10 +79,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             write_timeout_ms=view.config.request_timeout_ms,
         )
 
-    # --- life ---
-
     def has_transactional_id(self, transactional_id: str) -> bool | None:
-        """Whether somebody uses it; None where another broker knows, or it is not loaded yet."""
+        """Whether the id exists; None if this broker does not coordinate it, or has not loaded it yet."""
         try:
             return self._read(transactional_id, lambda shard: transactional_id in shard.transactions)
         except KafkaError:
@@ -152,10 +150,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         partitions: Collection[TopicPartition],
         version: int,
     ) -> Answer[None]:
-        """`TransactionShard.add_partitions`, after the transaction before has ended.
+        """`TransactionShard.add_partitions`, after the last transaction has ended.
 
-        Waits for ``add.partitions.to.txn.retry.backoff.max.ms`` at most while the markers of the transaction
-        before are being written: a producer that has to ask again does so much later (librdkafka: 100 ms).
+        Waits for the markers of the last transaction for ``add.partitions.to.txn.retry.backoff.max.ms`` at
+        most. A producer that gets an error retries much later (librdkafka: after 100 ms).
 
         Raises:
             KafkaError: INVALID_REQUEST, and as `TransactionShard.add_partitions`.
@@ -184,8 +182,6 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         fresh = self._fresh_id(transactional_id)
         return end_later(fresh) if is_pending(fresh) else end(fresh=fresh)
 
-    # --- what there is ---
-
     describe = reading(TransactionShard.describe, _checked)
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
@@ -210,7 +206,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         await settled(add())
 
     def _fresh_id(self, transactional_id: str) -> Answer[ProducerId]:
-        # Before the operation, which may not wait, and only when it will take one.
+        # Before the operation, because an operation cannot wait.
         return self._producer_ids() if self._needs_producer_id(transactional_id) else NO_PRODUCER_ID
 
     def _all(self) -> Iterator[tuple[int, str, Transaction]]:

@@ -1,8 +1,8 @@
 """The transactional ids of one partition of `__transaction_state`, and the operations on them.
 
-Each method is an operation of the coordinator runtime: it reads the state and returns the records to append
-and the answer. `replay` is where committed records become state. What the operations of one id append is
-replayed before the next of them runs, so none meets a step that is half done.
+Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
+and the answer. `replay` applies committed records. The runtime replays the records of an operation before the
+next operation on the same id, so each operation sees a complete state.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class TransactionShard:
         self, context: ShardContext[TransactionShard], version: Callable[[], int], writer: MarkerWriter
     ) -> None:
         self.transactions: dict[str, Transaction] = {}
-        #: by transactional id: the epoch that a request which raised it came with. It may come again, when
-        #: its answer was lost. Not stored, as in Kafka: after a failover the repeat is fenced
+        #: by transactional id: the epoch of the last request that raised the epoch. If its answer was lost,
+        #: the producer repeats it. Not stored, as in Kafka: after a failover the repeat is fenced
         self._repeatable: dict[str, ProducerEpoch] = {}
-        #: by transactional id, where somebody waits for the end of its last transaction
+        #: by transactional id: the end of its last transaction, while a request waits for it
         self._endings: dict[str, asyncio.Future[None]] = {}
         self._clock = context.clock
         self._version = version
@@ -89,16 +89,16 @@ class TransactionShard:
             self._repeatable.pop(transactional_id, None)
 
     def replay_pending(self, producer_id: ProducerId, record: TransactionRecord) -> None:
-        """A coordinator does not write its own state in transactions."""
+        """Ignore a record of a transaction: a coordinator writes none."""
         logger.warning(
             "__transaction_state holds a record that producer %d wrote in a transaction", producer_id
         )
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """The coordinator keeps no such records."""
+        """Ignore the end of a transaction: see `replay_pending`."""
 
     def loaded(self) -> None:
-        """Complete the transactions that were decided before."""
+        """Complete the prepared transactions."""
         for transactional_id, transaction in list(self.transactions.items()):
             if transaction.state.is_prepared:
                 self._write(
@@ -106,15 +106,15 @@ class TransactionShard:
                 )
 
     def unload(self, error: KafkaError) -> None:
-        """The next coordinator writes what markers are left."""
+        """Leave the remaining markers to the next coordinator."""
         self._markers.cancel()
         for transactional_id in list(self._endings):
             self._ended(transactional_id)
 
-    # --- who the producer is ---
+    # --- the producer's identity ---
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether the next step takes a new producer id: at the beginning and at the end of the epochs."""
+        """Whether the next operation needs a new producer id: the first one, and the one after all epochs."""
         transaction = self.transactions.get(transactional_id)
         return transaction is None or is_exhausted(transaction.epoch)
 
@@ -125,17 +125,17 @@ class TransactionShard:
         expected: ProducerIdentity | None,
         fresh: ProducerId,
     ) -> Result[ProducerIdentity]:
-        """InitProducerId: the id and the epoch that fences whoever used the transactional id before.
+        """InitProducerId: an id and an epoch that fence the earlier producer with this transactional id.
 
         Args:
             transactional_id: the id.
             timeout_ms: how long its transactions may take.
-            expected: what the producer held, when it goes on after an error (KIP-360).
-            fresh: a producer id nobody has, when `needs_producer_id`.
+            expected: the identity of a producer that continues after an error (KIP-360).
+            fresh: an unused producer id if `needs_producer_id`.
 
         Raises:
-            KafkaError: PRODUCER_FENCED; CONCURRENT_TRANSACTIONS, the transaction before has to end first (one
-                that is open is aborted).
+            KafkaError: PRODUCER_FENCED; CONCURRENT_TRANSACTIONS, the last transaction has to end first (an
+                ongoing one is aborted).
         """
         now = self._clock.now_ms()
         transaction = self.transactions.get(transactional_id) or new_transaction(fresh, timeout_ms, now)
@@ -175,7 +175,7 @@ class TransactionShard:
             return transaction.producer
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
-    # --- what a transaction writes to ---
+    # --- partitions ---
 
     def add_partitions(
         self,
@@ -184,11 +184,11 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
         version: int,
     ) -> Result[None]:
-        """The transaction is about to write to `partitions`; the first ones begin it.
+        """Add partitions to the transaction; the first ones begin it.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while the one
-                before is being ended.
+            KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while the last
+                transaction is prepared.
         """
         transaction = self._of_producer(transactional_id, producer)
         if transaction.state is TransactionState.ONGOING and transaction.partitions.issuperset(partitions):
@@ -224,12 +224,12 @@ class TransactionShard:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         return transaction
 
-    # --- how it ends ---
+    # --- the end ---
 
     def ending(self, transactional_id: str) -> asyncio.Future[None] | None:
-        """Done when the transaction whose markers are being written is complete; None when there is none.
+        """A future that is done when the prepared transaction is complete; None if there is none.
 
-        Shared: not to be cancelled. Also done when this broker is the coordinator no more.
+        All callers share it, and none may cancel it. It is done also when the shard is unloaded.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
@@ -247,10 +247,9 @@ class TransactionShard:
         version: int,
         fresh: ProducerId,
     ) -> Result[ProducerIdentity]:
-        """EndTxn: decide the transaction; the answer is what the producer uses from now on.
+        """EndTxn: decide the transaction; the answer is the producer's identity from now on.
 
-        In this order: the decision is stored, the answer is given, the markers are written, and that the
-        transaction is complete is stored.
+        The coordinator stores the decision, answers, writes the markers, and stores the completion.
 
         Raises:
             KafkaError: as `must_end`.
@@ -278,7 +277,7 @@ class TransactionShard:
         return self._end(transactional_id, following, answer)
 
     def abort_timed_out(self, transactional_id: str) -> Result[None]:
-        """Abort the transaction if it is open for too long; its producer is fenced."""
+        """Abort the transaction and fence its producer, if the transaction has timed out."""
         transaction = self.transactions.get(transactional_id)
         now = self._clock.now_ms()
         if transaction is None or not transaction.is_timed_out(now):
@@ -307,7 +306,7 @@ class TransactionShard:
         return Result()
 
     def complete(self, transactional_id: str) -> Result[None]:
-        """Every marker is written."""
+        """Store the completion: every marker is written."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
             return Result()
@@ -323,7 +322,7 @@ class TransactionShard:
         return Result(records=[record], then=completed)
 
     def describe(self, transactional_id: str) -> tuple[Transaction, Collection[TopicPartition]]:
-        """One id, and the partitions in which its transaction has not ended.
+        """The state of an id, and the partitions in which its transaction has not ended.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
@@ -351,8 +350,7 @@ class TransactionShard:
         )
 
     def _fence(self, transactional_id: str, transaction: Transaction, answer: Callable[[], T]) -> Result[T]:
-        """Abort the open transaction of a producer that is fenced."""
-
+        """Abort the ongoing transaction, and fence its producer."""
         version = self._version()
 
         def fenced() -> T:
@@ -378,10 +376,10 @@ class TransactionShard:
 
 
 def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
-    """Whether a producer that held `expected` may use the transactional id; the epoch is looked at later.
+    """Whether a producer with the identity `expected` may use the transactional id, apart from its epoch.
 
-    It holds no id that is known when all has been forgotten, and the one before when it repeats the
-    InitProducerId that ended the epochs.
+    A new transactional id accepts any producer. A producer that repeats the InitProducerId after the last
+    epoch has the previous id.
     """
     return (
         transaction.epoch == NO_PRODUCER_EPOCH
@@ -391,11 +389,11 @@ def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
 
 
 def _required(producer_id: ProducerId) -> ProducerId:
-    """A producer id has to be fetched before; one that is needed by surprise is fetched the next time."""
+    """The unused producer id. Without one, raises KafkaError CONCURRENT_TRANSACTIONS: the client retries."""
     if producer_id == NO_PRODUCER_ID:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     return producer_id
 
 
 def _try_again() -> NoReturn:
-    raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the open transaction is being aborted")
+    raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the ongoing transaction is being aborted")

@@ -1,12 +1,12 @@
-"""A transactional id's state as a value: each step makes a new one, which the coordinator stores.
+"""A transactional id's state as a value: each step returns a new one, which the coordinator stores.
 
     Empty ──► Ongoing ──► PrepareCommit ──► CompleteCommit ──► Ongoing ...
                  └──────► PrepareAbort  ──► CompleteAbort  ──► Ongoing ...
 
-A prepared transaction is decided: whatever happens, its markers are written and it completes. With
-transactions v2 (KIP-890) preparing raises the producer's epoch, so that nothing late can join a transaction
-that has ended; and as a producer may abort without knowing whether a partition was ever added, PrepareAbort
-then follows Empty and the Complete states too.
+A prepared transaction is decided: the coordinator always writes its markers and completes it. With
+transactions v2 (KIP-890) preparing raises the producer's epoch, so that no late request can join an ended
+transaction. A v2 producer may abort without knowing whether a partition was added. So PrepareAbort then
+follows Empty and the Complete states, too.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class TransactionState(Enum):
 
     @property
     def is_prepared(self) -> bool:
-        """The transaction is decided and its markers are being written."""
+        """Whether the transaction is decided and its markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
 def is_exhausted(epoch: ProducerEpoch) -> bool:
-    """No producer gets a higher epoch: the highest of all is kept for fencing it."""
+    """Whether no producer gets a higher epoch: the highest of all is reserved for fencing."""
     return epoch >= MAX_EPOCH - 1
 
 
@@ -68,7 +68,7 @@ class Transaction(NamedTuple):
     started_ms: int = NOT_STARTED
     #: the id before the latest step
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    #: the id that follows, once the markers are written, when this one's epochs are used up
+    #: the id after the completion, if this one has no more epochs
     next_producer_id: ProducerId = NO_PRODUCER_ID
     #: the version of transactions that the producer speaks
     client_version: int = 0
@@ -94,7 +94,7 @@ class Transaction(NamedTuple):
     def with_partitions(
         self, added: Iterable[TopicPartition], client_version: int, now_ms: int
     ) -> Transaction:
-        """The transaction is about to write to these partitions, too; the first ones begin it."""
+        """The state with more partitions; the first ones begin a transaction."""
         return self._replace(
             updated_ms=now_ms,
             state=TransactionState.ONGOING,
@@ -114,7 +114,7 @@ class Transaction(NamedTuple):
     ) -> Transaction:
         """The state after the decision.
 
-        A producer whose epochs are used up continues with `next_producer_id`.
+        A producer that has no more epochs continues with `next_producer_id`.
         """
         epoch = self.epoch
         if client_version >= EPOCH_BUMP_VERSION:
@@ -136,7 +136,7 @@ class Transaction(NamedTuple):
         return prepared._replace(epoch=min(self.epoch + 1, MAX_EPOCH))
 
     def completed(self, now_ms: int) -> Transaction:
-        """Every marker is written."""
+        """The state when every marker is written."""
         producer = self.following_producer
         return self._replace(
             producer_id=producer.producer_id,
@@ -154,7 +154,7 @@ class Transaction(NamedTuple):
 
     @property
     def following_producer(self) -> ProducerIdentity:
-        """What a producer of transactions v2 uses after the one that is prepared."""
+        """The identity of a v2 producer after the prepared transaction."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdentity(self.next_producer_id, 0)
         return self.producer
@@ -170,11 +170,11 @@ class Transaction(NamedTuple):
         return self.state is TransactionState.ONGOING and self.started_ms + self.timeout_ms < now_ms
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Nobody has used the transactional id for `expiration_ms`."""
+        """Whether no producer has used the transactional id for `expiration_ms`."""
         is_idle = self.state is not TransactionState.ONGOING and not self.state.is_prepared
         return is_idle and self.updated_ms + expiration_ms <= now_ms
 
 
 def new_transaction(producer_id: ProducerId, timeout_ms: int, now_ms: int) -> Transaction:
-    """A transactional id that nobody has used yet."""
+    """The state of an unused transactional id."""
     return Transaction(producer_id, NO_PRODUCER_EPOCH, timeout_ms, now_ms)

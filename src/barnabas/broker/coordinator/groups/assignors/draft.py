@@ -11,9 +11,11 @@ NOBODY = -1
 
 
 class AssignmentDraft:
-    """Who owns each partition. Begins with the partitions that members have and may keep: those that exist,
-    of topics they subscribe to. Members are numbered in the order of `in_order`, topics are in that of their
-    names."""
+    """The owner of each partition.
+
+    A draft begins with the partitions that members have and may keep: those that exist, of topics that they
+    subscribe to. Members are numbered in the order of `in_order`. Topics are in the order of their names.
+    """
 
     def __init__(self, members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> None:
         self._members = [(member_id, members[member_id]) for member_id in in_order(members)]
@@ -39,7 +41,7 @@ class AssignmentDraft:
                         self.give(topic, partition, member)
 
     def racks(self, topic: str, partition: int) -> frozenset[str]:
-        """The racks of the partition's replicas, as far as they are known."""
+        """The known racks of the partition's replicas."""
         racks = self._topics[topic].racks
         return racks[partition] if partition < len(racks) else frozenset()
 
@@ -47,7 +49,7 @@ class AssignmentDraft:
         return self._members[member][1].rack_id
 
     def give(self, topic: str, partition: int, member: int) -> None:
-        """Move the partition from its owner to a member, or to nobody."""
+        """Move the partition from its owner to a member, or to `NOBODY`."""
         owner = self.owners[topic][partition]
         if owner != NOBODY:
             self.loads[owner] -= 1
@@ -56,7 +58,7 @@ class AssignmentDraft:
         self.owners[topic][partition] = member
 
     def partitions(self) -> Iterator[tuple[str, int, int]]:
-        """Each partition as (topic, partition, owner); may change owners meanwhile."""
+        """Each partition as (topic, partition, owner); the caller may change owners meanwhile."""
         for topic, owners in self.owners.items():
             for partition, owner in enumerate(owners):
                 yield topic, partition, owner

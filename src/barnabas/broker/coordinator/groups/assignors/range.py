@@ -1,9 +1,9 @@
-"""The assignor `range`: of each topic, a run of consecutive partitions to each of its subscribers.
+"""The assignor `range`: each subscriber of a topic gets a range of consecutive partitions.
 
-The runs of a topic follow the order of its subscribers and differ in length by one at most; the first ones
-are the longer ones. So members with equal subscriptions get the same numbers of all topics that have equally
-many partitions, and can join them (co-partitioning). As in Apache Kafka 4 it ignores current assignments and
-racks: members keep partitions only because the order is stable.
+The ranges of a topic follow the order of its subscribers. Their lengths differ by one at most, and the first
+ones are the longer ones. So members with equal subscriptions get the same partition numbers of topics with
+equally many partitions, and can join them (co-partitioning). As in Apache Kafka 4, it ignores present
+assignments and racks: members keep partitions only because the order is stable.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -
     for topic, member_ids in subscribers.items():
         length, longer = divmod(topics[topic].partitions, len(member_ids))
         start = 0
-        for place, member_id in enumerate(member_ids):
-            end = start + length + (place < longer)
+        for index, member_id in enumerate(member_ids):
+            end = start + length + (index < longer)
             if end > start:
                 targets[member_id][topic] = frozenset(range(start, end))
             start = end

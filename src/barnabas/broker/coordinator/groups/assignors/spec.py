@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-#: the partitions of a member, by the name of their topic; topics of which it has none are left out
+#: the partitions of a member by topic name, without topics of which it has none
 Assignment = Mapping[str, frozenset[int]]
 
 
@@ -23,23 +23,24 @@ class MemberSpec(NamedTuple):
 
 
 class TopicSpec(NamedTuple):
-    """One topic that the group may be assigned partitions of."""
+    """One topic whose partitions the group can get."""
 
     partitions: int
-    #: for each partition the racks of its replicas; empty when they are not known
+    #: for each partition the racks of its replicas; empty if they are unknown
     racks: tuple[frozenset[str], ...] = ()
 
 
-#: Gives each partition of a topic that anybody subscribes to and that exists to one of the topic's
-#: subscribers. Takes members by id and topics by name, which may lack some that are subscribed to and hold
-#: others; answers with the target of every member. A pure function: the same arguments, in whatever order,
-#: the same answer.
+#: Assigns each partition of an existing topic with subscribers to one of them. Gets members by id, and topics
+#: by name: subscribed topics may be missing, and others may be there. Returns the target of every member. A
+#: pure function, which ignores the order of its arguments.
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[str, TopicSpec]], dict[str, Assignment]]
 
 
 def in_order(members: Mapping[str, MemberSpec]) -> list[str]:
-    """The ids of the members in the order in which assignors serve them: static ones by instance id, then the
-    others by id. So a static member that comes back under a new id takes the same place."""
+    """The members' ids in the order of the assignors: static ones by instance id, then the others by id.
+
+    So a static member that restarts with a new id has the same position.
+    """
     return sorted(
         members, key=lambda id: (members[id].instance_id is None, members[id].instance_id or "", id)
     )

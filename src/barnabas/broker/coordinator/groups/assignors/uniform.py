@@ -1,14 +1,13 @@
-"""The assignor `uniform`: equally many partitions to each member, and as few moves as that allows.
+"""The assignor `uniform`: equally many partitions for each member, with as few moves as possible.
 
-Where all members subscribe to the same topics, their counts differ by one at most, and no partition moves
-that need not: those who have one more than the others keep it as long as somebody has to. Where
-subscriptions differ, each partition goes to the subscriber with the least, and then partitions move from
-those with the most to those with the least, one topic after the other. All this as in Apache Kafka 4.2, down
-to who gets which partition.
+If all members subscribe to the same topics, their counts differ by one at most, and no partition moves
+without need. Members with one partition more than others keep it while the counts cannot be equal. If
+subscriptions differ, each partition goes to the subscriber with the fewest. Then, topic by topic, partitions
+move from subscribers with the most to those with the fewest. Apache Kafka 4.2 gives each partition to the
+same member.
 
-Racks, which Apache Kafka 4 ignores, decide only between members that are equal by balance and stickiness, and
-only if all subscribe to the same topics: a member in the rack of one of the partition's replicas is
-preferred.
+Apache Kafka 4 ignores racks. Here, if all members subscribe to the same topics, a member in the rack of a
+replica comes first. Racks decide only between members that balance and stickiness do not distinguish.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from itertools import chain, count, islice
 from barnabas.broker.coordinator.groups.assignors.draft import NOBODY, AssignmentDraft
 from barnabas.broker.coordinator.groups.assignors.spec import Assignment, MemberSpec, TopicSpec
 
-#: With subscriptions that overlap, each round about halves what is left of the imbalance.
+#: with overlapping subscriptions, each round about halves the imbalance
 MAX_ROUNDS = 16
 
 
@@ -40,7 +39,7 @@ def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -
 
 
 def _level(draft: AssignmentDraft) -> None:
-    """Take partitions from members above their share and give them to the others."""
+    """Move partitions from members above their share to the others."""
     if not draft.loads:
         return
     share, extras = divmod(sum(map(len, draft.owners.values())), len(draft.loads))
@@ -62,13 +61,13 @@ def _level(draft: AssignmentDraft) -> None:
 
 
 def _is_far(draft: AssignmentDraft, topic: str, partition: int, owner: int) -> bool:
-    """Whether the owner's rack is known to have no replica: such partitions are taken away first."""
+    """Whether the owner's rack is known to have no replica: such partitions move first."""
     racks = draft.racks(topic, partition)
     return bool(racks) and owner != NOBODY and draft.rack(owner) not in racks
 
 
 def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) -> None:
-    """Give partitions to those who have room for them: first to those in the rack of a replica."""
+    """Give partitions to members with room for them: first to those in the rack of a replica."""
     waiting: dict[str | None, list[int]] = {}
     for member in reversed(range(len(room))):
         if room[member]:
@@ -85,8 +84,8 @@ def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) 
         if not room[queue[-1]]:
             queue.pop()
     remaining = iter(rest)
-    for member, places in enumerate(room):
-        for topic, partition in islice(remaining, places):
+    for member, number in enumerate(room):
+        for topic, partition in islice(remaining, number):
             draft.give(topic, partition, member)
 
 
@@ -94,13 +93,13 @@ def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) 
 
 
 def _scarcity(draft: AssignmentDraft, topic: str) -> tuple[float, int, str]:
-    """The order of topics: those whose subscribers get many partitions of it come first."""
+    """The sort key of topics: those whose subscribers get many partitions come first."""
     subscribers = len(draft.subscribers[topic])
     return -len(draft.owners[topic]) / subscribers, subscribers, topic
 
 
 def _by_load(draft: AssignmentDraft, topic: str) -> list[int]:
-    """The topic's subscribers, the one with the least first."""
+    """The topic's subscribers, the one with the fewest partitions first."""
     return sorted(draft.subscribers[topic], key=draft.loads.__getitem__)
 
 
@@ -114,7 +113,7 @@ def _hand_out(draft: AssignmentDraft, topic: str) -> None:
 
 
 def _balance(draft: AssignmentDraft, order: list[str]) -> None:
-    """Balance topic by topic until none has moved since it was its turn last."""
+    """Balance topic by topic, until no partition moves in a whole round."""
     still = 0
     for _ in range(MAX_ROUNDS):
         for topic in order:
@@ -124,8 +123,10 @@ def _balance(draft: AssignmentDraft, order: list[str]) -> None:
 
 
 def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
-    """Move partitions of a topic from subscribers with the most to those with the least, while that makes
-    them differ less. Whether any moved."""
+    """Move partitions of a topic from subscribers with the most to those with the fewest.
+
+    Stops when a move would not reduce the difference. Returns whether any partition moved.
+    """
     loads = [draft.loads[member] for member in draft.subscribers[topic]]
     if max(loads) - min(loads) <= 1:
         return False
@@ -145,8 +146,11 @@ def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
 
 
 def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, int]]:
-    """(load, member) for ever, of `members` by load the one to give to next: those with the least in turn,
-    then with them those who had one more, and so on. Each is given one before the next is asked for."""
+    """The member that gets the next partition, with its load, endlessly.
+
+    `members` are in the order of their loads. Members with the fewest come in turn, then also those that had
+    one more, and so on. The caller gives each a partition before it takes the next.
+    """
     end = 0
     for level in count(draft.loads[members[0]]):
         while end < len(members) and draft.loads[members[end]] == level:
@@ -158,12 +162,14 @@ def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, i
 def _givers(
     draft: AssignmentDraft, members: list[int], owned: dict[int, list[int]]
 ) -> Iterator[tuple[int, int]]:
-    """(load, member) of `members` by load the one to take from next: as `_takers`, from the other end.
-    Members that own nothing are skipped, and it ends when no member is left."""
+    """The member that gives the next partition, with its load: like `_takers`, from the other end.
+
+    Skips members without partitions in `owned`, and ends when no other member is left.
+    """
     start = end = len(members)
     level = draft.loads[members[-1]]
     while end:
-        # Members that own nothing may have been all of a level.
+        # All members of a level may be without partitions.
         level = draft.loads[members[start - 1]] if start == end else level - 1
         while start and draft.loads[members[start - 1]] == level:
             start -= 1

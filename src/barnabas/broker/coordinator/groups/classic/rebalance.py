@@ -1,12 +1,12 @@
-"""One round of rebalancing: prepare, join, sync. The states and events stand in `states.py`.
+"""The rebalance of a classic group: prepare, join, sync. `states.py` has the states and the events.
 
-A round begins when the membership or a member's metadata changes. It waits until all members have joined, for
-the longest rebalance timeout at most; then members that have not joined are removed, except static ones. The
-leader gets the list of members, and its assignment is stored before any member gets its part: only the replay
-of that record makes the group STABLE.
+A rebalance begins when the membership or a member's metadata changes. Its join phase waits for all members,
+for the longest rebalance timeout at most, and then removes members that have not joined, except static ones.
+The leader gets the list of members. The coordinator stores the leader's assignment before any member gets its
+part: only the replay of that record makes the group STABLE.
 
-If the assignment cannot be stored, the round ends with an error for all members, as in Kafka, and the next
-one is delayed for longer after each failure, however fast members retry.
+If the assignment cannot be stored, the rebalance ends with an error for all members, as in Kafka. The
+coordinator delays the next rebalance, for longer after each failure, however fast members retry.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Rebalance:
     # --- join ---
 
     def advance(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """The group's members have changed: see `Event.MEMBERS_CHANGED`."""
+        """React to a change of the members: `Event.MEMBERS_CHANGED`."""
         return self.act(group, group.react(Event.MEMBERS_CHANGED), reason)
 
     def act(self, group: ClassicGroup, action: Action, reason: str) -> list[GroupRecord]:
-        """Begin a round, or end the joining of the one that is being prepared, if all are there."""
+        """Begin a rebalance, or complete the join phase if all members have joined."""
         if action is Action.PREPARE:
             return self._prepare(group, reason)
         if action is Action.CHECK_JOINED:
@@ -74,7 +74,7 @@ class Rebalance:
         return []
 
     def _prepare(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """Begin a round: all members have to join again."""
+        """Begin a rebalance: all members have to join again."""
         logger.log(
             _level(group),
             "group %s, generation %d: rebalancing (%s)",
@@ -97,7 +97,7 @@ class Rebalance:
         return []
 
     def _prepare_held(self, group: ClassicGroup, error: KafkaError) -> None:
-        """Begin a round after one that could not be stored, and do not end its joining for a while."""
+        """Begin a rebalance after a failure to store, and hold its join phase open for a while."""
         group.store_failures += 1
         pause_ms = backoff_ms(group.store_failures)
         if group.store_failures == 1:
@@ -120,11 +120,11 @@ class Rebalance:
         return self.fewer_awaited(group)
 
     def fewer_awaited(self, group: ClassicGroup) -> list[GroupRecord]:
-        """A member to be does not come, or a pause is over: see `Event.FEWER_AWAITED`."""
+        """React to a pending member that is gone, or to the end of a pause: `Event.FEWER_AWAITED`."""
         return self.act(group, group.react(Event.FEWER_AWAITED), "")
 
     def _check_joined(self, group: ClassicGroup) -> list[GroupRecord]:
-        """End the joining if all members have joined; a group's first round waits for its initial delay."""
+        """Complete the join phase if all members have joined and no initial delay is pending."""
         if group.previous_state is not GroupState.EMPTY and group.all_joined and not group.is_held:
             return self._complete_join(group)
         return []
@@ -135,7 +135,7 @@ class Rebalance:
         return []
 
     def _complete_join(self, group: ClassicGroup) -> list[GroupRecord]:
-        """End the joining now: remove members that have not joined, and tell the others the generation."""
+        """Complete the join phase: remove members that have not joined, and answer the others."""
         self._timers.cancel(_join_key(group))
         if group.is_held:  # a rebalance timeout may be shorter than that
             self._schedule_join(group, LONGEST_MS)
@@ -149,12 +149,12 @@ class Rebalance:
             self.forget(group, member)
         if not group.members:
             logger.log(_level(group), "group %s is empty", group.group_id)
-            # Should the record not be stored, the group is not stuck: this step comes again.
+            # If the record cannot be stored, the timer repeats this step.
             group.store_failures += 1
             self._schedule_join(group, LONGEST_MS)
             return [GroupRecord(group.group_id, group.empty_record(self._view.clock.now_ms()))]
         if not group.elect_joined_leader():
-            # Only static members, none of whom has joined: their sessions decide.
+            # There are only static members, and none has joined: wait for their session timeouts.
             self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
             return []
         group.next_generation(self._view.clock.now_ms())
@@ -178,7 +178,7 @@ class Rebalance:
         return []
 
     def _wait_for_first_members(self, group: ClassicGroup, delay: int, remaining: int) -> None:
-        """Members of a new group come one by one: wait as long as more come, so that one round does."""
+        """Wait while more members join a new group, so that one rebalance is enough."""
 
         def fire() -> list[GroupRecord]:
             if group.new_member_added and remaining > 0:
@@ -222,20 +222,20 @@ class Rebalance:
                 raise error
             if failures:
                 logger.info("group %s: its assignment is stored, after %d failures", group.group_id, failures)
-            # Taken out now: the next turn of the loop may bring the next round, whose syncs are not meant.
+            # Take them now: the next turn of the loop may begin the next rebalance, with other SyncGroups.
             waiting.extend((other, parked) for other in group.members if (parked := other.take_sync()))
             for other, _ in waiting:
                 self._sessions.keep_alive(group, other)
             return _assigned(group, member)
 
         def announce() -> None:
-            # After the leader, as in Kafka: clients see which of the members begins first.
+            # After the leader's answer, as in Kafka: clients can see the order.
             for other, parked in waiting:
                 if not parked.done():
                     parked.set_result(_assigned(group, other))
 
         if sum(len(entry.assignment) for entry in request.assignments) > self._most_bytes():
-            # The log would refuse it, after it has been encoded several times.
+            # The log would refuse the record, after several copies of it.
             return Result(then=lambda _: then(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _TOO_LARGE)))
         assignments = {entry.member_id: entry.assignment for entry in request.assignments}
         value = group.to_record(assignments, list(group.members))
@@ -276,7 +276,7 @@ class Rebalance:
         group.remove(member)
 
     def drop(self, group: ClassicGroup) -> None:
-        """The group was deleted or converted: waiting members have to retry."""
+        """Answer the delayed requests of a group that was deleted or converted: the members retry."""
         self._timers.cancel(_join_key(group))
         self._timers.cancel(_sync_key(group))
         self._timers.cancel(_hold_key(group))
@@ -295,7 +295,7 @@ def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
 
 
 def _level(group: ClassicGroup) -> int:
-    """Rounds that come of a failure to store the one before were announced with the first."""
+    """The log level for a rebalance: a failure to store its assignment has been logged before."""
     return logging.DEBUG if group.store_failures else logging.INFO
 
 

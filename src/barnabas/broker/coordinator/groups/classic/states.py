@@ -18,12 +18,12 @@ class GroupState(Enum):
     """The states of a classic group, by the names that ListGroups and DescribeGroups show."""
 
     EMPTY = "Empty"
-    #: members are asked to join again; the round ends when all have, or the rebalance timeout has passed
+    #: the join phase: it completes when all members have joined again, or the rebalance timeout has passed
     PREPARING_REBALANCE = "PreparingRebalance"
-    #: all members know the generation; the leader's assignment is awaited
+    #: all members know the generation, and the leader's assignment is pending
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
-    #: deleted or converted; only operations that were waiting still see it
+    #: deleted or converted; only earlier operations, which had to wait, still see it
     DEAD = "Dead"
 
 
@@ -34,11 +34,11 @@ class Event(Enum):
     MEMBERS_CHANGED = "members changed"
     #: a follower joins again with the same protocols, because its answer was lost
     FOLLOWER_REPEATS = "follower repeats"
-    #: the leader joins again with the same protocols: it wants a new round
+    #: the leader joins again with the same protocols: it requests a new rebalance
     LEADER_REPEATS = "leader repeats"
-    #: a static member has restarted and comes under a new member id
+    #: a static member has restarted and joins with a new member id
     SUCCESSOR = "successor"
-    #: nobody new is awaited: a pending member is gone, or the pause after a failure is over
+    #: a pending member is gone, or the pause after a failure is over
     FEWER_AWAITED = "fewer awaited"
     #: the rebalance timeout or the initial delay has passed
     JOIN_TIME_OVER = "join time over"
@@ -60,17 +60,17 @@ class Event(Enum):
 class Action(Enum):
     """The actions that the coordinator takes."""
 
-    #: begin a round: all members have to join again
+    #: begin a rebalance: all members have to join again
     PREPARE = "prepare"
-    #: end the joining if all members have joined
+    #: complete the join phase if all members have joined
     CHECK_JOINED = "check joined"
-    #: end the joining: remove absent members and choose the generation
+    #: complete the join phase: remove absent members and choose the generation
     COMPLETE_JOIN = "complete join"
-    #: tell the member the current generation again
+    #: answer with the current generation again
     REPEAT = "repeat"
-    #: let the successor take the member's place; a round begins only if the group's protocol changes
+    #: replace the member by its successor; rebalance only if the group's protocol changes
     REPLACE = "replace"
-    #: wait for the leader's assignment, or store it if the leader has brought it
+    #: wait for the leader's assignment, or store it if the leader sends it
     AWAIT_ASSIGNMENT = "await assignment"
     #: answer from the stored generation
     ACCEPT = "accept"
@@ -99,7 +99,7 @@ _UNREACHABLE = "no request reaches a dead group"
 _LOCKED = "the leader's SyncGroup holds the group's lock until its assignment is stored or refused"
 _DELETED = "a deleted group is replaced by a new one"
 
-#: what the log says holds in every state: loading replays it, too
+#: records are replayed in every state
 _REPLAY: Mapping[Event, Action | Illegal] = {
     Event.STORED: Action.INSTALL,
     Event.EMPTIED: Action.CLEAR,
@@ -139,7 +139,7 @@ TABLE: Mapping[GroupState, Mapping[Event, Action | Illegal]] = {
         Event.MEMBERS_CHANGED: Action.PREPARE,
         Event.FOLLOWER_REPEATS: Action.REPEAT,
         Event.LEADER_REPEATS: Action.REPEAT,
-        # The leader may have been told the old id already, and would assign to it.
+        # The leader may already have the old id, and would assign partitions to it.
         Event.SUCCESSOR: Action.PREPARE,
         Event.FEWER_AWAITED: Action.IGNORE,
         Event.JOIN_TIME_OVER: Action.IGNORE,

@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
 
-There is no leader: a joining member gets its epoch as generation at once, and its assignment by SyncGroup. A
-member that has to take a step gets REBALANCE_IN_PROGRESS until it has reached the target assignment.
+There is no leader. A joining member gets its epoch as its generation at once, and later its assignment by
+SyncGroup. A member gets REBALANCE_IN_PROGRESS until it has reached the target assignment.
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, MemberState
 from barnabas.broker.coordinator.groups.consumer.membership import ConsumerMembership
-from barnabas.broker.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
-from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
-from barnabas.broker.coordinator.groups.consumer.timeouts import Timeouts
-from barnabas.broker.coordinator.groups.consumer.topics import Topics
 from barnabas.broker.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, decode_subscription
-from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -36,24 +31,11 @@ _MEMBER_ID_REQUIRED_FROM = 4
 class ClassicMembers:
     """Serves members of the classic protocol in consumer groups; `GroupShard` has the contracts."""
 
-    def __init__(
-        self,
-        view: BrokerView,
-        topics: Topics,
-        rounds: Rounds,
-        regexes: RegexSubscriptions,
-        timeouts: Timeouts,
-        membership: ConsumerMembership,
-        downgraded: Callable[[ClassicGroup, str], None],
-        unique: Callable[[], str],
-    ) -> None:
-        self._view = view
-        self._topics = topics
-        self._rounds = rounds
-        self._regexes = regexes
-        self._timeouts = timeouts
+    def __init__(self, membership: ConsumerMembership, unique: Callable[[], str]) -> None:
         self._membership = membership
-        self._downgraded = downgraded
+        self._topics = membership.topics
+        self._rounds = membership.rounds
+        self._timeouts = membership.timeouts
         self._unique = unique
 
     def join(
@@ -72,14 +54,14 @@ class ClassicMembers:
         holder = group.holder(instance_id)
         member, owned = self._updated(before, request, caller, protocols)
         changed = self._membership.subscribe(draft, before, member)
-        changed |= self._regexes.change(draft, before.regex, member.regex).is_changed
+        changed |= self._membership.regexes.change(draft, before.regex, member.regex).is_changed
         if changed or self._rounds.is_outdated(draft.group):
             self._rounds.raise_epoch(draft)
         members = list(draft.group.members.values())
-        # Replacing the last static member of the consumer protocol leaves only members of the classic one.
+        # The replaced static member may have been the last one of the consumer protocol.
         replaces = holder is not None and holder.classic is None
         classic: ClassicGroup | None = None
-        if replaces and may_downgrade(draft.group, members, self._view.config):
+        if replaces and may_downgrade(draft.group, members, self._membership.view.config):
             if not changed:
                 self._rounds.reconcile(draft, member_id, owned, subscription_changed=False)
             member = draft.group.members[member_id]
@@ -101,7 +83,7 @@ class ClassicMembers:
                 self._timeouts.forget(group.group_id, holder.member_id)
             if classic is not None:
                 reason = "a static member has come back with another subscription" if changed else ""
-                self._downgraded(classic, reason)
+                self._membership.downgraded(classic, reason)
             else:
                 self._timeouts.joined(group.group_id, member_id, member.rebalance_timeout_ms)
                 self._timeouts.expect_heartbeat(group.group_id, member_id, request.session_timeout_ms)
@@ -110,18 +92,16 @@ class ClassicMembers:
         return Result(records=draft.records, then=then)
 
     def _find(self, draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
-        """The member as it was, or as a new one begins."""
+        """The member before the request, or a new one."""
         group, instance_id = draft.group, request.group_instance_id
         if instance_id is None:
             return group.members.get(member_id, ConsumerMember(member_id))
         if request.member_id:
             return group.static_member(instance_id, member_id)
         holder = group.holder(instance_id)
-        return (
-            ConsumerMember(member_id)
-            if holder is None
-            else self._membership.replace(draft, holder, member_id)
-        )
+        if holder is None:
+            return ConsumerMember(member_id)
+        return self._membership.replace(draft, holder, member_id)
 
     def _updated(
         self,
@@ -130,7 +110,7 @@ class ClassicMembers:
         caller: Caller,
         protocols: tuple[Protocol, ...],
     ) -> tuple[ConsumerMember, dict[bytes, frozenset[int]]]:
-        """The member with what a JoinGroup tells of it, and what it says it owns."""
+        """The member with the fields of a JoinGroup, and the partitions that it reports as owned."""
         try:
             subscription = decode_subscription(protocols[0].metadata)
         except ValueError as error:
@@ -154,7 +134,7 @@ class ClassicMembers:
         return updated, dict(owned)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
-        """A SyncGroup, which fetches the member's assignment."""
+        """SyncGroup, which returns the member's assignment."""
         member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
         protocol = classic.protocols[0]
         if (request.protocol_type or CONSUMER_PROTOCOL_TYPE) != CONSUMER_PROTOCOL_TYPE or (
@@ -180,7 +160,7 @@ class ClassicMembers:
         if (
             member.epoch < group.epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
-            or (member.state is MemberState.UNRELEASED_PARTITIONS and group.waits_in_vain(member))
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and group.can_advance(member))
         ):
             self._expect_join(group, member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -221,7 +201,7 @@ def _check_protocols(group: ConsumerGroup, protocol_type: str, protocols: tuple[
 def _check(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[ConsumerMember, ClassicSide]:
-    """The member of the classic protocol that a request comes from.
+    """The member of the classic protocol that sent a request.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
@@ -243,6 +223,6 @@ def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:
     if leaver.member_id:
         return group.static_member(leaver.group_instance_id, leaver.member_id)
     holder = group.holder(leaver.group_instance_id)
-    if holder is None:  # an administrator knows the instance only
+    if holder is None:  # an administrator names only the instance id
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     return holder

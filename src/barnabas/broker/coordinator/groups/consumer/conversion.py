@@ -1,8 +1,8 @@
-"""Groups that change their protocol while they are in use: classic to consumer, and back (KIP-848).
+"""Conversions of groups with members: from the classic to the consumer protocol, and back (KIP-848).
 
-A classic group becomes a consumer group when a member of the consumer protocol joins it; its members continue
-to use the classic protocol. It becomes a classic group again when the last member of the consumer protocol
-leaves. `group.consumer.migration.policy` says which is allowed.
+A classic group becomes a consumer group when a member of the consumer protocol joins it. The other members
+still use the classic protocol. When the last member of the consumer protocol leaves, the group becomes a
+classic group again. `group.consumer.migration.policy` allows each direction.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupD
     """A consumer group with the members of a classic one and their assignments.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND, the group has to stay as it is.
+        KafkaError: GROUP_ID_NOT_FOUND, the group has to stay classic.
     """
     _check_upgrade(group, config)
     tombstone = GroupRecord(group.group_id, None)
@@ -44,7 +44,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupD
     members = [_upgraded(group, member, topics) for member in group.members]
     for member in members:
         draft.put_subscription(member)
-    draft.put_epoch(group.generation, topics.metadata_hash(draft.group.subscribed_topics()))
+    draft.put_epoch(group.generation, topics.metadata_hash(draft.group.topics_in_use()))
     for member in members:
         draft.put_target(member.member_id, member.assigned)
     draft.put_assignment_epoch(group.generation)
@@ -55,7 +55,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupD
 
 
 def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: BrokerConfig) -> bool:
-    """Whether a group that `staying` will be in becomes a classic group."""
+    """Whether a group becomes a classic group when only the members `staying` are left."""
     return (
         bool(staying)
         and all(member.classic is not None for member in staying)
@@ -67,7 +67,7 @@ def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: B
 def downgrade(
     group: ConsumerGroup, staying: list[ConsumerMember], topics: Topics, now_ms: int
 ) -> tuple[ClassicGroup, GroupRecord]:
-    """A classic group with these members, each with its target, and the record that stores it."""
+    """A classic group in which each of these members has its target, and its record."""
     classic = ClassicGroup(group.group_id, now_ms, HeldMetadata())
     classic.generation = group.epoch
     for member in staying:
@@ -96,7 +96,7 @@ def downgrade(
 
 
 def classic_assignment(partitions: Partitions, topics: Topics, metadata: bytes) -> bytes:
-    """An assignment as a member with this subscription reads it."""
+    """An assignment in the format of a member with this subscription."""
     return encode_assignment(topics.named(partitions), subscription_version(metadata))
 
 

@@ -48,7 +48,7 @@ class ConsumerGroups:
         assigning: Pool,
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
-        """`find` gives the group of an id; see `ConsumerMembership` for `downgraded`."""
+        """`find` returns the group with an id; see `ConsumerMembership` for `downgraded`."""
         self._context = context
         self._find = find
         self._view = view
@@ -62,23 +62,9 @@ class ConsumerGroups:
         self._timeouts = Timeouts(context.timers, self._fence)
         self._regexes = RegexSubscriptions(view, self._topics, self._rounds, search, self._store_regexes)
         self._membership = ConsumerMembership(
-            view,
-            self._topics,
-            self._rounds,
-            self._regexes,
-            self._timeouts,
-            downgraded,
+            view, self._topics, self._rounds, self._regexes, self._timeouts, downgraded
         )
-        self.classic_members = ClassicMembers(
-            view,
-            self._topics,
-            self._rounds,
-            self._regexes,
-            self._timeouts,
-            self._membership,
-            downgraded,
-            unique,
-        )
+        self.classic_members = ClassicMembers(self._membership, unique)
 
     def loaded(self, group: ConsumerGroup) -> None:
         """Start the session timeouts of loaded members."""
@@ -119,14 +105,14 @@ class ConsumerGroups:
             return GroupDraft(_consumer_group(request.group_id, group))
         if isinstance(group, ConsumerGroup):
             return GroupDraft(group)
-        # An empty classic group is replaced.
+        # The consumer group replaces an empty classic one.
         before = [] if group is None else [GroupRecord(request.group_id, None)]
         return GroupDraft(ConsumerGroup(request.group_id), before)
 
     def _upgrade(
         self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """A classic group changes its protocol with the first member that brings the new one."""
+        """Convert a classic group when its first member of the consumer protocol joins."""
         draft = upgrade(group, self._topics, self._view.config)
         result = self._membership.heartbeat(draft, request, caller)
         finish = result.then
@@ -167,17 +153,15 @@ class ConsumerGroups:
 
     def _fence(self, late: Late) -> None:
         def operation(_shard: Any) -> Result[None]:
-            group = self._find(late.group_id)
-            if not isinstance(group, ConsumerGroup):
-                return Result()
-            return self._membership.fence(group, late)
+            group = self._consumer_group(late.group_id)
+            return Result() if group is None else self._membership.fence(group, late)
 
         self._context.write(late.group_id, operation)
 
     def _store_regexes(self, group_id: str, found: Mapping[str, frozenset[str]]) -> None:
         def operation(_shard: Any) -> Result[None]:
-            group = self._find(group_id)
-            if not isinstance(group, ConsumerGroup):
+            group = self._consumer_group(group_id)
+            if group is None:
                 return Result()
 
             def then(error: KafkaError | None) -> None:

@@ -1,9 +1,9 @@
-"""Targets of large groups, computed beside the event loop and stored piece by piece.
+"""Targets of large groups, computed in a thread and stored piece by piece.
 
-Members that join together share a round, since it begins a moment after the first of them. A thread computes
-the target. It is stored some members at a time, and its epoch last: a group whose coordinator dies in between
-gets another target. Until then members keep to the epoch that they have. A member that moves meanwhile is
-given partitions of its new target only if nobody owns them, as always.
+A computation begins a moment after a change, so that members that join together share one target. The
+coordinator stores the targets of some members at a time, and the assignment epoch last. If it dies in
+between, the next coordinator computes another target. Until the epoch is stored, members stay in their
+epochs. A member that advances meanwhile gets a partition of its new target only if no member owns it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from barnabas.broker.coordinator.groups.consumer.rounds import AssignmentInputs
 
 logger = logger_of(__name__)
 
-#: how long members that join have company, in seconds
+#: the time between a change and the computation, in seconds
 DELAY = 0.1
-#: how many members' targets are stored at once, and how many partitions these may have together
+#: the members whose targets are stored at once, and the partitions that these may have together
 _MEMBERS = 20
 _PARTITIONS = 500
 
 #: changes a group, under its lock
 Change: TypeAlias = Callable[[GroupDraft], None]
-#: is told what kept a change from the log; None for nothing
+#: gets the error that kept a change from the log, or None
 Stored: TypeAlias = Callable[[KafkaError | None], None]
 
 
@@ -39,9 +39,9 @@ class DelayedRounds:
     """The rounds of one shard's large groups.
 
     Args:
-        find: the group of an id, if it is there.
-        inputs: what a group's next target is computed from.
-        store: applies a change to a group, if it is there, and tells what came of it.
+        find: the group with an id, if it exists.
+        inputs: the inputs of a group's next target.
+        store: applies a change to a group, if it exists, and passes on the outcome.
         thread: computes targets.
     """
 
@@ -67,7 +67,7 @@ class DelayedRounds:
         task.add_done_callback(partial(self._done, group_id))
 
     def stop(self) -> None:
-        """Give up what is under way."""
+        """Cancel all computations."""
         for task in self._under_way.values():
             task.cancel()
 
@@ -95,20 +95,20 @@ class DelayedRounds:
 
         self._store(group_id, change, stored)
         await done
-        await asyncio.sleep(0)  # others have the loop between two pieces, though nothing waits for the log
+        await asyncio.sleep(0)  # lets the loop serve others between two pieces
 
     def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
         self._under_way.pop(group_id, None)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if not isinstance(error, KafkaError):  # else what stores has told of it, and a heartbeat begins again
+        if not isinstance(error, KafkaError):  # else the runtime has logged it, and a heartbeat begins again
             logger.error("group %s: its partitions cannot be assigned", group_id, exc_info=error)
 
 
 def _put_targets(
     targets: Mapping[str, Partitions], members: Mapping[str, ConsumerMember], draft: GroupDraft
 ) -> None:
-    """Store targets of those who are members still; `members` are those for whom they were computed."""
+    """Store targets of present members; `members` are those at the time of the computation."""
     for member_id, target in targets.items():
         if member_id in draft.group.members:
             draft.put_target(member_id, target)

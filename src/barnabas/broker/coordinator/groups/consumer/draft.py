@@ -1,7 +1,7 @@
 """A pending change of a consumer group: its records, and the group after their replay.
 
-The next decision of an operation often depends on the one before. So each record is replayed at once, on a
-copy; the group itself changes when the same records are replayed after they were committed.
+A decision of an operation often depends on the one before. So the draft replays each record at once, on a
+copy. The group itself changes when the runtime replays the committed records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.kafka.protocol.schema import Message
 
 
 class GroupDraft:
-    """Begins with the state of a group, or with none for a new one."""
+    """A change of a group."""
 
     def __init__(self, group: ConsumerGroup, before: Iterable[StoredRecord] = ()) -> None:
         """`before` are records of another kind that come first."""
@@ -58,7 +58,7 @@ class GroupDraft:
         self._write(records.regex_key(self.group_id, regex), None)
 
     def remove_member(self, member_id: str) -> None:
-        # In the order in which Apache Kafka wants to replay them.
+        # Apache Kafka requires this order in the replay.
         self._write(records.current_key(self.group_id, member_id), None)
         self._write(records.target_key(self.group_id, member_id), None)
         self._write(records.member_key(self.group_id, member_id), None)

@@ -1,12 +1,13 @@
-"""A consumer group's state. It changes only by `replay`, record by record, in whatever order they come.
+"""A consumer group's state. Only `replay` changes it, record by record and in any order.
 
-The group epoch grows with every change of who is in the group, what they subscribe to, or those topics; the
-target assignment is computed for a group epoch (the assignment epoch), and each member follows it.
+Every change of the members, their subscriptions or the subscribed topics raises the group epoch. The
+coordinator computes the target assignment for a group epoch (the assignment epoch), and each member moves
+towards it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,13 +28,13 @@ class ConsumerGroupState(Enum):
     EMPTY = "Empty"
     #: the group has changed, and there is no new target yet
     ASSIGNING = "Assigning"
-    #: some member is still on its way to the target
+    #: a member has not reached the target yet
     RECONCILING = "Reconciling"
     STABLE = "Stable"
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression matches, when it was looked up last (milliseconds)."""
+    """The topics that a regular expression matches, and the time of the last search (milliseconds)."""
 
     topics: frozenset[str]
     resolved_ms: int
@@ -52,10 +53,10 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         #: static members by group.instance.id
         self._static: dict[str, str] = {}
-        #: who owns a partition, or may still own it
+        #: the member that owns a partition, or may still own it
         self._owners: dict[tuple[TopicId, int], str] = {}
-        #: how many members subscribe by the same names, and by the same regular expression, and how many ask
-        #: for an assignor: members are many, and their subscriptions are few
+        #: the number of members with the same topic names, the same regular expression, the same assignor:
+        #: many members have few subscriptions
         self._names: dict[frozenset[str], int] = {}
         self._patterns: dict[str, int] = {}
         self._votes: dict[str, int] = {}
@@ -71,8 +72,6 @@ class ConsumerGroup:
         other._names, other._patterns = dict(self._names), dict(self._patterns)
         other._votes = dict(self._votes)
         return other
-
-    # --- questions ---
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -106,10 +105,10 @@ class ConsumerGroup:
         return None if instance_id is None else self.members.get(self._static.get(instance_id, ""))
 
     def static_member(self, instance_id: str, member_id: str) -> ConsumerMember:
-        """The static member, if it is this one.
+        """The static member with this instance id and this member id.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another holds the instance id.
+            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id.
         """
         holder = self.holder(instance_id)
         if holder is None:
@@ -134,21 +133,17 @@ class ConsumerGroup:
         resolved = self.regexes.get(member.regex)
         return member.topics if resolved is None else member.topics | resolved.topics
 
-    def topics_in_use(self) -> Container[str]:
-        """The topics that members subscribe to."""
-        return self.subscribed_topics()
-
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int]:
-        """From when on offsets of topics nobody subscribes to are idle."""
+        """From when on offsets of topics without subscribers expire."""
         return committed_ms
 
-    def subscribed_topics(self) -> frozenset[str]:
+    def topics_in_use(self) -> frozenset[str]:
         """The topics that members subscribe to."""
         resolved = (self.regexes[regex].topics for regex in self._patterns if regex in self.regexes)
         return frozenset().union(*self._names, *resolved)
 
     def subscribers(self, regex: str) -> int:
-        """How many members subscribe by a regular expression."""
+        """The number of members that subscribe by a regular expression."""
         return self._patterns.get(regex, 0)
 
     def subscribed_regexes(self) -> frozenset[str]:
@@ -156,7 +151,7 @@ class ConsumerGroup:
         return frozenset(self._patterns)
 
     def preferred_assignor(self) -> str | None:
-        """The assignor that most members ask for; None when nobody does."""
+        """The assignor that most members request; None if no member requests one."""
         votes = self._votes
         return max(votes, key=lambda name: (votes[name], name), default=None)
 
@@ -164,23 +159,22 @@ class ConsumerGroup:
         """The members of the classic protocol."""
         return (member for member in self.members.values() if member.classic is not None)
 
-    def waits_in_vain(self, member: ConsumerMember) -> bool:
-        """Whether a member that waits for partitions could get some now."""
-        missing = (
-            (topic, partition)
+    def can_advance(self, member: ConsumerMember) -> bool:
+        """Whether all partitions that a member waits for are free now."""
+        return not any(
+            self.is_owned(topic, partition)
             for topic, partitions in self.target(member.member_id).items()
             for partition in partitions - member.assigned.get(topic, frozenset())
         )
-        return not any(self.is_owned(topic, partition) for topic, partition in missing)
 
-    # --- who may commit ---
+    # --- commits and fetches of offsets ---
 
     def check_commit(self, member_id: str, epoch: int, *, in_transaction: bool, speaks_epochs: bool) -> None:
-        """Whether the sender may commit.
+        """Check that the sender may commit.
 
         Args:
             epoch: the member's, or -1 from outside the group.
-            speaks_epochs: the request is of a version that knows members of the consumer protocol.
+            speaks_epochs: whether the request's version has members of the consumer protocol.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -196,7 +190,7 @@ class ConsumerGroup:
         _check_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether the sender may read offsets; a sender without a member id may.
+        """Check that the sender may read offsets; a sender without a member id may.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -204,14 +198,14 @@ class ConsumerGroup:
         if member_id is not None or epoch >= 0:
             _check_epoch(self.member(member_id or ""), epoch)
 
-    # --- what is stored ---
+    # --- records ---
 
     def replay(self, key: stored.Key, value: Any) -> None:
-        """Apply one record; a value of None deletes what the key names."""
+        """Apply one record; a value of None deletes the key."""
         _REPLAY[type(key)](self, key, value)
 
     def tombstones(self) -> list[records.ConsumerGroupRecord]:
-        """The records that delete the group; they replay in this order."""
+        """The records that delete the group, in the order of their replay."""
         group_id = self.group_id
         keys: list[stored.Key] = [
             *(records.current_key(group_id, member_id) for member_id in self.members),
@@ -249,9 +243,9 @@ class ConsumerGroup:
     ) -> None:
         old = self.members.get(key.member_id)
         if value is not None:
-            self._put(old, records.placed(old or ConsumerMember(key.member_id), value))
+            self._put(old, records.advanced(old or ConsumerMember(key.member_id), value))
         elif old is not None:
-            self._put(old, records.placed(old, stored.ConsumerGroupCurrentMemberAssignmentValue()))
+            self._put(old, records.advanced(old, stored.ConsumerGroupCurrentMemberAssignmentValue()))
 
     def _replay_target(
         self,
@@ -283,9 +277,9 @@ class ConsumerGroup:
     def _put(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         if old is not None:
             self._count(old, -1)
-            for place in _places(old):
-                if self._owners.get(place) == old.member_id:
-                    del self._owners[place]
+            for partition in _partitions(old):
+                if self._owners.get(partition) == old.member_id:
+                    del self._owners[partition]
             if old.instance_id is not None and self._static.get(old.instance_id) == old.member_id:
                 del self._static[old.instance_id]
             if new is None:
@@ -293,13 +287,13 @@ class ConsumerGroup:
         if new is not None:
             self._count(new, 1)
             self.members[new.member_id] = new
-            self._owners.update(dict.fromkeys(_places(new), new.member_id))
+            self._owners.update(dict.fromkeys(_partitions(new), new.member_id))
             if new.instance_id is not None:
                 self._static[new.instance_id] = new.member_id
 
 
 def _add(counts: dict[T, int], key: T, change: int) -> None:
-    """Change a count; what is counted no more is left out."""
+    """Change a count, and remove it if it is zero."""
     counts[key] = counts.get(key, 0) + change
     if not counts[key]:
         del counts[key]
@@ -314,20 +308,17 @@ def _check_epoch(member: ConsumerMember, epoch: int) -> None:
         )
 
 
-def _places(member: ConsumerMember) -> Iterator[tuple[TopicId, int]]:
+def _partitions(member: ConsumerMember) -> Iterator[tuple[TopicId, int]]:
     for partitions_by_topic in (member.assigned, member.revoking):
         for topic, partitions in partitions_by_topic.items():
             for partition in partitions:
                 yield topic, partition
 
 
-def _pass_over(_group: ConsumerGroup, _key: Any, _value: Any) -> None:
-    """What Apache Kafka below 4.1 wrote in place of the metadata hash."""
-
-
 _REPLAY: dict[type[Message], Callable[[ConsumerGroup, Any, Any], None]] = {
     stored.ConsumerGroupMetadataKey: ConsumerGroup._replay_group,
-    stored.ConsumerGroupPartitionMetadataKey: _pass_over,
+    # Apache Kafka below 4.1 wrote this in place of the metadata hash.
+    stored.ConsumerGroupPartitionMetadataKey: lambda _group, _key, _value: None,
     stored.ConsumerGroupMemberMetadataKey: ConsumerGroup._replay_member,
     stored.ConsumerGroupTargetAssignmentMetadataKey: ConsumerGroup._replay_assignment_epoch,
     stored.ConsumerGroupTargetAssignmentMemberKey: ConsumerGroup._replay_target,

@@ -4,8 +4,8 @@
                (it has to give up       (it waits for partitions
                partitions first)        that others have to give up)
 
-A member moves to the target's epoch only once it owns nothing that the target gives to others, and gets a
-partition only once nobody else owns it. So two members never own one partition at a time.
+A member moves to the target's epoch when it owns no partition that the target gives to other members. It
+gets a partition when no other member owns it. So two members never own one partition at the same time.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from barnabas.broker.coordinator.groups.classic.member import Protocol
 #: partitions by topic; topics without any are left out
 Partitions: TypeAlias = Mapping[TopicId, frozenset[int]]
 
-#: the member epochs that stand for an intention
+#: the member epochs of a request to join or to leave
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
-#: a static member will be back
+#: a static member leaves temporarily
 LEAVE_STATIC_EPOCH = -2
 
 NOTHING: Partitions = {}
@@ -47,7 +47,7 @@ class ClassicSide(NamedTuple):
 
 
 class ConsumerMember(NamedTuple):
-    """What is stored of one member."""
+    """The stored state of a member."""
 
     member_id: str
     instance_id: str | None = None
@@ -55,16 +55,16 @@ class ConsumerMember(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    #: empty without
+    #: empty for none
     regex: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     #: None for members of the consumer protocol
     classic: ClassicSide | None = None
 
-    # --- where it stands ---
+    # --- its steps ---
     epoch: int = 0
-    #: the answer with `epoch` may have been lost: then it comes with this one
+    #: if the answer with `epoch` was lost, the member still sends this one
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NOTHING
@@ -72,11 +72,11 @@ class ConsumerMember(NamedTuple):
     revoking: Partitions = NOTHING
 
     def at(self, epoch: int) -> ConsumerMember:
-        """With another epoch, the one until now being the previous."""
+        """The member in another epoch; its present one becomes the previous."""
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Whether it has all that the target gives it, and nothing else."""
+        """Whether the member has exactly the partitions of its target."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def reconciled(
@@ -92,10 +92,10 @@ class ConsumerMember(NamedTuple):
         """One step towards its target, or none.
 
         Args:
-            target: what it is to have from `target_epoch` on.
-            owned: what it says it owns; None when it does not say.
-            subscribed: the topics it subscribes to; it keeps no others, whatever the target says.
-            subscription_changed: that has just changed.
+            target: its target assignment in `target_epoch`.
+            owned: the partitions that it reports as owned; None if it reports nothing.
+            subscribed: the topics that it subscribes to; it keeps no partitions of other topics.
+            subscription_changed: whether its request changed these topics.
             is_owned: whether any member owns a partition, or may still own it.
         """
         if self.state is MemberState.STABLE and self.epoch == target_epoch:
@@ -112,7 +112,7 @@ class ConsumerMember(NamedTuple):
         wanted = without(goal, kept)
         free = {
             topic: frozenset(
-                # Partitions that it was revoking itself and now gets back count as free.
+                # Partitions that the member itself was revoking and now gets back count as free.
                 p
                 for p in partitions
                 if not is_owned(topic, p) or p in self.revoking.get(topic, ())
@@ -127,7 +127,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def _without_unsubscribed(self, owned: Partitions | None, subscribed: Set[TopicId]) -> ConsumerMember:
-        """Partitions of a topic that it no longer subscribes to are revoked before there is a new target."""
+        """Revoke partitions of unsubscribed topics before there is a new target."""
         kept = {topic: partitions for topic, partitions in self.assigned.items() if topic in subscribed}
         if len(kept) == len(self.assigned):
             return self
@@ -140,19 +140,19 @@ class ConsumerMember(NamedTuple):
 
 
 def common(one: Partitions, other: Partitions) -> Partitions:
-    """What both have."""
+    """The partitions in both."""
     both = {topic: partitions & other.get(topic, frozenset()) for topic, partitions in one.items()}
     return {topic: partitions for topic, partitions in both.items() if partitions}
 
 
 def without(one: Partitions, other: Partitions) -> Partitions:
-    """What the first has and the second has not."""
+    """The partitions in the first that are not in the second."""
     left = {topic: partitions - other.get(topic, frozenset()) for topic, partitions in one.items()}
     return {topic: partitions for topic, partitions in left.items() if partitions}
 
 
 def union(one: Partitions, other: Partitions) -> Partitions:
-    """What either has."""
+    """The partitions in either."""
     topics = {
         topic: one.get(topic, frozenset()) | other.get(topic, frozenset()) for topic in {**one, **other}
     }
@@ -160,5 +160,5 @@ def union(one: Partitions, other: Partitions) -> Partitions:
 
 
 def _may_own(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Whether a member that says it owns `owned` may own any of `partitions`."""
+    """Whether a member that reports `owned` may own any of `partitions`."""
     return owned is None or bool(common(partitions, owned))

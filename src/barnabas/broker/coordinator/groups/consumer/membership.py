@@ -39,12 +39,16 @@ logger = logger_of(__name__, is_limited=True)
 
 T = TypeVar("T")
 
-#: when a member without partitions comes back whose group's next target is being computed
+#: the heartbeat interval of a member without partitions, while its group's next target is being computed
 _SOON_MS = 500
 
 
 class ConsumerMembership:
-    """Adds and removes members of one shard's groups; `GroupShard` has the operations' contracts."""
+    """Adds and removes members of one shard's groups; `GroupShard` has the operations' contracts.
+
+    Args:
+        downgraded: receives each group that has become classic, and the reason for its rebalance, or "".
+    """
 
     def __init__(
         self,
@@ -55,14 +59,12 @@ class ConsumerMembership:
         timeouts: Timeouts,
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
-        """`downgraded` is told of a group that has become classic, and
-        why it has to rebalance ("" when it has not)."""
-        self._view = view
-        self._topics = topics
-        self._rounds = rounds
-        self._regexes = regexes
-        self._timeouts = timeouts
-        self._downgraded = downgraded
+        self.view = view
+        self.topics = topics
+        self.rounds = rounds
+        self.regexes = regexes
+        self.timeouts = timeouts
+        self.downgraded = downgraded
 
     # --- stay ---
 
@@ -75,20 +77,20 @@ class ConsumerMembership:
         before = self._find(draft, request, owned)
         member = _updated(before, request, caller)
         changed_names = self.subscribe(draft, before, member)
-        regex = self._regexes.change(draft, before.regex, member.regex)
+        regex = self.regexes.change(draft, before.regex, member.regex)
         if (
             draft.group.epoch == 0
             or changed_names
             or regex.is_resolved
-            or self._rounds.is_outdated(draft.group)
+            or self.rounds.is_outdated(draft.group)
         ):
-            self._rounds.raise_epoch(draft)
-        self._rounds.assign(draft)
-        after = self._rounds.reconcile(
+            self.rounds.raise_epoch(draft)
+        self.rounds.assign(draft)
+        after = self.rounds.reconcile(
             draft, member.member_id, owned, subscription_changed=changed_names or regex.is_changed
         )
         response = self._response(request, draft.group, before, after)
-        self._regexes.refresh(draft.group, caller.may_see)
+        self.regexes.refresh(draft.group, caller.may_see)
 
         def then(error: KafkaError | None) -> ConsumerGroupHeartbeatResponse:
             if error is not None:
@@ -99,8 +101,8 @@ class ConsumerMembership:
         return Result(records=draft.records, then=then)
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raises KafkaError GROUP_MAX_SIZE_REACHED when nobody else may join."""
-        limit = self._view.config.group_consumer_max_size
+        """Raises KafkaError GROUP_MAX_SIZE_REACHED if another member would be too many."""
+        limit = self.view.config.group_consumer_max_size
         if len(group.members) >= limit and member_id not in group.members:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -114,7 +116,7 @@ class ConsumerMembership:
         return member.topics != before.topics
 
     def replace(self, draft: GroupDraft, holder: ConsumerMember, member_id: str) -> ConsumerMember:
-        """A static member has restarted under another member id, and gets what it had."""
+        """Give a restarted static member the state of its earlier member id."""
         logger.info("group %s: member %s replaces %s", draft.group_id, member_id, holder.member_id)
         target = draft.group.target(holder.member_id)
         successor = holder._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
@@ -127,7 +129,7 @@ class ConsumerMembership:
     def _find(
         self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
     ) -> ConsumerMember:
-        """The member as it was, or as a new one begins."""
+        """The member before the request; a new one if it joins."""
         group, member_id, instance_id = draft.group, request.member_id, request.instance_id
         joins = request.member_epoch == JOIN_EPOCH
         if instance_id is not None:
@@ -158,7 +160,7 @@ class ConsumerMembership:
         before: ConsumerMember,
         after: ConsumerMember,
     ) -> ConsumerGroupHeartbeatResponse:
-        interval_ms = self._view.group_config(request.group_id).consumer_heartbeat_interval_ms
+        interval_ms = self.view.group_config(request.group_id).consumer_heartbeat_interval_ms
         if group.epoch > group.assignment_epoch and not after.assigned:
             interval_ms = min(interval_ms, _SOON_MS)
         response = ConsumerGroupHeartbeatResponse(
@@ -179,12 +181,12 @@ class ConsumerMembership:
         return response
 
     def _watch(self, group_id: str, before: ConsumerMember, after: ConsumerMember) -> None:
-        session_timeout_ms = self._view.group_config(group_id).consumer_session_timeout_ms
-        self._timeouts.expect_heartbeat(group_id, after.member_id, session_timeout_ms)
+        session_timeout_ms = self.view.group_config(group_id).consumer_session_timeout_ms
+        self.timeouts.expect_heartbeat(group_id, after.member_id, session_timeout_ms)
         if after.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._timeouts.revoked(group_id, after.member_id)
+            self.timeouts.revoked(group_id, after.member_id)
         elif (after.epoch, after.revoking) != (before.epoch, before.revoking):
-            self._timeouts.expect_revocation(group_id, after.member_id, after.rebalance_timeout_ms)
+            self.timeouts.expect_revocation(group_id, after.member_id, after.rebalance_timeout_ms)
 
     # --- leave ---
 
@@ -214,7 +216,7 @@ class ConsumerMembership:
         staying = [member for member in group.members.values() if member.member_id not in leavers]
         draft = GroupDraft(group)
         classic: ClassicGroup | None = None
-        if may_downgrade(group, staying, self._view.config):
+        if may_downgrade(group, staying, self.view.config):
             classic = self.downgrade(draft, staying)
         else:
             self._remove_members(draft, leavers)
@@ -224,22 +226,22 @@ class ConsumerMembership:
                 raise error
             for member_id in leavers:
                 logger.info("group %s: member %s was removed: %s", group.group_id, member_id, reason)
-                self._timeouts.forget(group.group_id, member_id)
+                self.timeouts.forget(group.group_id, member_id)
             if classic is not None:
-                self._downgraded(classic, "the last member of the consumer protocol has left")
+                self.downgraded(classic, "the last member of the consumer protocol has left")
             return response
 
         return Result(records=draft.records, then=then)
 
     def downgrade(self, draft: GroupDraft, staying: list[ConsumerMember]) -> ClassicGroup:
-        """Make a classic group of it, with these members."""
-        classic, record = downgrade(draft.group, staying, self._topics, self._view.clock.now_ms())
+        """Convert the group to a classic one, with these members."""
+        classic, record = downgrade(draft.group, staying, self.topics, self.view.clock.now_ms())
         draft.remove_group()
         draft.records.append(record)
         return classic
 
     def fence(self, group: ConsumerGroup, late: Late) -> Result[None]:
-        """Fence a member whose timeout has expired, unless it has sent its request meanwhile."""
+        """Fence a member whose timeout has expired, if it is still late."""
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():
             return Result()
@@ -261,11 +263,11 @@ class ConsumerMembership:
         for regex in regexes:
             if not draft.group.subscribers(regex):
                 draft.remove_regex(regex)
-        self._rounds.raise_epoch(draft)
+        self.rounds.raise_epoch(draft)
 
 
 def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """What a member says it owns."""
+    """The partitions that a member reports as owned; None if it reports nothing."""
     if request.topic_partitions is None:
         return None
     return {
@@ -277,11 +279,8 @@ def _updated(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerMember:
     """The member with the fields of a heartbeat."""
-    names, regex, timeout = (
-        request.subscribed_topic_names,
-        request.subscribed_topic_regex,
-        request.rebalance_timeout_ms,
-    )
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout = request.rebalance_timeout_ms
     return member._replace(
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
@@ -296,7 +295,7 @@ def _updated(
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """Raises KafkaError FENCED_MEMBER_EPOCH unless the member is where we think it is."""
+    """Raises KafkaError FENCED_MEMBER_EPOCH unless the epoch is the member's present one, or its last one."""
     if member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise _fenced("The consumer group member is in a unknown state.")
     if epoch in (JOIN_EPOCH, member.epoch):
@@ -304,7 +303,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -
     if epoch > member.epoch:
         relation = "greater"
     elif epoch == member.previous_epoch and owned is not None and not without(owned, member.assigned):
-        return  # our last answer did not reach it
+        return  # the last answer was lost
     else:
         relation = "smaller"
     raise _fenced(

@@ -1,6 +1,6 @@
-"""The records of consumer groups: between what is stored and the values it is about.
+"""The records of consumer groups, and their conversion to members and partitions.
 
-Each kind of record begins its key with a number of its own; see `barnabas.broker.coordinator.groups.codec`.
+The key of a record begins with the number of its kind; see `barnabas.broker.coordinator.groups.codec`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def regex_key(group_id: str, regex: str) -> stored.ConsumerGroupRegularExpressio
 
 
 def subscription_value(member: ConsumerMember) -> stored.ConsumerGroupMemberMetadataValue:
-    """Who a member is and what it subscribes to."""
+    """A member's metadata and subscription, as stored."""
     return stored.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -103,7 +103,7 @@ def subscription_value(member: ConsumerMember) -> stored.ConsumerGroupMemberMeta
 
 
 def subscribed(member: ConsumerMember, value: stored.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-    """`member` with what `subscription_value` stored."""
+    """`member` with the stored metadata and subscription."""
     classic = value.classic_member_metadata
     return member._replace(
         instance_id=value.instance_id,
@@ -124,7 +124,7 @@ def subscribed(member: ConsumerMember, value: stored.ConsumerGroupMemberMetadata
 
 
 def current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAssignmentValue:
-    """Where a member stands."""
+    """A member's epoch, state and partitions, as stored."""
     return stored.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -134,8 +134,10 @@ def current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAs
     )
 
 
-def placed(member: ConsumerMember, value: stored.ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
-    """`member` with what `current_value` stored."""
+def advanced(
+    member: ConsumerMember, value: stored.ConsumerGroupCurrentMemberAssignmentValue
+) -> ConsumerMember:
+    """`member` with the stored epoch, state and partitions."""
     return member._replace(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,

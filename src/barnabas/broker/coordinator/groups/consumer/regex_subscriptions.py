@@ -1,7 +1,8 @@
-"""The regular expressions that groups subscribe by, and the topics that they match.
+"""The regular expressions that groups subscribe by, and the topics that they match (KIP-848).
 
-They are resolved in the background when an expression or a topic is new, and periodically; all those of a
-group at once, so that one rebalance is enough.
+Expressions have the syntax of RE2 and match whole topic names. The coordinator resolves them in the
+background, when an expression or a topic is new, and periodically. It resolves all expressions of a group
+together, so that one rebalance is enough.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from collections.abc import Callable, Collection, Mapping, Set
 from enum import Enum
 from functools import partial
 
-from barnabas.base.text import logger_of
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of, shown
+from barnabas.broker.config.patterns import compiled
 from barnabas.broker.coordinator.backoff import backoff_ms
-from barnabas.broker.coordinator.groups.consumer import regexes
 from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.rounds import Rounds
 from barnabas.broker.coordinator.groups.consumer.topics import Topics
-from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.coordinator.pattern_search import CostlyPatternError, PatternSearch
 from barnabas.broker.view import BrokerView
 
 logger = logger_of(__name__)
@@ -26,11 +28,54 @@ logger = logger_of(__name__)
 _LEAST_INTERVAL_MS = 10_000
 
 
+#: the names that are checked before the event loop serves others
+_NAMES_A_TURN = 1000
+
+
+def check(regex: str) -> None:
+    """Raises KafkaError INVALID_REGULAR_EXPRESSION unless it can be compiled."""
+    try:
+        compiled(regex)
+    except ValueError as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{shown(regex)}` is not a valid regular expression: {error}.",
+        ) from None
+
+
+async def resolve(
+    search: PatternSearch,
+    regexes: Mapping[str, frozenset[str]],
+    names: Collection[str],
+    may_see: Callable[[str], bool],
+) -> dict[str, frozenset[str]]:
+    """The topics of `names` that each expression matches, without those that `may_see` hides.
+
+    Args:
+        regexes: the expressions, and their present topics: an expression that is too costly keeps them.
+    """
+    found = {}
+    names = list(names)
+    for regex, before in regexes.items():
+        try:
+            matching = await search.find(regex, names)
+        except CostlyPatternError as error:
+            logger.warning("the regular expression %s is not looked up: %s", shown(regex), error)
+            found[regex] = before
+            continue
+        visible: list[str] = []
+        for start in range(0, len(matching), _NAMES_A_TURN):
+            visible += filter(may_see, matching[start : start + _NAMES_A_TURN])
+            await asyncio.sleep(0)
+        found[regex] = frozenset(visible)
+    return found
+
+
 class RegexChange(Enum):
     """The effect of a heartbeat on a member's subscription by regular expression."""
 
     NONE = "none"
-    #: its topics are not known yet; there will be a new epoch when they are
+    #: the topics are unknown yet; their search raises the group epoch
     PENDING = "pending"
     RESOLVED = "resolved"
 
@@ -54,16 +99,16 @@ class RegexSubscriptions:
         search: PatternSearch,
         resolved: Callable[[str, Mapping[str, frozenset[str]]], None],
     ) -> None:
-        """`resolved` takes a group id and what was found, and has `store` called in the group's turn."""
+        """`resolved` gets a group id and the found topics, and calls `store` under the group's lock."""
         self._view = view
         self._topics = topics
         self._rounds = rounds
         self._search = search
         self._resolved = resolved
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        #: by group: the topics among which its expressions were last looked up
-        self._looked_through: dict[str, Collection[str]] = {}
-        #: by group: how often in a row what was found could not be stored, and when to look again, in ms
+        #: by group: the topic names of the last search
+        self._searched: dict[str, Collection[str]] = {}
+        #: by group: consecutive failures to store the found topics, and the time of the next search, in ms
         self._failed: dict[str, tuple[int, int]] = {}
 
     def change(self, draft: GroupDraft, old: str, new: str) -> RegexChange:
@@ -80,11 +125,11 @@ class RegexSubscriptions:
         if not new:
             return RegexChange.RESOLVED
         if group.subscribers(new) == 1:
-            regexes.check(new)
+            check(new)
         return RegexChange.RESOLVED if new in group.regexes else RegexChange.PENDING
 
     def refresh(self, group: ConsumerGroup, may_see: Callable[[str], bool]) -> None:
-        """Look the group's expressions up, if it is time to, among the topics that who asks `may_see`."""
+        """Search the topics that the client `may_see`, if a search for the group is due."""
         if group.group_id in self._under_way:
             return
         wanted = group.subscribed_regexes()
@@ -93,13 +138,13 @@ class RegexSubscriptions:
         resolved = group.regexes
         known = {regex: resolved[regex].topics if regex in resolved else frozenset[str]() for regex in wanted}
         task = asyncio.get_running_loop().create_task(
-            self._look_up(group.group_id, known, self._topics.names, may_see)
+            self._resolve(group.group_id, known, self._topics.names, may_see)
         )
         self._under_way[group.group_id] = task
         task.add_done_callback(partial(self._done, group.group_id))
 
     def store(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> GroupDraft:
-        """What is to be stored of the topics that were found."""
+        """The draft with the found topics, and with a new group epoch if they have changed."""
         draft = GroupDraft(group)
         subscribed = group.subscribed_regexes()
         has_changed = False
@@ -127,7 +172,7 @@ class RegexSubscriptions:
 
     def forget(self, group_id: str) -> None:
         """The group was deleted."""
-        self._looked_through.pop(group_id, None)
+        self._searched.pop(group_id, None)
         self._failed.pop(group_id, None)
 
     def _is_due(self, group: ConsumerGroup, wanted: Set[str]) -> bool:
@@ -144,23 +189,23 @@ class RegexSubscriptions:
             or age_ms > self._view.config.group_consumer_regex_refresh_interval_ms
         ):
             return True
-        seen, names = self._looked_through.get(group.group_id), self._topics.names
+        seen, names = self._searched.get(group.group_id), self._topics.names
         if seen is names:
             return False
         if seen is None or not {*names} <= {*seen}:
             return True
-        self._looked_through[group.group_id] = names  # other changes of topics: no need to compare again
+        self._searched[group.group_id] = names  # only other changes of topics: no need to compare again
         return False
 
-    async def _look_up(
+    async def _resolve(
         self,
         group_id: str,
         wanted: Mapping[str, frozenset[str]],
         names: Collection[str],
         may_see: Callable[[str], bool],
     ) -> None:
-        found = await regexes.resolve(self._search, wanted, names, may_see)
-        self._looked_through[group_id] = names
+        found = await resolve(self._search, wanted, names, may_see)
+        self._searched[group_id] = names
         self._resolved(group_id, found)
 
     def _done(self, group_id: str, task: asyncio.Task[None]) -> None:

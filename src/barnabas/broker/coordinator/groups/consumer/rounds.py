@@ -1,4 +1,4 @@
-"""Reacts to a change of a consumer group: a new group epoch, a target assignment, members' steps."""
+"""The effects of a change of a consumer group: a group epoch, a target assignment, members' steps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from barnabas.broker.coordinator.groups.consumer.topics import Topics
 
 logger = logger_of(__name__, is_limited=True)
 
-#: Members and partitions, together, up to which a target is computed at once: it takes a millisecond or two.
+#: the members and partitions, together, up to which a target is computed at once, in a millisecond or two
 LARGE = 500
 
 
 class AssignmentInputs(NamedTuple):
-    """What a target is computed from; nothing of it changes, so that a thread may do it."""
+    """The immutable inputs of a target assignment: a thread may compute it."""
 
     assignor: Assignor
     members: Mapping[str, ConsumerMember]
@@ -47,17 +47,21 @@ class AssignmentInputs(NamedTuple):
 
 
 class Rounds:
-    """Advances the groups of one shard. Its decisions are written into drafts."""
+    """Advances the groups of one shard. Writes its decisions into drafts.
+
+    Args:
+        topics: the topics of the cluster.
+        assignors: the names of the enabled assignors, the default first.
+        put_off: computes and stores the target of a large group later.
+    """
 
     def __init__(
         self, topics: Topics, assignors: Callable[[], Sequence[str]], put_off: Callable[[str], None]
     ) -> None:
-        """`assignors` are the names of those served, the one to take by default first; `put_off` has the
-        target of a large group computed later, and stored."""
         self._topics = topics
         self._assignors = assignors
         self._put_off = put_off
-        #: by group: the topics of the cluster for which its metadata hash was found to hold
+        #: by group: its metadata hash, and the topics of the cluster for which the hash is right
         self._verified: dict[str, tuple[int, object]] = {}
 
     def is_outdated(self, group: ConsumerGroup) -> bool:
@@ -66,7 +70,7 @@ class Rounds:
         last = self._verified.get(group.group_id)
         if last is not None and last[0] == verified[0] and last[1] is verified[1]:
             return False
-        if self._topics.metadata_hash(group.subscribed_topics()) != group.metadata_hash:
+        if self._topics.metadata_hash(group.topics_in_use()) != group.metadata_hash:
             return True
         self._verified[group.group_id] = verified
         return False
@@ -78,17 +82,17 @@ class Rounds:
     def raise_epoch(self, draft: GroupDraft) -> None:
         """Raise the group epoch: the members need another target assignment."""
         epoch = draft.group.epoch + 1
-        draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.subscribed_topics()))
+        draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.topics_in_use()))
         logger.info("group %s: epoch %d", draft.group_id, epoch)
 
     def assign(self, draft: GroupDraft) -> None:
-        """Compute the target of the group's epoch, if there is none yet; of a large group, later."""
+        """Compute the target of the group's epoch, if there is none yet; for a large group, later."""
         group = draft.group
         if group.epoch <= group.assignment_epoch:
             return
         if self._is_large(group):
             if not group.assignment_epoch:
-                # Epoch 0 is no member's: the first members have nothing in epoch 1, and a target in 2.
+                # No member has epoch 0: the first members have no partitions in epoch 1, and a target in 2.
                 draft.put_assignment_epoch(group.epoch)
                 self.raise_epoch(draft)
             self._put_off(group.group_id)
@@ -98,7 +102,7 @@ class Rounds:
         draft.put_assignment_epoch(group.epoch)
 
     def inputs(self, group: ConsumerGroup) -> AssignmentInputs:
-        """What the target of the group's epoch is computed from."""
+        """The inputs of the target for the group's epoch."""
         return AssignmentInputs(
             ASSIGNORS[group.preferred_assignor() or self._assignors()[0]],
             dict(group.members),
@@ -108,14 +112,14 @@ class Rounds:
         )
 
     def _is_large(self, group: ConsumerGroup) -> bool:
-        """Whether to compute a target takes longer than a turn of the event loop may."""
+        """Whether the computation of a target is too long for a turn of the event loop."""
         size = len(group.members)
-        return size > LARGE or size + self._topics.partition_count(group.subscribed_topics()) > LARGE
+        return size > LARGE or size + self._topics.partition_count(group.topics_in_use()) > LARGE
 
     def reconcile(
         self, draft: GroupDraft, member_id: str, owned: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
-        """Advance a member by one step. Returns its state after it."""
+        """Advance a member by one step, and return the member after it."""
         group = draft.group
         member = group.members[member_id]
         if member.is_reconciled(group.assignment_epoch) and not subscription_changed:

@@ -17,9 +17,9 @@ class Late(NamedTuple):
     group_id: str
     member_id: str
     reason: str
-    #: whether it still is; the group's turn may come late, behind a slow append, and the member before it
+    #: whether the member is still late: its request may arrive while the fencing waits for the group's lock
     still_is: Callable[[], bool]
-    #: to be called when it could not be fenced
+    #: tries again later, after a failure to store the fencing
     try_again: Callable[[], None]
 
 
@@ -27,7 +27,7 @@ class Timeouts:
     """The timers of the members of one shard's consumer groups."""
 
     def __init__(self, timers: Timers, fence: Callable[[Late], None]) -> None:
-        """`fence` is to fence a member in its group's turn, if it is still late then."""
+        """`fence` fences a member under the group's lock, if the member is still late then."""
         self._timers = timers
         self._fence = fence
         #: members whose timeout has expired, and whose fencing waits for the group's lock
@@ -45,12 +45,12 @@ class Timeouts:
         self._cancel("rebalance", group_id, member_id)
 
     def expect_join(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A classic member has been told to join again; its time runs from when it was told first."""
+        """A classic member has to join again; its time begins with the first answer that says so."""
         if ("join", group_id, member_id) not in self._timers:
             self._set("join", group_id, member_id, timeout_ms, "it did not rejoin in time")
 
     def joined(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A classic member has joined, and is to fetch its assignment."""
+        """A classic member has joined, and has to send SyncGroup."""
         self._cancel("join", group_id, member_id)
         self._set("sync", group_id, member_id, timeout_ms, "it did not send SyncGroup in time")
 

@@ -44,35 +44,35 @@ class Topics:
 
     @property
     def names(self) -> Collection[str]:
-        """All topics; another object whenever one comes, goes or changes."""
+        """All topics; another object after each change of a topic."""
         return self._view.image.topics
 
     def snapshot(self) -> Topics:
-        """The topics of now, whatever becomes of them."""
+        """The present topics, which later changes do not affect."""
         return Topics(_Snapshot(self._view.image))
 
     def partition_count(self, names: Collection[str]) -> int:
-        """How many partitions those that exist have."""
+        """The number of partitions of the topics that exist."""
         topics = self._view.image.topics
         return sum(len(topics[name].partitions) for name in names if name in topics)
 
     def ids(self, names: Collection[str]) -> frozenset[TopicId]:
-        """The ids of those that exist."""
+        """The ids of the topics that exist."""
         topics = self._view.image.topics
         return frozenset(topics[name].id for name in names if name in topics)
 
     def named(self, partitions: Partitions) -> Assignment:
-        """The same by topic name, without topics that are gone."""
+        """The partitions by topic name, without deleted topics."""
         names = self._view.image.topic_names
         return {names[topic]: numbers for topic, numbers in partitions.items() if topic in names}
 
     def identified(self, assignment: Assignment) -> Partitions:
-        """The same by topic id, without topics that do not exist."""
+        """The partitions by topic id, without topics that do not exist."""
         topics = self._view.image.topics
         return {topics[name].id: numbers for name, numbers in assignment.items() if name in topics}
 
     def specs(self, names: Collection[str]) -> dict[str, TopicSpec]:
-        """Those that exist, for an assignor."""
+        """The topics that exist, for an assignor."""
         image = self._view.image
         has_racks = any(broker.rack is not None for broker in image.brokers.values())
         return {
@@ -87,9 +87,9 @@ class Topics:
         }
 
     def metadata_hash(self, names: Collection[str]) -> int:
-        """What changes when one of these topics comes, goes, grows or moves to other racks (KIP-1101).
+        """A hash of the topics that exist: their ids, names, partitions and racks (KIP-1101).
 
-        As Apache Kafka's: XXH3 over the hashes of the topics that exist, in the order of their names.
+        Like Apache Kafka's, it is the XXH3 of the topics' hashes, in the order of their names.
         """
         image = self._view.image
         hashes = [self._hash(image, image.topics[name]) for name in sorted(names) if name in image.topics]
