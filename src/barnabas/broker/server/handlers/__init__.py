@@ -15,7 +15,7 @@ from barnabas.broker.server.requests.api import Api
 
 @functools.cache
 def load() -> dict[int, Api[Any]]:
-    """Import every handler's module; the APIs by key. What is served is `barnabas.broker.server.serving`."""
+    """Import the handlers' modules, and return the APIs by key."""
     modules = (
         importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)
     )

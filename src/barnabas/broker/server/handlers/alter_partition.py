@@ -1,8 +1,8 @@
 """AlterPartition v2-3: a leader asks the controller to change ISRs (KIP-497, KIP-704, KIP-903).
 
-Errors are those of Kafka's controller. Each result has the state after the request. A rejected change gets
-only its error, and the leader finds the present state in its own image. Beyond Kafka, a replica whose disk
-accepts no writes can request an ISR without itself.
+Errors are those of Kafka's controller. Each result has the partition's state after the request, or an error:
+the leader's own image shows it the changes that it has missed. Beyond Kafka, a replica whose disk accepts no
+writes may request the ISR without itself.
 """
 
 from __future__ import annotations

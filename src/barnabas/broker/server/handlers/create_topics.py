@@ -47,7 +47,7 @@ _STRICT_SINCE = 6
 
 
 def _check(request: CreateTopicsRequest) -> None:
-    """The bound of a request as a whole, which its pieces do not show."""
+    """Check the bound of the whole request, which its pieces cannot."""
     check_partition_count(
         sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics)
     )

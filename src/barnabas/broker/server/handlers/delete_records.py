@@ -1,7 +1,7 @@
 """DeleteRecords v0-2: move the log start offset of partitions (KIP-107).
 
-The answer waits until the new log start offsets are on disk, on this broker and on every live follower:
-deleted records stay deleted, whichever replica leads later.
+The broker answers when the new log start offsets are on its disk and on that of every live follower. So no
+later leader has the deleted records.
 """
 
 from __future__ import annotations
@@ -87,18 +87,18 @@ async def delete_records(
 
 
 class _Deletion(NamedTuple):
-    """What is asked of one partition that this broker leads."""
+    """The deletion in one partition that this broker leads."""
 
     partition: Partition
     leader_epoch: LeaderEpoch
-    #: where its log is to start
+    #: the new log start offset
     start: Offset
-    #: the place of the answer
+    #: the partition's part of the answer
     result: DeleteRecordsPartitionResult
 
 
 async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -> None:
-    """Wait until no live replica holds what was deleted, and say in the results what came of it."""
+    """Wait until no live replica has the deleted records, and write the outcome into the results."""
     left = [deletion for deletion in deletions if not deletion.result.error_code]
 
     def attempt(expired: bool) -> bool | None:
@@ -127,7 +127,7 @@ async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -
 def _plan(
     ports: Ports, topic: str, index: int, offset: Offset, result: DeleteRecordsPartitionResult
 ) -> _Deletion:
-    """What is to be done; raises KafkaError when it may not be."""
+    """The deletion for a partition; raises KafkaError if it is not allowed."""
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = ports.replicas.find(topic, index)

@@ -89,9 +89,12 @@ def _wanted(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 
 
 def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access) -> TopicImage:
-    """Raises KafkaError for a topic that is not there or may not be deleted by who has `access`.
+    """The topic to delete.
 
-    Who may not DESCRIBE a topic does not learn from its name whether there is one.
+    A client without DESCRIBE on a topic cannot find out by its name whether it exists.
+
+    Raises:
+        KafkaError: the topic does not exist, or the client may not delete it.
     """
     if (wanted.name is None) == (wanted.topic_id == ZERO_TOPIC_ID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, and not by both")

@@ -59,7 +59,7 @@ def _entries(
 
 
 def entity_matches(entity: QuotaEntity, filters: dict[str, ComponentData], *, strict: bool) -> bool:
-    """Whether an entity has all that is asked for, and (if `strict`) no more."""
+    """Whether an entity has all requested components, and (if `strict`) no others."""
     for kind, name in zip(_TYPES, entity, strict=True):
         asked = filters.get(kind)
         if asked is None:
@@ -97,7 +97,7 @@ def _filters(components: list[ComponentData]) -> dict[str, ComponentData]:
 
 
 def _order(entity: QuotaEntity) -> tuple[tuple[int, str], ...]:
-    """By user, client id and address; nothing before the default before names."""
+    """The sort key of an entity: user, client id, address; none, then the default, then names."""
     return tuple(
         (0, "") if name is None else (1, "") if isinstance(name, Default) else (2, name) for name in entity
     )

@@ -68,7 +68,7 @@ def _describe(group: ClassicGroup) -> DescribedGroup:
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                # Between generations nobody knows which protocol will be chosen.
+                # Between generations the next protocol is unknown.
                 member_metadata=member.metadata(group.protocol) if stable else b"",
                 member_assignment=member.assignment,
             )

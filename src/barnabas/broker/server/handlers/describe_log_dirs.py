@@ -31,7 +31,7 @@ from barnabas.kafka.security.acls import Operation
 
 
 def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
-    # Before v3 there is room for an error only with a directory.
+    # Before v3 an error needs a directory.
     nowhere = DescribeLogDirsResult(error_code=error.code)
     return DescribeLogDirsResponse(error_code=error.code, results=[nowhere])
 
@@ -57,7 +57,7 @@ def describe_log_dirs(
         for path in logs.unopened
     ]
     topics: dict[tuple[str, str], DescribeLogDirsTopic] = {}
-    # Of a hundred thousand logs no more is done in this turn of the loop than copying references.
+    # With a hundred thousand logs, this turn of the loop only copies references.
     groups = [
         (directory.path, each is directory.futures, list(_logs(each, wanted)))
         for directory in logs.directories
@@ -69,7 +69,7 @@ def describe_log_dirs(
     def describe(log: PartitionLog) -> None:
         path, is_future = next(places)
         name, index = log.topic_partition
-        # The lag of a follower behind the high watermark; a leader has none. That of a copy is to the log.
+        # A follower lags behind the high watermark, a leader does not. A copy lags behind its log.
         current = logs.get(log.topic_partition) if is_future else None
         end = log.high_watermark if current is None else current.log_end_offset
         lag = max(0, end - log.log_end_offset)
@@ -102,7 +102,7 @@ def _directory(directory: LogDirectory) -> DescribeLogDirsResult:
     if directory.failure is not None:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
-    with contextlib.suppress(OSError):  # sizes are told where the system tells them
+    with contextlib.suppress(OSError):  # some systems do not know the sizes
         volume = directory.env.fs.volume(directory.path)
         result.total_bytes, result.usable_bytes = volume.size, volume.free
     return result

@@ -92,7 +92,7 @@ def _fill(
     names: list[str],
     refused: Container[str],
 ) -> Iterator[str]:
-    """Fill one page, topic by topic: which operations are allowed on one takes some ten decisions.
+    """Fill one page, topic by topic: the allowed operations of a topic take some ten decisions.
 
     Raises:
         KafkaError: INVALID_REQUEST for a cursor that points nowhere.

@@ -35,9 +35,9 @@ class Ports:
     auto_creation: AutoCreation
 
 
-#: by the type of key: the topic whose partitions' leaders coordinate
+#: by the key type: the topic whose partitions' leaders coordinate
 _TOPICS = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
-#: what the keys are of which a topic's partitions decide
+#: by topic: the type of its keys
 _KINDS = {GROUP_METADATA_TOPIC: ResourceType.GROUP, TRANSACTION_STATE_TOPIC: ResourceType.TRANSACTIONAL_ID}
 #: from this version the answer is a list
 _BATCHED_FROM = 4
@@ -70,7 +70,7 @@ def find_coordinator(
             f"keys of type {request.key_type} have no coordinator, groups (0) and transactional ids (1) do",
         )
     keys = request.coordinator_keys if context.api_version >= _BATCHED_FROM else [request.key]
-    if not any(_may_find(context, topic, key) for key in keys):  # for nobody is a topic made
+    if not any(_may_find(context, topic, key) for key in keys):  # then the broker creates no topic either
         return _failed(request, refusal(_KINDS[topic]))
     if topic not in ports.view.image.topics:
         return _find_after_creation(ports, context, request, topic)
@@ -107,7 +107,7 @@ def _locate(ports: Ports, context: RequestContext, topic: str, key: str) -> Coor
     if not _may_find(context, topic, key):
         return _nowhere(key, refusal(_KINDS[topic]))
     image = ports.view.image
-    known = image.topics.get(topic)  # what was just made may not have come to this broker yet
+    known = image.topics.get(topic)  # this broker's image may not show a new topic yet
     state = None
     if known is not None:
         state = image.partition(TopicPartition(topic, partition_for(key, len(known.partitions))))

@@ -15,7 +15,7 @@ from barnabas.kafka.security.acls import Operation
 
 def _failed(_request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
     if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        # As Apache Kafka: nobody's session runs while the group is read, and nothing has to change.
+        # As in Apache Kafka: while the broker loads the group, no session can time out.
         return HeartbeatResponse()
     return HeartbeatResponse(error_code=error.code)
 

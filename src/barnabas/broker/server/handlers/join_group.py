@@ -1,8 +1,8 @@
 """JoinGroup v0-9: become a member of a classic group, or take part in its rebalance.
 
-The coordinator assigns a member id before the first real join (KIP-394). Static members (KIP-345), reasons in
-the log (KIP-800), a returning static leader that must not assign (KIP-814). The coordinator delays the
-response until the join phase completes.
+A dynamic member first gets its id (KIP-394). Static members (KIP-345). The log has the client's reason
+(KIP-800). A static leader that has restarted must not assign (KIP-814). The answer waits until the join phase
+completes.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _BATCHED_FROM = 3
 
 def _failed(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
     if error.code is ErrorCode.UNKNOWN_MEMBER_ID and request.members:
-        # No such group: none of them is in it.
+        # The group does not exist, so none of them is a member.
         return LeaveGroupResponse(
             members=[
                 MemberResponse(

@@ -107,13 +107,13 @@ def list_offsets(
 
 
 class _LongLookUp(NamedTuple):
-    """A partition in which the search takes long, or waits for the disk."""
+    """A search that takes long, or waits for the disk."""
 
     partition: Partition
     timestamp: int
     bound: Offset
     search: LongSearch | ColdRead
-    #: the place of the answer
+    #: the partition's part of the answer
     result: ListOffsetsPartitionResponse
     #: as `_why_unknown`
     unknown: KafkaError | None
@@ -124,7 +124,7 @@ async def _look_up_long(
 ) -> ListOffsetsResponse:
     for partition, timestamp, bound, search, result, unknown in long:
         try:
-            _tell(await _find(ports, partition, timestamp, search), bound, result, unknown)
+            _answer(await _find(ports, partition, timestamp, search), bound, result, unknown)
         except KafkaError as error:
             result.error_code = error.code
     return response
@@ -161,7 +161,7 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 def _why_unknown(partition: Partition, request: ListOffsetsRequest, version: int) -> KafkaError | None:
     """The error for a client that asks for an offset beyond a new leader's high watermark (KIP-207).
 
-    The new leader may know a lower one than an earlier leader has told: clients would see offsets go back.
+    The new leader may know a lower one than an earlier leader: clients would see offsets go back.
     """
     if partition.has_committed_former_epochs or request.replica_id != CONSUMER:
         return None
@@ -187,11 +187,11 @@ def _look_up(
         result.offset = log.log_start_offset
         result.leader_epoch = log.epochs.epoch_at(log.log_start_offset)
     elif wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-        _tell(log.offset_for_timestamp(wanted.timestamp, may_wait=False), bound, result, unknown)
+        _answer(log.offset_for_timestamp(wanted.timestamp, may_wait=False), bound, result, unknown)
 
 
 def _bound(partition: Partition, request: ListOffsetsRequest) -> Offset:
-    """Where what the client may see ends."""
+    """The end of the records that the client may see."""
     log = partition.log
     if request.replica_id != CONSUMER:
         return log.log_end_offset
@@ -200,7 +200,7 @@ def _bound(partition: Partition, request: ListOffsetsRequest) -> Offset:
     return log.high_watermark
 
 
-def _tell(
+def _answer(
     found: OffsetAtTimestamp | None,
     bound: Offset,
     result: ListOffsetsPartitionResponse,

@@ -1,7 +1,7 @@
 """ListTransactions v0-2: the transactional ids that this broker coordinates (KIP-664).
 
-They can be filtered by state, by producer id, by duration (v1, KIP-994) and by a pattern of the id (v2,
-KIP-1152). Patterns are RE2's. One that takes longer than five seconds for all ids is refused.
+Clients can filter them by state, by producer id, by duration (v1, KIP-994) and by a pattern of the id (v2,
+KIP-1152). Patterns have the syntax of RE2. The broker refuses a pattern that takes five seconds for all ids.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ports:
     search: PatternSearch
 
 
-#: states that Apache Kafka knows beside those that are stored; nothing is ever seen in them
+#: further states of Apache Kafka; no stored transaction has them
 _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
 
 

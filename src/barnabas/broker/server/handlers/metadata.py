@@ -1,10 +1,9 @@
 """Metadata v0-13: brokers, and topics with their partitions' leaders; creates missing topics.
 
-Topics can be requested by id (KIP-516) from v12 on, as in Kafka, whose brokers refuse ids in v10 and v11. The
-broker creates a missing topic before it answers. Apache Kafka answers with an error, and the client retries.
-As with KRaft, the "controller" in the answer is a live broker that forwards requests to the controller
-(KIP-590): the broker that answers. DescribeCluster names the real controller. Clients implement rebootstrap
-(KIP-1102).
+Clients can name topics by id (KIP-516) from v12 on. Kafka's brokers, too, refuse ids in v10 and v11. The
+broker creates a missing topic before it answers; Apache Kafka answers with an error, and the client retries.
+As with KRaft, the "controller" in the answer is a broker that forwards requests to the controller (KIP-590):
+the one that answers. DescribeCluster names the real controller. Clients rebootstrap by themselves (KIP-1102).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Ports:
     long_work: LongWork
 
 
-#: how many missing topics one request makes; clients ask again for the others
+#: the missing topics that one request creates; clients ask again for the others
 MOST_CREATED = 100
 
 
@@ -66,52 +65,52 @@ def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     unconfirmed="it tells what the image shows",
 )
 def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) -> Answer[MetadataResponse]:
-    answer = _Answer(ports, context, request)
+    listing = _Listing(ports, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        if ports.long_work.is_long(answer.image.topics):
-            return LongAnswer(_list_many(ports, context, answer))
-        topics = _by_name(answer.image)
-        return ports.long_work.listed(topics, answer.describe_if_allowed, answer.respond)
+        if ports.long_work.is_long(listing.image.topics):
+            return LongAnswer(_list_many(ports, context, listing))
+        topics = _by_name(listing.image)
+        return ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if ids and context.api_version < 12:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
     if ids:
-        return answer.make_by_id(ids)
+        return listing.make_by_id(ids)
     names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
     if any(topic.name is None for topic in request.topics):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named neither by its name nor by its id")
-    if answer.makes_topics:
-        missing = [name for name in names if name not in answer.image.topics and answer.may_make(name)]
+    if listing.makes_topics:
+        missing = [name for name in names if name not in listing.image.topics and listing.may_make(name)]
         missing = missing[: max(0, MOST_CREATED - context.made_topics)]
         context.made_topics += len(missing)
         if missing:
-            return answer.make_after_creation(names, missing)
-    return answer.make(names)
+            return listing.make_after_creation(names, missing)
+    return listing.make(names)
 
 
 def _by_name(image: ClusterImage) -> list[TopicImage]:
     return [image.topics[name] for name in sorted(image.topics)]
 
 
-async def _list_many(ports: Ports, context: RequestContext, answer: _Answer) -> MetadataResponse:
-    """All topics, put in order in the thread: of ten thousand that alone takes some milliseconds."""
-    topics = await ports.long_work.run(_by_name, answer.image)
-    return await settled(ports.long_work.listed(topics, answer.describe_if_allowed, answer.respond))
+async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -> MetadataResponse:
+    """All topics. A thread sorts them: for ten thousand topics that takes some milliseconds."""
+    topics = await ports.long_work.run(_by_name, listing.image)
+    return await settled(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))
 
 
-class _Answer:
-    """One request's answer, from the image at the time."""
+class _Listing:
+    """The listing that one request gets, from the image at the time."""
 
     def __init__(self, ports: Ports, context: RequestContext, request: MetadataRequest) -> None:
         self._ports = ports
         self._context = context
         self._request = request
         self.image = ports.view.image
-        #: whether missing topics are to be made
+        #: whether to create missing topics
         self.makes_topics = request.allow_auto_topic_creation and ports.view.config.auto_create_topics_enable
 
     def may_make(self, name: str) -> bool:
-        """Whether the client may have a missing topic made."""
+        """Whether the client may create a missing topic."""
         return self._may_describe(name) and self._may_create(name)
 
     def _may_describe(self, name: str) -> bool:
@@ -176,7 +175,7 @@ class _Answer:
         )
 
     def describe_if_allowed(self, topic: TopicImage) -> MetadataResponseTopic | None:
-        """The answer about a topic; None where the client may not know of it."""
+        """The description of a topic; None if the client may not describe it."""
         return self.describe(topic) if self._may_describe(topic.name) else None
 
     def describe(self, topic: TopicImage) -> MetadataResponseTopic:

@@ -1,4 +1,4 @@
-"""OffsetDelete v0: delete committed offsets of topics without a subscription in the group (KIP-496)."""
+"""OffsetDelete v0: delete committed offsets of topics without subscribed members in the group (KIP-496)."""
 
 from __future__ import annotations
 

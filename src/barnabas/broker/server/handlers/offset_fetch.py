@@ -48,7 +48,7 @@ class Ports:
 #: from this version there may be several groups, from the next topics are named by id
 _BATCHED_FROM = 8
 _TOPIC_IDS_FROM = 10
-#: from this version the group's error is told once, before it each partition has it
+#: from this version the answer has the group's error; before, each partition has it
 _GROUP_ERROR_FROM = 2
 
 
@@ -106,7 +106,7 @@ def offset_fetch(ports: Ports, context: RequestContext, request: OffsetFetchRequ
 
 
 class _Offsets(NamedTuple):
-    """A group's committed offsets, and those that are not settled for the one who asks."""
+    """A group's committed offsets, and those that the client must not use yet."""
 
     store: OffsetStore
     unstable: Container[OffsetKey]
@@ -141,7 +141,7 @@ def _everything(
             continue
         topic = image.topics.get(name)
         if by_id and topic is None:
-            continue  # deleted: there is no id to name it by
+            continue  # deleted: it has no id
         topic_id = ZERO_TOPIC_ID if topic is None else topic.id
         found = [
             _partition(offsets, OffsetKey(group_id, name, partition), topic_id) for partition in partitions
@@ -204,7 +204,7 @@ def _nothing(partition: int, error: int) -> OffsetFetchResponsePartitions:
 def _single(
     answer: OffsetFetchResponseGroup, request: OffsetFetchRequestGroup, version: int
 ) -> OffsetFetchResponse:
-    """The answer of the versions that know one group."""
+    """The answer in the versions with one group."""
     topics = answer.topics
     if answer.error_code and version < _GROUP_ERROR_FROM:
         topics = [

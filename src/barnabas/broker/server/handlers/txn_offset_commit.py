@@ -50,7 +50,7 @@ class Ports:
 _ABORTABLE_FROM = 4
 _IMPLICIT_FROM = 5
 
-#: a transaction coordinator's errors that are a group coordinator's business to its client
+#: errors of a transaction coordinator, as the client of a group coordinator gets them
 _TOLD = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
