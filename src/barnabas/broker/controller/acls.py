@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.metadata import acl_nodes
-from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 from barnabas.kafka.security.acls import (
     AclBinding,
@@ -27,17 +26,16 @@ _AT_ONCE = 500
 class AclControl:
     """The part of the controller that decides which rules there are."""
 
-    def __init__(self, election: ControllerElection, loader: MetadataLoader) -> None:
+    def __init__(self, election: ControllerElection) -> None:
         self._election = election
-        self._loader = loader
 
     async def create(self, rules: Sequence[AclBinding]) -> dict[AclBinding, KafkaError]:
         """Add rules, all of a resource pattern or none; return the refused ones with their errors.
 
         A rule that is there already is no error.
         """
-        async with self._election.answering():
-            acls = (await self._loader.settled()).acls
+        async with self._election.answering() as image:
+            acls = image.acls
             wanted: dict[ResourcePattern, dict[AclEntry, None]] = {}
             for resource, entry in rules:
                 if resource not in wanted:
@@ -54,7 +52,6 @@ class AclControl:
                 elif len(entries) > len(_entries(acls, resource)):
                     writes[resource] = _write(acls, resource, entries)
             errors |= await self._election.write_each(writes)
-            await self._loader.settled()
             return {rule: errors[rule.resource] for rule in rules if rule.resource in errors}
 
     async def delete(
@@ -64,8 +61,8 @@ class AclControl:
 
         The loop is held for some hundred rules at a time.
         """
-        async with self._election.answering():
-            acls = (await self._loader.settled()).acls
+        async with self._election.answering() as image:
+            acls = image.acls
             selected = [await _select(acls, each) for each in filters]
             gone: dict[ResourcePattern, set[AclEntry]] = {}
             for rules in selected:
@@ -82,7 +79,6 @@ class AclControl:
                     errors |= await self._election.write_each(writes)
                     writes.clear()
             errors |= await self._election.write_each(writes)
-            await self._loader.settled()
             return selected, errors
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.base.text import logger_of
-from barnabas.base.types import BrokerId
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.config import (
     BrokerConfig,
     ClientMetricsConfig,
@@ -32,7 +32,6 @@ from barnabas.broker.logins.kerberos import ShortNames
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage
-from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 
 log = logger_of(__name__)
@@ -177,7 +176,6 @@ class ConfigControl:
     def __init__(
         self,
         election: ControllerElection,
-        loader: MetadataLoader,
         configs: ConfigResolver,
         broker_id: BrokerId,
         try_keys: TryKeys | None = None,
@@ -185,7 +183,6 @@ class ConfigControl:
         self._election = election
         self._own_name = str(broker_id)
         self._try_keys = try_keys
-        self._loader = loader
         self._configs = configs
 
     async def replace(
@@ -211,8 +208,7 @@ class ConfigControl:
         Raises:
             KafkaError: as `ControllerElection.write`.
         """
-        async with self._election.deciding():
-            image = await self._loader.settled()
+        async with self._election.deciding() as image:
             after = image
             for name, texts in image.broker_configs.items():
                 if name != ALL_BROKERS and _MIN_ISR in texts:
@@ -235,7 +231,7 @@ class ConfigControl:
                     for operation in _write(znodes.broker_config(name), image.broker_config(name), texts)
                 ]
             )
-            await self._loader.settled()
+            await self._election.settled()
 
     def warn_of_min_isr(self, image: ClusterImage) -> None:
         """Log that the cluster's ``min.insync.replicas`` overrides the one with which this broker started."""
@@ -252,8 +248,7 @@ class ConfigControl:
     async def _change(
         self, changes: Mapping[ConfigResource, Change], validate_only: bool
     ) -> dict[ConfigResource, KafkaError]:
-        async with self._election.answering():
-            image = await self._loader.settled()
+        async with self._election.answering() as image:
             errors: dict[ConfigResource, KafkaError] = {}
             writes: dict[ConfigResource, list[Operation]] = {}
             after = image
@@ -276,7 +271,6 @@ class ConfigControl:
                 if after is not image:
                     await self._empty_elrs(image, after)
                 errors |= await self._election.write_each(writes)
-                await self._loader.settled()
             return errors
 
     async def _empty_elrs(self, image: ClusterImage, after: ClusterImage) -> None:
@@ -287,8 +281,8 @@ class ConfigControl:
             for number, state in enumerate(topic.partitions):
                 changed = with_isr(state, state.isr, min_isr) if state.elr or state.last_known_elr else state
                 if changed != state:
-                    data = znodes.encode_partition_state(changed, self._election.epoch)
-                    operations.append(Set(znodes.partition_state(name, number), data, state.partition_epoch))
+                    partition = TopicPartition(name, number)
+                    operations.append(self._election.state_change(partition, state, changed))
         await self._election.write_batches(operations)
 
     def _find(self, resource: ConfigResource, image: ClusterImage) -> _Resource:

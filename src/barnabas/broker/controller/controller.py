@@ -95,52 +95,36 @@ class Controller:
         self._broker = broker
         self._view = view
         configs, clock = view.configs, view.clock
-        self._election = ControllerElection(store, broker.id, clock, lambda: loader.image.controller_epoch)
+        self._election = ControllerElection(store, broker.id, clock, loader)
         self._unclean = UncleanElections(self._election, loader, configs, ask)
         #: who leads each partition, and who is in sync
         self.partitions = PartitionControl(
             self._election, loader, configs, self._unclean, ask, self._begin_join
         )
         #: which topics there are
-        self.topics = TopicControl(
-            self._election, loader, configs, broker.id, random, self.partitions.caught_up
-        )
+        self.topics = TopicControl(self._election, configs, broker.id, random, self.partitions.caught_up)
         #: which partitions move to other brokers
         self.reassignments = ReassignmentControl(
             self._election, loader, configs, self.partitions.caught_up, self._begin_join
         )
         #: elections that are asked for
-        self.elections = ElectionControl(self._election, loader, self.partitions.caught_up, ask)
-        self._balance = LeaderBalance(
-            self.elections,
-            lambda: self.active,
-            view,
-        )
-        self._internal_topics = InternalTopics(
-            lambda: self.active,
-            view,
-            self.reassignments.alter,
-        )
+        self.elections = ElectionControl(self._election, self.partitions.caught_up, ask)
+        self._balance = LeaderBalance(self.elections, lambda: self.active, view)
+        self._internal_topics = InternalTopics(lambda: self.active, view, self.reassignments.alter)
         #: what is set for topics, brokers and groups
-        self.configs = ConfigControl(self._election, loader, configs, broker.id, try_keys)
+        self.configs = ConfigControl(self._election, configs, broker.id, try_keys)
         #: which level of each feature the cluster uses
-        self.features = FeatureControl(store, self._election, loader)
+        self.features = FeatureControl(store, self._election)
         #: unregisters brokers that are gone for good
-        self.unregistration = UnregistrationControl(self._election, loader)
+        self.unregistration = UnregistrationControl(self._election)
         #: users and their credentials
-        self.users = UserControl(self._election, loader)
+        self.users = UserControl(self._election)
         #: quotas of clients
-        self.quotas = QuotaControl(self._election, loader)
+        self.quotas = QuotaControl(self._election)
         #: access control lists
-        self.acls = AclControl(self._election, loader)
+        self.acls = AclControl(self._election)
         #: delegation tokens
-        self.tokens = TokenControl(
-            self._election,
-            loader,
-            view,
-            token_keys,
-            random,
-        )
+        self.tokens = TokenControl(self._election, view, token_keys, random)
         #: blocks of producer ids
         self.producer_ids = ProducerIdControl(store, self._election, lambda: loader.image.last_producer_id)
         #: what the cluster knows of this broker

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import BrokerId
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.batches import batches
+from barnabas.broker.metadata.image import ClusterImage, PartitionState
+from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import (
     BadVersionError,
     Check,
@@ -45,7 +47,7 @@ class ControllerElection:
         store: the metadata store of the cluster.
         broker_id: this broker.
         clock: the time of an election.
-        seen_epoch: the highest epoch of a controller that this broker has seen: the next one is higher.
+        loader: has this broker's image; the next controller epoch is higher than the image's.
     """
 
     def __init__(
@@ -53,9 +55,9 @@ class ControllerElection:
         store: MetadataStore,
         broker_id: BrokerId,
         clock: Clock,
-        seen_epoch: Callable[[], int] = lambda: 0,
+        loader: MetadataLoader | None = None,
     ) -> None:
-        self._seen_epoch = seen_epoch
+        self._loader = loader
         self._store = store
         self._broker_id = broker_id
         self._clock = clock
@@ -76,38 +78,44 @@ class ControllerElection:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
     @asynccontextmanager
-    async def deciding(self) -> AsyncIterator[None]:
-        """Entered by whoever decides something: decisions are made one after the other.
+    async def deciding(self) -> AsyncIterator[ClusterImage]:
+        """Decide something, after all earlier decisions; the image shows them.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the store went out of reach within.
         """
         async with self._lock:
             try:
-                yield
+                yield await self.settled()
             except StoreUnavailableError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     @asynccontextmanager
-    async def answering(self) -> AsyncIterator[None]:
-        """Decide like `deciding`, for a response that must hold although it may need no write.
+    async def answering(self) -> AsyncIterator[ClusterImage]:
+        """Decide like `deciding`, for a response that must be true even without a write.
 
-        A controller that was replaced without noticing has an old image. By that a deleted topic still
+        A controller that was replaced without noticing has an old image, in which a deleted topic still
         exists, or a change is not needed. So a decision without a write is valid only if this broker is still
-        the controller.
+        the controller. Afterwards this broker's image shows the decision.
 
         Raises:
             KafkaError: the errors of `deciding`; NOT_CONTROLLER, this broker is not (any more) the
             controller.
         """
-        async with self.deciding():
+        async with self.deciding() as image:
             self._is_confirmed = self._store.session_timeout == 0  # no broker could have replaced it
             try:
-                yield
+                yield image
             except KafkaError:
                 await self._confirm()
                 raise
             await self._confirm()
+            await self.settled()
+
+    async def settled(self) -> ClusterImage:
+        """This broker's image, with all its writes."""
+        assert self._loader is not None
+        return await self._loader.settled()
 
     async def _confirm(self) -> None:
         if not self._is_confirmed:
@@ -151,7 +159,8 @@ class ControllerElection:
         self.resign()
         if stored is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"there is no node {znodes.CONTROLLER_EPOCH}")
-        epoch = max(znodes.decode_controller_epoch(stored.data), self._seen_epoch()) + 1
+        seen = 0 if self._loader is None else self._loader.image.controller_epoch
+        epoch = max(znodes.decode_controller_epoch(stored.data), seen) + 1
         if controller is None:
             node_data = znodes.encode_controller(self._broker_id, self._clock.now_ms())
             first: Operation = Create(znodes.CONTROLLER, node_data, ephemeral=True)
@@ -219,6 +228,11 @@ class ControllerElection:
         finally:
             await asyncio.gather(*on_their_way, return_exceptions=True)
         return versions
+
+    def state_change(self, partition: TopicPartition, before: PartitionState, after: PartitionState) -> Set:
+        """The write that changes a partition's state, unless the state has changed meanwhile."""
+        data = znodes.encode_partition_state(after, self.epoch)
+        return Set(znodes.partition_state(*partition), data, before.partition_epoch)
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]:
         """Read many nodes like `MetadataStore.read`."""

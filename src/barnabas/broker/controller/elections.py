@@ -13,10 +13,8 @@ from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
 from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
 from barnabas.broker.controller.standing import incomplete_replicas, standing_of
-from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
-from barnabas.broker.metadata.loader import MetadataLoader
-from barnabas.broker.metadata.store import Operation, Set
+from barnabas.broker.metadata.store import Operation
 
 log = logger_of(__name__)
 
@@ -35,7 +33,6 @@ class ElectionControl:
 
     Args:
         election: gives leave to decide, and writes.
-        loader: shows this broker's image.
         caught_up: waits until the controller has processed all changes of the brokers.
         ask: sends requests to brokers.
     """
@@ -43,12 +40,10 @@ class ElectionControl:
     def __init__(
         self,
         election: ControllerElection,
-        loader: MetadataLoader,
         caught_up: Callable[[], Awaitable[None]],
         ask: Ask,
     ) -> None:
         self._election = election
-        self._loader = loader
         self._caught_up = caught_up
         self._ask = ask
 
@@ -67,19 +62,18 @@ class ElectionControl:
         """
         await self._caught_up()
         self._election.require_won()
-        asked = await self._loader.settled()
+        asked = await self._election.settled()
         told: Reaches = {}
         if kind is ElectionType.UNCLEAN:
             told = await reaches(self._ask, asked, _leaderless(asked, partitions))
-        async with self._election.answering():
+        async with self._election.answering() as image:
             self._election.require_won()
-            image = await self._loader.settled()
             incomplete = incomplete_replicas(image)
             results: dict[TopicPartition, KafkaError | None] = {}
             changes: list[Operation] = []
             for partition in _all(image) if partitions is None else partitions:
                 try:
-                    state = _state(image, partition)
+                    state = state_of(image, partition)
                     if kind is ElectionType.PREFERRED:
                         elected = _preferred(state, image)
                     else:
@@ -99,11 +93,9 @@ class ElectionControl:
                     if partitions is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
                         results[partition] = error
                     continue
-                data = znodes.encode_partition_state(elected, self._election.epoch)
-                changes.append(Set(znodes.partition_state(*partition), data, state.partition_epoch))
+                changes.append(self._election.state_change(partition, state, elected))
                 results[partition] = None
             await self._election.write_batches(changes)
-            await self._loader.settled()
             if changes:
                 log.info("elected %s leaders for %d partitions", kind.name.lower(), len(changes))
             return results
@@ -134,7 +126,8 @@ def _all(image: ClusterImage) -> Iterator[TopicPartition]:
             yield TopicPartition(name, number)
 
 
-def _state(image: ClusterImage, partition: TopicPartition) -> PartitionState:
+def state_of(image: ClusterImage, partition: TopicPartition) -> PartitionState:
+    """The state of a partition. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
     state = image.partition(partition)
     if state is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")

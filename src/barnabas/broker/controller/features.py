@@ -11,7 +11,6 @@ from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.features import SUPPORTED, FinalizedFeatures
 from barnabas.broker.metadata.image import ClusterImage
-from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Create, MetadataStore, Set
 
 
@@ -34,10 +33,9 @@ class FeatureUpdate(NamedTuple):
 class FeatureControl:
     """The part of the controller that decides which level of each feature the cluster uses."""
 
-    def __init__(self, store: MetadataStore, election: ControllerElection, loader: MetadataLoader) -> None:
+    def __init__(self, store: MetadataStore, election: ControllerElection) -> None:
         self._store = store
         self._election = election
-        self._loader = loader
 
     async def update(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
         """Finalize the levels, all of them or none.
@@ -49,8 +47,7 @@ class FeatureControl:
         """
         if not updates or len({update.name for update in updates}) < len(updates):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
-        async with self._election.answering():
-            image = await self._loader.settled()
+        async with self._election.answering() as image:
             for update in updates:
                 _check(update, image.features)
                 _check_brokers(update, image)
@@ -64,7 +61,6 @@ class FeatureControl:
             await self._election.write(
                 [Create(znodes.FEATURES, data) if node is None else Set(znodes.FEATURES, data, node.version)]
             )
-            await self._loader.settled()
 
 
 def _check(update: FeatureUpdate, finalized: FinalizedFeatures) -> None:

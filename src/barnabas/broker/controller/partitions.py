@@ -148,8 +148,7 @@ class PartitionControl:
         self._on_stuck()
 
     async def _settle(self) -> None:
-        async with self._election.deciding():
-            image = await self._loader.settled()
+        async with self._election.deciding() as image:
             changes = [change async for change in self._changes(image)]
             # Those without a leader serve no client until they have one.
             elections = [each for each in changes if each.after.leader_epoch != each.before.leader_epoch]
@@ -204,19 +203,7 @@ class PartitionControl:
 
     async def _write(self, changes: Sequence[Change]) -> list[int]:
         """Store the states; return their new versions."""
-        if not changes:
-            return []
-        epoch = self._election.epoch
-        return await self._election.write_batches(
-            [
-                Set(
-                    znodes.partition_state(*change.partition),
-                    znodes.encode_partition_state(change.after, epoch),
-                    change.before.partition_epoch,
-                )
-                for change in changes
-            ]
-        )
+        return await self._election.write_batches([self._election.state_change(*each) for each in changes])
 
     async def _admit(self, image: ClusterImage) -> None:
         """Write down the epochs of the brokers that run, once all their partitions are settled."""
@@ -258,9 +245,7 @@ class PartitionControl:
         self, leader: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
     ) -> list[PartitionState | KafkaError]:
         async with self._election.deciding():
-            image = await self._loader.settled()
-            if not self._election.is_won:
-                raise KafkaError(ErrorCode.NOT_CONTROLLER)
+            self._election.require_won()
             try:
                 image = await check_registered(self._loader, leader, broker_epoch)
             except KafkaError as error:
@@ -268,7 +253,7 @@ class PartitionControl:
             results: list[PartitionState | KafkaError] = []
             changes: dict[int, Change] = {}
             changed: set[TopicPartition] = set()
-            for place, proposal in enumerate(proposals):
+            for index, proposal in enumerate(proposals):
                 try:
                     change = self._altered(image, leader, proposal)
                     if change.partition in changed:
@@ -279,10 +264,10 @@ class PartitionControl:
                 results.append(change.before)
                 changed.add(change.partition)
                 if change.after != change.before:
-                    changes[place] = change
+                    changes[index] = change
             versions = await self._write(list(changes.values()))
-            for (place, change), version in zip(changes.items(), versions, strict=True):
-                results[place] = change.after._replace(partition_epoch=version)
+            for (index, change), version in zip(changes.items(), versions, strict=True):
+                results[index] = change.after._replace(partition_epoch=version)
             return results
 
     def _altered(self, image: ClusterImage, leader: BrokerId, proposal: IsrProposal) -> Change:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 from barnabas.broker.quotas import QuotaEntity, QuotaKind
 from barnabas.broker.quotas.entities import OF_ADDRESSES
@@ -35,9 +34,8 @@ class QuotaControl:
     A user's quotas are in the node of the user's credentials, which stay as they are.
     """
 
-    def __init__(self, election: ControllerElection, loader: MetadataLoader) -> None:
+    def __init__(self, election: ControllerElection) -> None:
         self._election = election
-        self._loader = loader
 
     async def alter(
         self, changes: Mapping[QuotaEntity, Sequence[QuotaChange]], *, validate_only: bool = False
@@ -46,8 +44,7 @@ class QuotaControl:
 
         The code is INVALID_REQUEST for what is not allowed. Entities of one user are changed together.
         """
-        async with self._election.answering():
-            image = await self._loader.settled()
+        async with self._election.answering() as image:
             errors: dict[QuotaEntity, KafkaError] = {}
             changed: dict[QuotaEntity, dict[str, str]] = {}
             for entity, wanted in changes.items():
@@ -65,7 +62,6 @@ class QuotaControl:
             writes = {together: await self._write(group) for together, group in groups.items()}
             for together, failure in (await self._election.write_each(writes)).items():
                 errors |= dict.fromkeys(groups[together], failure)
-            await self._loader.settled()
             return errors
 
     async def _write(self, group: Mapping[QuotaEntity, Mapping[str, str]]) -> list[Operation]:

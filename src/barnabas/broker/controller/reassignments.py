@@ -11,6 +11,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.controller.assignment import check_assignment
 from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.elections import state_of
 from barnabas.broker.controller.partition_changes import Standing, settle
 from barnabas.broker.controller.reassignment import begin, cancel, finish, is_moving, target_of
 from barnabas.broker.controller.standing import standing_of
@@ -79,15 +80,14 @@ class ReassignmentControl:
             KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
         """
         await self._caught_up()
-        async with self._election.answering():
+        async with self._election.answering() as image:
             self._election.require_won()
-            image = await self._loader.settled()
             standing = standing_of(image)
             errors: dict[TopicPartition, KafkaError] = {}
             changes: dict[TopicPartition, PartitionState] = {}
             for partition, target in targets.items():
                 try:
-                    state = _state(image, partition)
+                    state = state_of(image, partition)
                     begun = _begin(state, target, image, may_change_factor)
                 except KafkaError as error:
                     errors[partition] = error
@@ -149,8 +149,7 @@ class ReassignmentControl:
 
     async def _finish(self) -> Sequence[Exception]:
         await self._caught_up()
-        async with self._election.deciding():
-            image = await self._loader.settled()
+        async with self._election.deciding() as image:
             standing = standing_of(image)
             changes = {}
             for partition in sorted(self._moving):
@@ -213,17 +212,9 @@ class ReassignmentControl:
                 Set(znodes.topic(topic.name), znodes.encode_topic(znodes.assignment_of(whole)))
             ]
             for number in chunk:
-                data = znodes.encode_partition_state(states[number], self._election.epoch)
-                path = znodes.partition_state(topic.name, number)
-                operations.append(Set(path, data, topic.partitions[number].partition_epoch))
+                partition, before = TopicPartition(topic.name, number), topic.partitions[number]
+                operations.append(self._election.state_change(partition, before, states[number]))
             yield numbers[first:], operations
-
-
-def _state(image: ClusterImage, partition: TopicPartition) -> PartitionState:
-    state = image.partition(partition)
-    if state is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
-    return state
 
 
 def _begin(

@@ -12,7 +12,7 @@ from barnabas.base.text import logger_of
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.logins.delegation_tokens import MOST_RENEWERS, MOST_TOKENS, DelegationToken, TokenKeys
 from barnabas.broker.metadata import token_nodes
-from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.metadata.store import Create, Delete, Set
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.security.principal import Principal
@@ -31,7 +31,6 @@ class TokenControl:
 
     Args:
         election: whether this broker is the controller.
-        loader: shows its image.
         view: the lifetimes of tokens, and the time.
         keys: makes the HMACs; None where tokens are switched off.
         random: makes ids.
@@ -40,13 +39,11 @@ class TokenControl:
     def __init__(
         self,
         election: ControllerElection,
-        loader: MetadataLoader,
         view: BrokerView,
         keys: TokenKeys | None,
         random: Random,
     ) -> None:
         self._election = election
-        self._loader = loader
         self._view = view
         self._keys = keys
         self._random = random
@@ -81,8 +78,8 @@ class TokenControl:
         for each in (owner, *renewers):
             if not (each.kind and each.name) or len(str(each).encode()) > _LONGEST_NAME:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"a principal has 1 to {_LONGEST_NAME} bytes")
-        async with self._election.answering():
-            if len((await self._loader.settled()).delegation_tokens) >= MOST_TOKENS:
+        async with self._election.answering() as image:
+            if len(image.delegation_tokens) >= MOST_TOKENS:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION, f"there are {MOST_TOKENS} delegation tokens: expire some"
                 )
@@ -100,7 +97,6 @@ class TokenControl:
                 min(max_ms, now_ms + config.delegation_token_expiry_time_ms),
             )
             await self._election.write([Create(token_nodes.path(token.id), token_nodes.encode(token))])
-            await self._loader.settled()
             return token
 
     async def renew(self, principal: Principal, mac: bytes, period_ms: int) -> int:
@@ -116,20 +112,19 @@ class TokenControl:
         """
         if period_ms < 0:
             period_ms = self._view.config.delegation_token_expiry_time_ms
-        async with self._election.answering():
-            return await self._expire_in(await self._find(principal, mac), period_ms)
+        async with self._election.answering() as image:
+            return await self._expire_in(await self._find(image, principal, mac), period_ms)
 
     async def expire(self, principal: Principal, mac: bytes, period_ms: int) -> int:
         """Expire a token after a period from now, in milliseconds; a negative one deletes it.
 
         Returns and raises as `renew`.
         """
-        async with self._election.answering():
-            token = await self._find(principal, mac)
+        async with self._election.answering() as image:
+            token = await self._find(image, principal, mac)
             if period_ms >= 0:
                 return await self._expire_in(token, period_ms)
             await self._election.write([Delete(token_nodes.path(token.id))])
-            await self._loader.settled()
             return self._view.clock.now_ms()
 
     async def delete_expired(self) -> None:
@@ -137,12 +132,12 @@ class TokenControl:
         if not self._election.is_won:
             return
         try:
-            async with self._election.deciding():
+            async with self._election.deciding() as image:
                 now_ms = self._view.clock.now_ms()
-                tokens = (await self._loader.settled()).delegation_tokens
-                expired = sorted(token.id for token in tokens.values() if token.has_expired(now_ms))
+                tokens = image.delegation_tokens.values()
+                expired = sorted(token.id for token in tokens if token.has_expired(now_ms))
                 await self._election.write_batches([Delete(token_nodes.path(each)) for each in expired])
-                await self._loader.settled()
+                await self._election.settled()
         except KafkaError as error:
             log.warning("delegation tokens that have expired are still stored: %s", error)
 
@@ -159,13 +154,11 @@ class TokenControl:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         changed = token._replace(expires_ms=min(token.max_ms, now_ms + period_ms))
         await self._election.write([Set(token_nodes.path(token.id), token_nodes.encode(changed))])
-        await self._loader.settled()
         return changed.expires_ms
 
-    async def _find(self, principal: Principal, mac: bytes) -> DelegationToken:
+    async def _find(self, image: ClusterImage, principal: Principal, mac: bytes) -> DelegationToken:
         keys = self.keys()
-        tokens = (await self._loader.settled()).delegation_tokens
-        for number, token in enumerate(tokens.values(), 1):
+        for number, token in enumerate(image.delegation_tokens.values(), 1):
             if keys.belongs(mac, token):
                 if token.may_be_changed_by(principal):
                     return token

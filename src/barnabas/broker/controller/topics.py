@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from barnabas.base.environment.randomness import new_topic_id
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -23,7 +23,6 @@ from barnabas.broker.controller.standing import known_brokers, standing_of
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
-from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 
 log = logger_of(__name__)
@@ -36,8 +35,6 @@ _PARTITIONS_A_TURN = 200
 
 #: leave it to the broker's setting
 DEFAULT = -1
-
-K = TypeVar("K")
 
 
 class NewTopic(NamedTuple):
@@ -70,7 +67,6 @@ class TopicControl:
     def __init__(
         self,
         election: ControllerElection,
-        loader: MetadataLoader,
         configs: ConfigResolver,
         broker_id: BrokerId,
         random: Random,
@@ -79,7 +75,6 @@ class TopicControl:
         self._caught_up = caught_up
         self._election = election
         self._broker_id = broker_id
-        self._loader = loader
         self._configs = configs
         self._random = random
 
@@ -92,8 +87,7 @@ class TopicControl:
             KafkaError: the request as a whole is refused.
         """
         await self._caught_up()
-        async with self._election.answering():
-            image = await self._loader.settled()
+        async with self._election.answering() as image:
             defaults = self._configs.broker_config(image)
             results: dict[str, TopicImage | KafkaError] = {}
             collisions = Collisions(image.topics)
@@ -110,13 +104,12 @@ class TopicControl:
                 creations = {
                     name: await self._creation(topic, configs[name]) for name, topic in planned.items()
                 }
-                results |= await self._write_each(creations)
+                results |= await self._election.write_each(creations)
             return results
 
     async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
         """Delete topics; for each that was not deleted, why."""
-        async with self._election.answering():
-            image = await self._loader.settled()
+        async with self._election.answering() as image:
             enabled = self._configs.broker_config(image).delete_topic_enable
             errors: dict[TopicId, KafkaError] = {}
             deletions: dict[TopicId, list[Operation]] = {}
@@ -130,7 +123,7 @@ class TopicControl:
                     missing = await self._missing(topic)
                     has_config = topic.name in image.topic_configs
                     deletions[topic_id] = await _deletion(topic, has_config, missing)
-            errors |= await self._write_each(deletions)
+            errors |= await self._election.write_each(deletions)
             return errors
 
     async def create_partitions(
@@ -142,8 +135,7 @@ class TopicControl:
             KafkaError: the request as a whole is refused.
         """
         await self._caught_up()
-        async with self._election.answering():
-            image = await self._loader.settled()
+        async with self._election.answering() as image:
             errors: dict[str, KafkaError] = {}
             grown: dict[str, tuple[TopicImage, int]] = {}
             for request in requests:
@@ -154,7 +146,7 @@ class TopicControl:
             check_partition_count(sum(len(topic.partitions) - old for topic, old in grown.values()))
             if not validate_only:
                 growths = {name: await self._growth(topic, old) for name, (topic, old) in grown.items()}
-                errors |= await self._write_each(growths)
+                errors |= await self._election.write_each(growths)
             return errors
 
     async def _missing(self, topic: TopicImage) -> Collection[str]:
@@ -236,12 +228,6 @@ class TopicControl:
         standing = standing_of(image)
         new = tuple(new_partition(r, standing.in_sync) for r in replicas)
         return TopicImage(topic.name, topic.id, topic.partitions + new), old
-
-    async def _write_each(self, transactions: Mapping[K, list[Operation]]) -> dict[K, KafkaError]:
-        """Write transactions like `ControllerElection.write_each`; afterwards the image shows them."""
-        errors = await self._election.write_each(transactions)
-        await self._loader.settled()
-        return errors
 
     async def _creation(self, topic: TopicImage, configs: Mapping[str, str | None]) -> list[Operation]:
         operations: list[Operation] = [

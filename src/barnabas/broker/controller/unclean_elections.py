@@ -14,11 +14,10 @@ from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.partition_changes import awaited, candidates, elect_furthest, elect_uncleanly
 from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
 from barnabas.broker.controller.standing import incomplete_replicas, standing_of
-from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
 from barnabas.broker.metadata.loader import MetadataLoader
-from barnabas.broker.metadata.store import Set, StoreError
+from barnabas.broker.metadata.store import StoreError
 
 log = logger_of(__name__)
 
@@ -72,9 +71,8 @@ class UncleanElections:
         if not wanted:
             return
         found = await reaches(self._ask, image, wanted)
-        async with self._election.deciding():
+        async with self._election.deciding() as now:
             self._election.require_won()
-            now = await self._loader.settled()
             still = self._wanted(now)
             elected: dict[TopicPartition, Reach] = {}
             changes: dict[TopicPartition, tuple[PartitionState, PartitionState]] = {}
@@ -98,16 +96,8 @@ class UncleanElections:
                         if is_unclean
                         else elect_furthest(state, leader, self._min_isr(now, partition)),
                     )
-            epoch = self._election.epoch
             await self._election.write_batches(
-                [
-                    Set(
-                        znodes.partition_state(*partition),
-                        znodes.encode_partition_state(after, epoch),
-                        before.partition_epoch,
-                    )
-                    for partition, (before, after) in changes.items()
-                ]
+                [self._election.state_change(partition, *change) for partition, change in changes.items()]
             )
             await self._loader.settled()
         self.elected += len(elected)

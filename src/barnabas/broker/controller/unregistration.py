@@ -7,7 +7,6 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Set
 
 log = logger_of(__name__)
@@ -16,9 +15,8 @@ log = logger_of(__name__)
 class UnregistrationControl:
     """The part of the controller that forgets brokers."""
 
-    def __init__(self, election: ControllerElection, loader: MetadataLoader) -> None:
+    def __init__(self, election: ControllerElection) -> None:
         self._election = election
-        self._loader = loader
 
     async def unregister(self, broker: BrokerId) -> None:
         """Forget a broker that is away: it gets no new replicas until it has registered again.
@@ -30,8 +28,7 @@ class UnregistrationControl:
             KafkaError: BROKER_ID_NOT_REGISTERED, the cluster does not know the broker; INVALID_REQUEST, the
                 broker is alive; and the errors of `ControllerElection.write`.
         """
-        async with self._election.answering():
-            image = await self._loader.settled()
+        async with self._election.answering() as image:
             if broker in image.brokers:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {broker} is alive: stop it first")
             left = {known: epoch for known, epoch in image.admitted.items() if known != broker}
@@ -40,5 +37,4 @@ class UnregistrationControl:
                     ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not currently registered"
                 )
             await self._election.write([Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(left))])
-            await self._loader.settled()
         log.info("broker %d is unregistered, until it comes back", broker)

@@ -10,7 +10,6 @@ from barnabas.base.text import logger_of
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.metadata import token_nodes, znodes
 from barnabas.broker.metadata.image import ClusterImage
-from barnabas.broker.metadata.loader import MetadataLoader
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
 from barnabas.kafka.security.principal import Principal, check_name
 from barnabas.kafka.security.scram import (
@@ -43,9 +42,8 @@ class CredentialChange(NamedTuple):
 class UserControl:
     """The part of the controller that decides who may log in, and by which password."""
 
-    def __init__(self, election: ControllerElection, loader: MetadataLoader) -> None:
+    def __init__(self, election: ControllerElection) -> None:
         self._election = election
-        self._loader = loader
 
     async def alter(self, changes: Sequence[CredentialChange]) -> dict[str, KafkaError]:
         """Make the changes, all of a user or none; for each user whose were not made, why.
@@ -58,8 +56,7 @@ class UserControl:
         by_user: dict[str, list[CredentialChange]] = {}
         for change in changes:
             by_user.setdefault(change.user, []).append(change)
-        async with self._election.answering():
-            image = await self._loader.settled()
+        async with self._election.answering() as image:
             errors: dict[str, KafkaError] = {}
             changed: dict[str, dict[str, str]] = {}
             for user, wanted in by_user.items():
@@ -82,7 +79,6 @@ class UserControl:
                 else:  # quotas of the user's client ids are below
                     writes[user] = [Set(path, data) if texts or folder is not None else Delete(path)]
             errors |= await self._election.write_each(writes)
-            await self._loader.settled()
             return errors
 
     async def _void_tokens(self, image: ClusterImage, user: str) -> None:
