@@ -106,7 +106,7 @@ class _OfBroker:
     def _check_groups(self, broker: Broker) -> None:
         alive = {client.name for client in self._cast.lives if client.is_alive}
         there: dict[tuple[str, str], None] = {}
-        for _, shard in broker.groups._runtime.active_shards():
+        for _, shard in broker.groups.active_shards():
             for group in shard.groups.values():
                 if isinstance(group, ConsumerGroup):
                     self._check_owners(group)

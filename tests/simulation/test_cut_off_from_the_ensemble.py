@@ -114,8 +114,8 @@ def test_broker_that_hears_of_its_later_registration_leads_and_coordinates_no_mo
         assert await scene.commit(deposed, 6) == ErrorCode.NOT_COORDINATOR
         await scene.survey.pause_for(2 * SESSION_TIMEOUT)
         assert not scene.leads(deposed, scene.group_partition)
-        assert list(scene.broker(deposed).groups.coordinated()) == []
-        assert list(scene.broker(deposed).transactions.coordinated()) == []
+        assert list(scene.broker(deposed).groups.partitions()) == []
+        assert list(scene.broker(deposed).transactions.partitions()) == []
         began = scene.survey.time()
         assert await scene.committed(deposed) is ErrorCode.NOT_COORDINATOR
         assert scene.survey.time() - began < AT_ONCE

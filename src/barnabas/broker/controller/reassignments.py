@@ -9,10 +9,10 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.broker.controller.assignment import check_assignment
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.elections import state_of
 from barnabas.broker.controller.partition_changes import Standing, settle
+from barnabas.broker.controller.placement import check_assignment
 from barnabas.broker.controller.reassignment import begin, cancel, finish, is_moving, target_of
 from barnabas.broker.controller.standing import standing_of
 from barnabas.broker.metadata import znodes

@@ -13,11 +13,15 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of, shown
 from barnabas.base.types import BrokerId, TopicId
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.controller.assignment import check_assignment, check_assignments, refuse
 from barnabas.broker.controller.configs import check_topic_config
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.names import Collisions, check_topic_name
-from barnabas.broker.controller.placement import place_replicas
+from barnabas.broker.controller.placement import (
+    check_assignment,
+    check_assignments,
+    place_replicas,
+    refuse,
+)
 from barnabas.broker.controller.reassignment import target_of
 from barnabas.broker.controller.standing import known_brokers, standing_of
 from barnabas.broker.metadata import znodes

@@ -12,15 +12,15 @@ not serve the key. One that appends also raises the errors of `CoordinatorRuntim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import update_wrapper
 from operator import methodcaller
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import BrokerId, LeaderEpoch
+from barnabas.base.types import BrokerId
 from barnabas.broker.answers import Answer
-from barnabas.broker.coordinator.contract import Operation, Result, S, ShardContext
+from barnabas.broker.coordinator.contract import Result, S, ShardContext
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.partitioning import partition_for
 from barnabas.broker.coordinator.runtime import CoordinatorRuntime
@@ -32,7 +32,7 @@ K = TypeVar("K")
 P = ParamSpec("P")
 
 
-class Coordinator(Generic[S]):
+class Coordinator(CoordinatorRuntime[S]):
     """The keys (groups, transactional ids) whose partitions of an internal topic this broker leads.
 
     Owned by one event loop.
@@ -56,14 +56,10 @@ class Coordinator(Generic[S]):
         planned_partitions: int,
         write_timeout_ms: int,
     ) -> None:
+        super().__init__(topic, log, view.clock, make_shard, write_timeout_ms=write_timeout_ms)
         self.topic = topic
         self._view = view
         self._planned_partitions = planned_partitions
-        self._runtime: CoordinatorRuntime[S] = CoordinatorRuntime(
-            topic, log, view.clock, make_shard, write_timeout_ms=write_timeout_ms
-        )
-
-    # --- leadership ---
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
         """Load and unload partitions of the internal topic as their leaders change."""
@@ -73,34 +69,16 @@ class Coordinator(Generic[S]):
         states = after.partitions if after is not None else ()
         led = {index: state.leader_epoch for index, state in enumerate(states) if state.leader == node_id}
         is_same = before is not None and after is not None and before.id == after.id
-        for partition in self.coordinated():
+        for partition in self.partitions():
             if partition not in led or not is_same:
                 self.resign(partition)
         for partition, epoch in led.items():
             self.elect(partition, epoch)
 
-    def elect(self, partition: int, epoch: LeaderEpoch) -> None:
-        """This broker leads a partition of the internal topic: load it in the background, then serve it."""
-        self._runtime.elect(partition, epoch)
-
-    def resign(self, partition: int) -> None:
-        """This broker no longer leads a partition: drop its state, answer requests with NOT_COORDINATOR."""
-        self._runtime.resign(partition)
-
     def resign_all(self) -> None:
         """This broker must assume that it leads no partitions any more."""
-        for partition in self.coordinated():
+        for partition in self.partitions():
             self.resign(partition)
-
-    def coordinated(self) -> Collection[int]:
-        """The partitions of the internal topic that this broker coordinates."""
-        return self._runtime.partitions()
-
-    async def stop(self) -> None:
-        """Resign from everything."""
-        await self._runtime.stop()
-
-    # --- keys ---
 
     def partition_for(self, key: str) -> int:
         """The partition of the internal topic that stores a key."""
@@ -109,14 +87,11 @@ class Coordinator(Generic[S]):
 
     def _check_loaded(self) -> None:
         """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS while some keys may be missing."""
-        if self._runtime.is_loading():
+        if self.is_loading():
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def _write(self, key: str, operation: Operation[S, T], *, shared: bool = False) -> Answer[T]:
-        return self._runtime.write(self.partition_for(key), key, operation, shared=shared)
-
     def _read(self, key: str, operation: Callable[[S], T]) -> T:
-        return self._runtime.read(self.partition_for(key), operation)
+        return self.read(self.partition_for(key), operation)
 
 
 def writing(
@@ -130,11 +105,8 @@ def writing(
 
     def write(coordinator: Coordinator[S], about: K, /, *more: Any, **named: Any) -> Answer[T]:
         key = key_of(about)
-        return coordinator._runtime.write(
-            coordinator.partition_for(key),
-            key,
-            methodcaller(name, about, *more, **named),
-            shared=shared,
+        return coordinator.write(
+            coordinator.partition_for(key), key, methodcaller(name, about, *more, **named), shared=shared
         )
 
     return update_wrapper(write, operation)

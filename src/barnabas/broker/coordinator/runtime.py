@@ -51,7 +51,6 @@ from barnabas.base.types import (
 from barnabas.broker.answers import Answer, is_pending, settled
 from barnabas.broker.coordinator.backoff import Complaints
 from barnabas.broker.coordinator.contract import Operation, Result, S, Shard, ShardContext
-from barnabas.broker.coordinator.futures import fail, resolve
 from barnabas.broker.coordinator.keyed_lock import KeyedLock
 from barnabas.broker.coordinator.loading import InternalLog, load
 from barnabas.broker.coordinator.timers import Timers
@@ -164,7 +163,7 @@ class CoordinatorRuntime(Generic[S]):
         slot.shard.unload(gone)
         for append in slot.appends:
             append.timeout.cancel()
-            fail(append.reply, gone)
+            _fail(append.reply, gone)
         slot.lock.clear()
 
     async def stop(self) -> None:
@@ -202,9 +201,9 @@ class CoordinatorRuntime(Generic[S]):
                     raise KafkaError(ErrorCode.NOT_COORDINATOR)
                 answer = self._run(partition, slot, key, shared, operation, reply)
                 if answer is not reply:
-                    resolve(reply, answer)
+                    _resolve(reply, answer)
             except Exception as error:
-                fail(reply, error)
+                _fail(reply, error)
 
         slot.lock.wait(key, shared, run)
         return reply
@@ -341,7 +340,7 @@ class CoordinatorRuntime(Generic[S]):
         slot.lock.acquire(key, shared)
         late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was not committed in time")
         loop = asyncio.get_running_loop()
-        append.timeout = loop.call_later(self._write_timeout, fail, append.reply, late)
+        append.timeout = loop.call_later(self._write_timeout, _fail, append.reply, late)
         if committed is None:
             append.is_settled = True  # so are those before it: `_settle` is about to run for them
         else:
@@ -363,9 +362,9 @@ class CoordinatorRuntime(Generic[S]):
         try:
             if append.error is None:
                 _replay(slot.shard, append.result)
-            resolve(append.reply, _answer(append.result, append.error))
+            _resolve(append.reply, _answer(append.result, append.error))
         except Exception as error:
-            fail(append.reply, error)
+            _fail(append.reply, error)
         afterwards = append.result.afterwards
         if append.error is None and afterwards is not None:
             # After the callbacks that are there already: they send the response.
@@ -441,3 +440,27 @@ def _answer(result: Result[T], error: KafkaError | None) -> Answer[T]:
     if error is not None:
         raise error
     return result.response  # type: ignore[return-value]
+
+
+def _resolve(reply: asyncio.Future[T], answer: Answer[T]) -> None:
+    """Give `reply` the answer; a cancelled request has its reply already."""
+    if is_pending(answer):
+        asyncio.ensure_future(answer).add_done_callback(partial(_follow, reply))
+    elif not reply.done():
+        reply.set_result(answer)
+
+
+def _follow(reply: asyncio.Future[T], done: asyncio.Future[T]) -> None:
+    if reply.done():
+        return
+    if done.cancelled():
+        reply.cancel()
+    elif (error := done.exception()) is not None:
+        reply.set_exception(error)
+    else:
+        reply.set_result(done.result())
+
+
+def _fail(reply: asyncio.Future[Any], error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)

@@ -183,7 +183,7 @@ class Groups:
         return again
 
     async def loaded(self) -> None:
-        while self.coordinator._runtime.is_loading():
+        while self.coordinator.is_loading():
             await asyncio.sleep(0)
 
     def topics(self, **partitions: int) -> None:

@@ -48,7 +48,7 @@ class World:
         # The high watermark passes one batch after another.
         async with self._committing:
             await asyncio.sleep(self.rng.choice([0.01, 0.1, 1, 7]))
-        if fails or self.groups.coordinator.coordinated() == []:
+        if fails or self.groups.coordinator.partitions() == []:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._write(partition, batch, epoch)
 

@@ -205,7 +205,7 @@ class Driver:
 
 
 def shard_of(coordinator: Any) -> Any:
-    ((_, shard),) = coordinator._runtime.active_shards()
+    ((_, shard),) = coordinator.active_shards()
     return shard
 
 

@@ -27,7 +27,7 @@ class Walk:
 
     def __init__(self, groups):
         self.groups = groups
-        ((_, self.shard),) = groups.coordinator._runtime.active_shards()
+        ((_, self.shard),) = groups.coordinator.active_shards()
         #: the request that the event consists of, if it has not been answered at once
         self.task = None
         self.code = ErrorCode.NONE

@@ -102,7 +102,7 @@ def test_static_members_that_allow_no_time_to_rebalance_do_not_make_the_group_sp
         joined = await groups.join(instance="i", rebalance=1, session=60_000)
         await groups.sync(joined.member_id, joined.generation_id, {}, instance="i")
         steps = 0
-        write = groups.coordinator._runtime.write_unattended
+        write = groups.coordinator.write_unattended
 
         def counted(*args):
             nonlocal steps
@@ -110,7 +110,7 @@ def test_static_members_that_allow_no_time_to_rebalance_do_not_make_the_group_sp
             assert steps < 1000
             write(*args)
 
-        groups.coordinator._runtime.write_unattended = counted
+        groups.coordinator.write_unattended = counted
         newcomer = await groups.join(rebalance=1)
         groups.join(newcomer.member_id, rebalance=1)
         await groups.leave((newcomer.member_id, None))

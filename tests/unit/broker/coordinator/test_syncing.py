@@ -202,7 +202,7 @@ def test_leader_learns_its_assignment_before_its_followers(coordinate, how, firs
             sync(follower)
         groups.log.hold = how != "at once"
         if how == "later, behind another request":
-            held = groups.coordinator._runtime._slots[0].lock
+            held = groups.coordinator._slots[0].lock
             held.acquire("g", shared=False)
         sync(leader, [leader, *followers])
         for follower in followers[first:]:

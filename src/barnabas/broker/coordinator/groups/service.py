@@ -15,7 +15,7 @@ from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
-from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId, ProducerIdentity
+from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId
 from barnabas.broker.answers import Answer, settled
 from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
@@ -37,7 +37,6 @@ from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from barnabas.kafka.records.control import EndTransaction
 
 logger = logger_of(__name__)
 
@@ -127,10 +126,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def forget_topics(self, topics: set[str]) -> None:
         """Delete the offsets of topics that have been deleted."""
-        for partition, shard in self._runtime.active_shards():
+        for partition, shard in self.active_shards():
             for group_id in list(shard.groups):
                 if shard.commits.has_offsets_of(group_id, topics):
-                    self._runtime.write_unattended(
+                    self.write_unattended(
                         partition,
                         group_id,
                         lambda shard, group_id=group_id: shard.commits.forget_topics(group_id, topics),  # type: ignore[misc]
@@ -138,9 +137,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     async def expire(self) -> None:
         """Delete expired offsets, in slices of the event loop's time."""
-        for partition, shard in self._runtime.active_shards():
+        for partition, shard in self.active_shards():
             for number, group_id in enumerate(list(shard.groups), 1):
-                self._runtime.write_unattended(
+                self.write_unattended(
                     partition, group_id, partial(GroupShard.expire_group, group_id=group_id)
                 )
                 if number % _GROUPS_A_TURN == 0:
@@ -225,16 +224,6 @@ class GroupCoordinator(Coordinator[GroupShard]):
     check_fetch = reading(GroupShard.check_fetch, _unchecked)
     delete_offsets = writing(GroupShard.delete_offsets, _checked)
 
-    def end_transaction(
-        self, partition: int, producer: ProducerIdentity, marker: EndTransaction
-    ) -> Answer[None]:
-        """End a producer's transaction in a partition of `__consumer_offsets`.
-
-        Raises:
-            KafkaError: as `CoordinatorRuntime.end_transaction`.
-        """
-        return self._runtime.end_transaction(partition, producer, marker)
-
     def pending_offsets(self, group_id: str) -> PendingOffsets:
         """The store that has a group's offsets in open transactions.
 
@@ -264,13 +253,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def loaded_groups(self) -> list[Group]:
         """Every group coordinated here whose shard is loaded."""
-        return [group for _, shard in self._runtime.active_shards() for group in shard.groups.values()]
+        return [group for _, shard in self.active_shards() for group in shard.groups.values()]
 
     def loaded_offsets(self) -> list[tuple[str, GroupOffsets]]:
         """The committed offsets of each of `loaded_groups` that has some, not copied."""
         return [
             (group_id, offsets)
-            for _, shard in self._runtime.active_shards()
+            for _, shard in self.active_shards()
             for group_id in shard.groups
             if (offsets := shard.commits.offsets.of_group(group_id))
         ]

@@ -104,7 +104,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         for partition, transactional_id, transaction in self._all():
             if transaction.is_timed_out(now):
                 abort = partial(TransactionShard.abort_timed_out, transactional_id=transactional_id)
-                self._runtime.write_unattended(partition, transactional_id, abort)
+                self.write_unattended(partition, transactional_id, abort)
 
     def expire_ids(self) -> None:
         """Delete the ids that were unused for `transactional.id.expiration.ms`."""
@@ -114,7 +114,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 expire = partial(
                     TransactionShard.expire, transactional_id=transactional_id, expiration_ms=expiration_ms
                 )
-                self._runtime.write_unattended(partition, transactional_id, expire)
+                self.write_unattended(partition, transactional_id, expire)
 
     # --- one transactional id ---
 
@@ -210,7 +210,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return self._producer_ids() if self._needs_producer_id(transactional_id) else NO_PRODUCER_ID
 
     def _all(self) -> Iterator[tuple[int, str, Transaction]]:
-        for partition, shard in self._runtime.active_shards():
+        for partition, shard in self.active_shards():
             for transactional_id, transaction in list(shard.transactions.items()):
                 yield partition, transactional_id, transaction
 

@@ -64,7 +64,7 @@ class World:
         leader = self.groups.coordinator
         async with self._committing:  # the high watermark passes one batch after another
             await asyncio.sleep(self.rng.choice([0.01, 0.1, 1, 4]))
-        if fails or leader is not self.groups.coordinator or leader.coordinated() == []:
+        if fails or leader is not self.groups.coordinator or leader.partitions() == []:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._write(partition, batch, epoch)
 
@@ -95,7 +95,7 @@ class World:
     async def check(self):
         """What must hold at any time."""
         group = self.group
-        slot = self.groups.coordinator._runtime._slots[0]
+        slot = self.groups.coordinator._slots[0]
         if group is None or self._committing.locked() or slot.appends:
             return
         assert group.epoch >= self.epoch

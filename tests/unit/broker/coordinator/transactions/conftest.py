@@ -86,7 +86,7 @@ class Transactions:
         again = type(self)(self.log, Markers(), self.version)
         again.next_id = self.next_id
         again.coordinator.elect(0, epoch)
-        while again.coordinator._runtime.is_loading():
+        while again.coordinator.is_loading():
             await asyncio.sleep(0)
         return again
 

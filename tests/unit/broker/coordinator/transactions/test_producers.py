@@ -16,7 +16,7 @@ LAST_EPOCH = 2**15 - 2
 async def exhaust(transactions):
     """A producer with the last epoch that is given to anyone."""
     producer = await transactions.init()
-    shard = next(shard for _, shard in transactions.coordinator._runtime.active_shards())
+    shard = next(shard for _, shard in transactions.coordinator.active_shards())
     shard.transactions["x"] = shard.transactions["x"]._replace(epoch=LAST_EPOCH)
     return producer._replace(epoch=LAST_EPOCH)
 

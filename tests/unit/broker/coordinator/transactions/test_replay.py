@@ -59,7 +59,7 @@ def test_transactions_are_the_same_by_typed_records_and_by_bytes(
     async def scenario():
         log = memory_log()
         transactions = make_transactions(log, version=version, transactional_id_expiration_ms=3_600_000)
-        ((_, live),) = transactions.coordinator._runtime.active_shards()
+        ((_, live),) = transactions.coordinator.active_shards()
         own = live.replay
 
         def replay(record):
@@ -78,9 +78,9 @@ def test_transactions_are_the_same_by_typed_records_and_by_bytes(
         await transactions.coordinator.stop()
         again = make_transactions(log, version=version)
         again.markers.hold = True  # what is prepared stays so
-        while again.coordinator._runtime.is_loading():
+        while again.coordinator.is_loading():
             await asyncio.sleep(0)
-        ((_, loaded),) = again.coordinator._runtime.active_shards()
+        ((_, loaded),) = again.coordinator.active_shards()
         assert loaded.transactions == stored
         await again.coordinator.stop()
 
