@@ -13,7 +13,7 @@ from zlib import crc32
 
 from barnabas.base.types import ProducerIdentity
 from barnabas.broker.coordinator.contract import Result
-from barnabas.broker.coordinator.groups.classic.sessions import Sessions
+from barnabas.broker.coordinator.groups.classic.session_timeouts import SessionTimeouts
 from barnabas.broker.coordinator.groups.codec import OffsetRecord
 from barnabas.broker.coordinator.groups.commits import Commits
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
@@ -219,7 +219,7 @@ def _cleaner_drops_live() -> Iterator[None]:
 @_bug("sessions-never-expire", "members that have died stay in their groups")
 def _sessions_never_expire() -> Iterator[None]:
     with replaced(
-        (Sessions, "watch", lambda self, group, member_id, timeout_ms: None),
+        (SessionTimeouts, "watch", lambda self, group, member_id, timeout_ms: None),
         (Timeouts, "expect_heartbeat", lambda self, group_id, member_id, timeout_ms: None),
     ):
         yield

@@ -249,12 +249,12 @@ def _unclean_election() -> Iterator[None]:
 
 @_bug("unclean-restart-stays", "a broker that stopped uncleanly stays in ISR and ELR (KIP-966)")
 def _unclean_restart_stays() -> Iterator[None]:
-    def standing_of(image: ClusterImage) -> partition_changes.Standing:
+    def eligibility_of(image: ClusterImage) -> partition_changes.Eligibility:
         running = frozenset(b.id for b in image.brokers.values() if b.state is BrokerState.RUNNING)
         leaving = frozenset(b.id for b in image.brokers.values() if b.state is BrokerState.SHUTTING_DOWN)
-        return partition_changes.Standing(running, running, leaving)
+        return partition_changes.Eligibility(running, running, leaving)
 
-    with replaced((partitions, "standing_of", standing_of)):
+    with replaced((partitions, "eligibility_of", eligibility_of)):
         yield
 
 

@@ -8,8 +8,8 @@ from barnabas.base.errors import ErrorCode, KafkaError, error_code
 from barnabas.base.text import logger_of
 from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller.eligibility import eligibility_of, known_brokers
 from barnabas.broker.controller.internal_topics import CLUSTER_REPLICAS
-from barnabas.broker.controller.standing import known_brokers, standing_of
 from barnabas.broker.controller.topics import DEFAULT
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.create_topics import (
@@ -54,7 +54,7 @@ class AutoCreation:
             If no topic can be created now, all are unknown topics, as in Apache Kafka: clients ask again.
         """
         config, image = self._view.config, self._view.image
-        running, known = len(standing_of(image).in_sync), len(known_brokers(image))
+        running, known = len(eligibility_of(image).in_sync), len(known_brokers(image))
         topics = [_defaults(name, config, running, known) for name in dict.fromkeys(names)]
         try:
             response = await self._create(CreateTopicsRequest(topics=topics))

@@ -15,6 +15,7 @@ from barnabas.broker.controller.acls import AclControl
 from barnabas.broker.controller.configs import ConfigControl, TryKeys, lacks_min_isr
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.elections import ElectionControl
+from barnabas.broker.controller.eligibility import leaders_to_move
 from barnabas.broker.controller.features import FeatureControl
 from barnabas.broker.controller.internal_topics import InternalTopics
 from barnabas.broker.controller.leader_balance import LeaderBalance
@@ -24,7 +25,6 @@ from barnabas.broker.controller.quotas import QuotaControl
 from barnabas.broker.controller.reassignments import ReassignmentControl
 from barnabas.broker.controller.registration import Registration, check_registered
 from barnabas.broker.controller.replica_logs import Ask
-from barnabas.broker.controller.standing import leaders_to_move
 from barnabas.broker.controller.tokens import TokenControl
 from barnabas.broker.controller.topics import TopicControl
 from barnabas.broker.controller.unclean_elections import UncleanElections

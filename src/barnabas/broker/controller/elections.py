@@ -10,9 +10,9 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
 from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
-from barnabas.broker.controller.standing import incomplete_replicas, standing_of
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
 from barnabas.broker.metadata.store import Operation
 
@@ -105,7 +105,7 @@ def _leaderless(
     image: ClusterImage, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """Return the partitions that have no leader, and the replicas that could become one."""
-    electable = standing_of(image).in_sync
+    electable = eligibility_of(image).in_sync
     states = ((each, image.partition(each)) for each in (_all(image) if partitions is None else partitions))
     return {
         partition: candidates(state, electable, is_unclean_allowed=True)
@@ -138,7 +138,7 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
     """The state with the preferred leader. Raises KafkaError, with Kafka's codes, if it cannot be elected."""
     if state.leader == state.replicas[0]:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-    elected = elect_preferred(state, standing_of(image).electable)
+    elected = elect_preferred(state, eligibility_of(image).electable)
     if elected is None:
         raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
     return elected

@@ -16,9 +16,9 @@ from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from barnabas.broker.config import BrokerConfig
+from barnabas.broker.controller.eligibility import eligibility_of
 from barnabas.broker.controller.placement import add_replicas
 from barnabas.broker.controller.reassignment import is_moving
-from barnabas.broker.controller.standing import standing_of
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta
 from barnabas.broker.view import BrokerView
 
@@ -93,7 +93,7 @@ def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, t
         GROUP_METADATA_TOPIC: config.offsets_topic_replication_factor,
         TRANSACTION_STATE_TOPIC: config.transaction_state_log_replication_factor,
     }
-    in_sync = standing_of(image).in_sync
+    in_sync = eligibility_of(image).in_sync
     running = [broker for broker in image.brokers.values() if broker.id in in_sync]
     wanted = min(CLUSTER_REPLICAS, len(running))
     targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}

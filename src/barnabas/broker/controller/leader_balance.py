@@ -10,8 +10,8 @@ from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.controller.elections import ElectionControl, ElectionType
+from barnabas.broker.controller.eligibility import eligibility_of
 from barnabas.broker.controller.reassignment import is_moving
-from barnabas.broker.controller.standing import standing_of
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.view import BrokerView
 
@@ -64,7 +64,7 @@ def imbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
     Only brokers count for whom another broker leads more than `percentage` of the partitions that they should
     lead.
     """
-    electable = standing_of(image).electable
+    electable = eligibility_of(image).electable
     preferred: dict[BrokerId, int] = {}
     elsewhere: dict[BrokerId, list[TopicPartition]] = {}
     for name, topic in sorted(image.topics.items()):

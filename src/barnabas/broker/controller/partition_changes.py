@@ -19,21 +19,21 @@ from barnabas.base.types import NO_BROKER, BrokerId
 from barnabas.broker.metadata.image import PartitionState
 
 
-class Standing(NamedTuple):
+class Eligibility(NamedTuple):
     """The permitted roles of the brokers now, for the partitions that they hold."""
 
     #: may stay in an ISR: they run, and have not restarted since they joined it
     in_sync: frozenset[BrokerId]
     #: may be elected: they run
     electable: frozenset[BrokerId]
-    #: are shutting down or isolated: they lead on only where no other can
+    #: are shutting down or isolated: they still lead only where no other replica can
     leaving: frozenset[BrokerId] = frozenset()
     #: may have lost records since they joined an ISR
     unclean: frozenset[BrokerId] = frozenset()
 
-    def without(self, failed: frozenset[BrokerId]) -> Standing:
-        """Return the standing for a partition whose replicas on some brokers have failed."""
-        return Standing(
+    def without(self, failed: frozenset[BrokerId]) -> Eligibility:
+        """Return the eligibility for a partition whose replicas on some brokers have failed."""
+        return Eligibility(
             self.in_sync - failed, self.electable - failed, self.leaving - failed, self.unclean | failed
         )
 
@@ -55,30 +55,30 @@ def with_isr(
     return state._replace(isr=isr, elr=elr, last_known_elr=tuple(r for r in state.replicas if r in known))
 
 
-def settle(state: PartitionState, min_isr: int, standing: Standing) -> PartitionState:
-    """Return the state that fits the brokers' present standing; the same one if it fits already.
+def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> PartitionState:
+    """Return the state that fits the brokers' present eligibility; the same one if it fits already.
 
     Replicas that may not stay leave the ISR. A partition without a leader that may stay gets another one from
     the ISR, else from the ELR, in a new epoch. A leader that is shutting down stays leader if there is no
     other. Where neither has a replica left, see `candidates`.
     """
-    if _is_settled(state, min_isr, standing) or state.is_missing:
+    if _is_settled(state, min_isr, eligible) or state.is_missing:
         return state
-    after = _settle(state, min_isr, standing.in_sync, standing.electable, standing.unclean)
-    if after.leader == NO_BROKER and state.leader in standing.leaving:
-        stays = standing.leaving.intersection(state.isr)
+    after = _settle(state, min_isr, eligible.in_sync, eligible.electable, eligible.unclean)
+    if after.leader == NO_BROKER and state.leader in eligible.leaving:
+        stays = eligible.leaving.intersection(state.isr)
         after = _settle(
-            state, min_isr, standing.in_sync | stays, standing.electable | {state.leader}, standing.unclean
+            state, min_isr, eligible.in_sync | stays, eligible.electable | {state.leader}, eligible.unclean
         )
     return state if after == state else after
 
 
-def _is_settled(state: PartitionState, min_isr: int, standing: Standing) -> bool:
-    if state.leader not in standing.in_sync or not standing.in_sync.issuperset(state.isr):
+def _is_settled(state: PartitionState, min_isr: int, eligible: Eligibility) -> bool:
+    if state.leader not in eligible.in_sync or not eligible.in_sync.issuperset(state.isr):
         return False
     if not state.elr and not state.last_known_elr:
         return len(state.isr) >= min_isr or len(state.isr) == len(state.replicas)
-    return len(state.isr) < least_in_sync(state, min_isr) and standing.unclean.isdisjoint(state.elr)
+    return len(state.isr) < least_in_sync(state, min_isr) and eligible.unclean.isdisjoint(state.elr)
 
 
 def _settle(
@@ -132,9 +132,9 @@ def candidates(
 
 
 def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
-    """The brokers without whom a partition gets no leader, unless records may be lost; none while it has one.
+    """The brokers that a partition without a leader waits for, unless records may be lost.
 
-    Any one of those that are sure to have everything will do; of the last known ELR all are needed.
+    One broker that is sure to have all records is enough; of the last known ELR all are needed.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()

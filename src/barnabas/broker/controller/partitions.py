@@ -11,9 +11,10 @@ from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.failed_dirs import FailedDirs
 from barnabas.broker.controller.partition_changes import (
-    Standing,
+    Eligibility,
     alter,
     candidates,
     depart,
@@ -22,7 +23,6 @@ from barnabas.broker.controller.partition_changes import (
 )
 from barnabas.broker.controller.registration import check_registered
 from barnabas.broker.controller.replica_logs import Ask
-from barnabas.broker.controller.standing import incomplete_replicas, standing_of
 from barnabas.broker.controller.unclean_elections import UncleanElections
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
@@ -162,7 +162,7 @@ class PartitionControl:
         _report(changes, len(elections))
 
     async def _changes(self, image: ClusterImage) -> AsyncIterator[Change]:
-        standing = standing_of(image)
+        eligible = eligibility_of(image)
         starting = {b.id for b in image.brokers.values() if b.state is BrokerState.STARTING}
         #: run, and are about to be admitted: nothing may be left of what they were before
         arriving = {
@@ -178,9 +178,9 @@ class PartitionControl:
             min_isr = config.min_insync_replicas
             for number, state in enumerate(topic.partitions):
                 looked_at += 1
-                allowed = standing
+                allowed = eligible
                 if incomplete and (brokers := incomplete.get(TopicPartition(name, number))):
-                    allowed = standing.without(brokers)
+                    allowed = eligible.without(brokers)
                 after = settle(state, min_isr, allowed)
                 if failed and (brokers := failed.get(TopicPartition(name, number))):
                     moved = settle(after, min_isr, allowed.without(brokers))
@@ -286,7 +286,7 @@ class PartitionControl:
         if leader in isr:
             after = alter(state, isr, min_isr, is_recovering=proposal.is_recovering)
         else:
-            after = depart(state, leader, min_isr, standing_of(image).electable)
+            after = depart(state, leader, min_isr, eligibility_of(image).electable)
         if after is None:
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "no other replica in sync can lead now")
         return Change(partition, state, after)
@@ -332,9 +332,11 @@ def check_proposal(
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {broker} cannot join now")
 
 
-def _with_only_replica(after: PartitionState, before: PartitionState, standing: Standing) -> PartitionState:
+def _with_only_replica(
+    after: PartitionState, before: PartitionState, eligible: Eligibility
+) -> PartitionState:
     """Elect a partition's only replica: to wait or to ask would change nothing."""
-    if len(after.replicas) == 1 and candidates(after, standing.electable):
+    if len(after.replicas) == 1 and candidates(after, eligible.electable):
         return elect_uncleanly(after, after.replicas[0])._replace(leader_epoch=before.leader_epoch + 1)
     return after
 

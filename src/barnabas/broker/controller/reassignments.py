@@ -11,10 +11,10 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.elections import state_of
-from barnabas.broker.controller.partition_changes import Standing, settle
+from barnabas.broker.controller.eligibility import eligibility_of
+from barnabas.broker.controller.partition_changes import Eligibility, settle
 from barnabas.broker.controller.placement import check_assignment
 from barnabas.broker.controller.reassignment import begin, cancel, finish, is_moving, target_of
-from barnabas.broker.controller.standing import standing_of
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta, PartitionState, TopicImage
@@ -82,7 +82,7 @@ class ReassignmentControl:
         await self._caught_up()
         async with self._election.answering() as image:
             self._election.require_won()
-            standing = standing_of(image)
+            eligible = eligibility_of(image)
             errors: dict[TopicPartition, KafkaError] = {}
             changes: dict[TopicPartition, PartitionState] = {}
             for partition, target in targets.items():
@@ -92,7 +92,7 @@ class ReassignmentControl:
                 except KafkaError as error:
                     errors[partition] = error
                     continue
-                after = self._finished(image, standing, partition, begun) or begun
+                after = self._finished(image, eligible, partition, begun) or begun
                 if after != state:
                     changes[partition] = after
             errors |= await self._write(image, changes)
@@ -109,9 +109,9 @@ class ReassignmentControl:
                 self._moving.discard(partition)
         if self._moving and self._election.is_won:
             ready = self._moving if delta.brokers or not changed else self._moving.intersection(changed)
-            image, standing = delta.after, standing_of(delta.after)
+            image, eligible = delta.after, eligibility_of(delta.after)
             states = ((partition, image.partition(partition)) for partition in ready)
-            if any(s is not None and self._finished(image, standing, p, s) is not None for p, s in states):
+            if any(s is not None and self._finished(image, eligible, p, s) is not None for p, s in states):
                 self._begin_finishing()
 
     def resume(self) -> None:
@@ -150,11 +150,11 @@ class ReassignmentControl:
     async def _finish(self) -> Sequence[Exception]:
         await self._caught_up()
         async with self._election.deciding() as image:
-            standing = standing_of(image)
+            eligible = eligibility_of(image)
             changes = {}
             for partition in sorted(self._moving):
                 state = image.partition(partition)
-                done = None if state is None else self._finished(image, standing, partition, state)
+                done = None if state is None else self._finished(image, eligible, partition, state)
                 if done is not None:
                     changes[partition] = done
             errors = await self._write(image, changes)
@@ -163,13 +163,13 @@ class ReassignmentControl:
             return list(errors.values())
 
     def _finished(
-        self, image: ClusterImage, standing: Standing, partition: TopicPartition, state: PartitionState
+        self, image: ClusterImage, eligible: Eligibility, partition: TopicPartition, state: PartitionState
     ) -> PartitionState | None:
         """Return the state after the reassignment, if that is complete among those that may be in sync."""
         if not is_moving(state):
             return None
         min_isr = self._configs.topic_config(image, partition.topic).min_insync_replicas
-        return finish(settle(state, min_isr, standing), min_isr, standing.electable)
+        return finish(settle(state, min_isr, eligible), min_isr, eligible.electable)
 
     async def _write(
         self, image: ClusterImage, changes: Mapping[TopicPartition, PartitionState]

@@ -15,6 +15,7 @@ from barnabas.base.types import BrokerId, TopicId
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.configs import check_topic_config
 from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.eligibility import eligibility_of, known_brokers
 from barnabas.broker.controller.names import Collisions, check_topic_name
 from barnabas.broker.controller.placement import (
     check_assignment,
@@ -23,7 +24,6 @@ from barnabas.broker.controller.placement import (
     refuse,
 )
 from barnabas.broker.controller.reassignment import target_of
-from barnabas.broker.controller.standing import known_brokers, standing_of
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
@@ -184,8 +184,8 @@ class TopicControl:
             replicas = check_assignments(topic.assignments, known_brokers(image))
         else:
             replicas = self._place(topic, image, defaults)
-        standing = standing_of(image)
-        states = {r: new_partition(r, standing.in_sync) for r in dict.fromkeys(replicas)}
+        eligible = eligibility_of(image)
+        states = {r: new_partition(r, eligible.in_sync) for r in dict.fromkeys(replicas)}
         partitions = tuple(states[r] for r in replicas)
         return TopicImage(topic.name, new_topic_id(self._random), partitions)
 
@@ -229,8 +229,8 @@ class TopicControl:
         else:
             known = known_brokers(image)
             replicas = [check_assignment(r, known, factor) for r in request.assignments]
-        standing = standing_of(image)
-        new = tuple(new_partition(r, standing.in_sync) for r in replicas)
+        eligible = eligibility_of(image)
+        new = tuple(new_partition(r, eligible.in_sync) for r in replicas)
         return TopicImage(topic.name, topic.id, topic.partitions + new), old
 
     async def _creation(self, topic: TopicImage, configs: Mapping[str, str | None]) -> list[Operation]:
@@ -277,7 +277,7 @@ def _place_replicas(
     image: ClusterImage, partitions: int, replication_factor: int, random: Random
 ) -> list[tuple[BrokerId, ...]]:
     """Place replicas on brokers that run, then on those that start or stop, then on absent ones."""
-    in_sync = standing_of(image).in_sync
+    in_sync = eligibility_of(image).in_sync
     running = [broker for broker in image.brokers.values() if broker.id in in_sync]
     registered = sorted(image.brokers.keys() - in_sync)
     away = sorted(known_brokers(image) - image.brokers.keys())

@@ -11,9 +11,9 @@ from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
 from barnabas.broker.controller.controller_election import ControllerElection
+from barnabas.broker.controller.eligibility import eligibility_of, incomplete_replicas
 from barnabas.broker.controller.partition_changes import awaited, candidates, elect_furthest, elect_uncleanly
 from barnabas.broker.controller.replica_logs import Ask, Reach, reaches
-from barnabas.broker.controller.standing import incomplete_replicas, standing_of
 from barnabas.broker.metadata.configs import ConfigResolver
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
 from barnabas.broker.metadata.loader import MetadataLoader
@@ -126,7 +126,7 @@ class UncleanElections:
 
     def _wanted(self, image: ClusterImage) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         """Return the partitions that can be given a leader, and who is to be asked."""
-        electable = standing_of(image).in_sync
+        electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
         leaderless = sorted(
             (TopicPartition(name, number), state)
@@ -145,7 +145,7 @@ class UncleanElections:
 
     def _report_awaited(self, image: ClusterImage) -> None:
         """Say who has to come back, once for each change of that."""
-        electable = standing_of(image).in_sync
+        electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
         waiting: dict[tuple[BrokerId, ...], list[TopicPartition]] = {}
         for name, topic in sorted(image.topics.items()):

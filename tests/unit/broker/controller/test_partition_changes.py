@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from barnabas.base.types import NO_BROKER
 from barnabas.broker.controller.partition_changes import (
-    Standing,
+    Eligibility,
     alter,
     candidates,
     elect_furthest,
@@ -31,14 +31,14 @@ def state(
     return PartitionState(REPLICAS, isr, leader, 5, 9, elr, last)
 
 
-def alive(*brokers: int, leaving: tuple[int, ...] = (), unclean: tuple[int, ...] = ()) -> Standing:
+def alive(*brokers: int, leaving: tuple[int, ...] = (), unclean: tuple[int, ...] = ()) -> Eligibility:
     running = frozenset(brokers)
-    return Standing(running - set(unclean), running, frozenset(leaving), frozenset(unclean))
+    return Eligibility(running - set(unclean), running, frozenset(leaving), frozenset(unclean))
 
 
-def restarted(broker: int, *others: int, clean: bool = True) -> Standing:
+def restarted(broker: int, *others: int, clean: bool = True) -> Eligibility:
     running = frozenset((broker, *others))
-    return Standing(running - {broker}, running, unclean=frozenset() if clean else frozenset((broker,)))
+    return Eligibility(running - {broker}, running, unclean=frozenset() if clean else frozenset((broker,)))
 
 
 def of(after: PartitionState) -> tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -87,15 +87,15 @@ SETTLED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "before", "standing", "expected"), SETTLED, ids=[s[0] for s in SETTLED])
+@pytest.mark.parametrize(("name", "before", "eligible", "expected"), SETTLED, ids=[s[0] for s in SETTLED])
 def test_settled_state_of_three_replicas_of_which_two_must_be_in_sync(
-    name: str, before: PartitionState, standing: Standing, expected: object
+    name: str, before: PartitionState, eligible: Eligibility, expected: object
 ) -> None:
     if name == "clean restart of the only one":
         one = before._replace(replicas=(1,))
-        assert of(settle(one, 2, standing)) == expected
+        assert of(settle(one, 2, eligible)) == expected
     else:
-        assert of(settle(before, 2, standing)) == expected
+        assert of(settle(before, 2, eligible)) == expected
 
 
 def test_nothing_to_do_gives_the_very_same_state() -> None:
@@ -129,7 +129,9 @@ def test_those_who_were_last_in_sync_are_waited_for_while_the_furthest_leads_alo
     leading = elect_furthest(state((), -1, (), (2, 3)), 1, 2)
     assert of(leading) == (1, 6, (1,), (), (2, 3))
     assert leading.recovering
-    lost_power = settle(leading, 2, Standing(frozenset((2, 3)), frozenset((2, 3)), unclean=frozenset((1,))))
+    lost_power = settle(
+        leading, 2, Eligibility(frozenset((2, 3)), frozenset((2, 3)), unclean=frozenset((1,)))
+    )
     assert of(lost_power) == (-1, 7, (), (), (1, 2, 3))
     assert candidates(lost_power, frozenset((1,))) == ()
     assert candidates(lost_power, ALL) == (1, 2, 3)
@@ -176,12 +178,12 @@ def states(draw: st.DrawFn) -> tuple[PartitionState, int]:
 
 
 @st.composite
-def standings(draw: st.DrawFn) -> Standing:
+def standings(draw: st.DrawFn) -> Eligibility:
     electable = draw(brokers)
     bounced = draw(brokers)
     unclean = frozenset(broker for broker in bounced if draw(st.booleans()))
     leaving = draw(brokers) - electable
-    return Standing(electable - bounced, electable, leaving - bounced, unclean)
+    return Eligibility(electable - bounced, electable, leaving - bounced, unclean)
 
 
 def assert_sound(after: PartitionState, min_isr: int) -> None:
@@ -195,33 +197,33 @@ def assert_sound(after: PartitionState, min_isr: int) -> None:
 
 
 @given(states(), standings())
-def test_settling_is_sound_and_done_at_once(case: tuple[PartitionState, int], standing: Standing) -> None:
+def test_settling_is_sound_and_done_at_once(case: tuple[PartitionState, int], eligible: Eligibility) -> None:
     before, min_isr = case
-    after = settle(before, min_isr, standing)
+    after = settle(before, min_isr, eligible)
     assert_sound(after, min_isr)
     assert after.replicas == before.replicas
     assert after.partition_epoch == before.partition_epoch
     # Only who was sure to have everything, and still is, leads.
     if after.leader != NO_BROKER:
-        assert after.leader in {*before.isr, *before.elr} - standing.unclean
-        assert after.leader in standing.electable | standing.leaving
+        assert after.leader in {*before.isr, *before.elr} - eligible.unclean
+        assert after.leader in eligible.electable | eligible.leaving
     # A leader that stays, stays in its epoch; every other one begins a new one.
     stays = after.leader == before.leader and (
-        before.leader == NO_BROKER or before.leader in standing.in_sync | standing.leaving
+        before.leader == NO_BROKER or before.leader in eligible.in_sync | eligible.leaving
     )
     assert after.leader_epoch == before.leader_epoch + (0 if stays else 1)
     # Nobody joins the ISR but who leads; nobody who has everything is forgotten below the minimum.
     assert set(after.isr) <= {*before.isr, after.leader}
-    assert standing.unclean.isdisjoint(after.elr)
+    assert eligible.unclean.isdisjoint(after.elr)
     if len(after.isr) < least_in_sync(after, min_isr):
         known = {*before.isr, *before.elr, *before.last_known_elr}
         assert known == {*after.isr, *after.elr, *after.last_known_elr}
     # Once the restarts are dealt with, the state stands.
-    admitted = Standing(standing.electable, standing.electable, standing.leaving)
+    admitted = Eligibility(eligible.electable, eligible.electable, eligible.leaving)
     assert settle(after, min_isr, admitted) is after or after.leader == NO_BROKER
     # A partition is without a leader only if nobody who has everything can lead.
     if after.leader == NO_BROKER:
-        assert standing.electable.isdisjoint({*after.isr, *after.elr})
+        assert eligible.electable.isdisjoint({*after.isr, *after.elr})
 
 
 @given(states(), st.data())
@@ -256,9 +258,9 @@ class Committed(RuleBasedStateMachine):
     def settle(self, bounced: int | None = None, *, clean: bool = True) -> None:
         running = frozenset(self.running)
         unclean = frozenset() if clean or bounced is None else frozenset((bounced,))
-        standing = Standing(running - {bounced} if bounced else running, running, unclean=unclean)
+        eligible = Eligibility(running - {bounced} if bounced else running, running, unclean=unclean)
         leader = self.state.leader_epoch
-        self.state = settle(self.state, self.MIN_ISR, standing)
+        self.state = settle(self.state, self.MIN_ISR, eligible)
         if self.state.leader_epoch != leader and self.state.leader != NO_BROKER:
             for replica in self.running:  # they truncate to the new leader's log
                 self.ends[replica] = min(self.ends[replica], self.ends[self.state.leader])

@@ -26,7 +26,7 @@ class Groups(GroupCoordinator):
         del self.led[partition]
         self.told.append(("resign", partition))
 
-    def coordinated(self):
+    def partitions(self):
         return list(self.led)
 
     def forget_topics(self, topics):

@@ -22,7 +22,7 @@ from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.members import HeldMetadata
 from barnabas.broker.coordinator.groups.classic.membership import ClassicMembership
 from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
-from barnabas.broker.coordinator.groups.classic.sessions import Sessions
+from barnabas.broker.coordinator.groups.classic.session_timeouts import SessionTimeouts
 from barnabas.broker.coordinator.groups.classic.states import Event
 from barnabas.broker.coordinator.groups.codec import GroupRecord, OffsetKey, OffsetRecord
 from barnabas.broker.coordinator.groups.commits import Commits
@@ -80,7 +80,7 @@ class GroupShard:
         self._clock = context.clock
         self._view = view
         self._strange_kinds: set[int] = set()
-        self._sessions = Sessions(
+        self._sessions = SessionTimeouts(
             context.timers, self._step, lambda group, member: self._membership.expire(group, member)
         )
         self._rebalance = Rebalance(view, context.timers, context.most_bytes, self._step, self._sessions)

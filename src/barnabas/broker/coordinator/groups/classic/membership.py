@@ -18,7 +18,10 @@ from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember, Protocol
 from barnabas.broker.coordinator.groups.classic.members import HeldMetadata, most_preferred
 from barnabas.broker.coordinator.groups.classic.rebalance import Rebalance
-from barnabas.broker.coordinator.groups.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
+from barnabas.broker.coordinator.groups.classic.session_timeouts import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    SessionTimeouts,
+)
 from barnabas.broker.coordinator.groups.classic.states import Action, Event, GroupState
 from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.view import BrokerView
@@ -40,7 +43,7 @@ class ClassicMembership:
     def __init__(
         self,
         view: BrokerView,
-        sessions: Sessions,
+        sessions: SessionTimeouts,
         rebalance: Rebalance,
         unique: Callable[[], str],
         held: HeldMetadata,

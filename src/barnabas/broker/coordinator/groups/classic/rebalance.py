@@ -22,7 +22,7 @@ from barnabas.broker.coordinator.backoff import LONGEST_MS, backoff_ms
 from barnabas.broker.coordinator.contract import Result
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.member import ClassicMember
-from barnabas.broker.coordinator.groups.classic.sessions import Sessions, Step
+from barnabas.broker.coordinator.groups.classic.session_timeouts import SessionTimeouts, Step
 from barnabas.broker.coordinator.groups.classic.states import Action, Event, GroupState
 from barnabas.broker.coordinator.groups.codec import GroupRecord
 from barnabas.broker.coordinator.timers import Timers
@@ -51,7 +51,7 @@ class Rebalance:
         timers: Timers,
         most_bytes: Callable[[], int],
         write: Step,
-        sessions: Sessions,
+        sessions: SessionTimeouts,
     ) -> None:
         self._view = view
         self._timers = timers

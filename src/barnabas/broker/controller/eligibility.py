@@ -1,4 +1,4 @@
-"""The standing of an image's brokers: may be in sync, may be elected, or shutting down."""
+"""The roles that the brokers of an image may have: in sync, elected, or shutting down."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.broker.controller.partition_changes import Standing
+from barnabas.broker.controller.partition_changes import Eligibility
 from barnabas.broker.metadata.image import BrokerState, ClusterImage
 
 _NONE: Mapping[TopicPartition, frozenset[BrokerId]] = MappingProxyType({})
 
 
-def standing_of(image: ClusterImage) -> Standing:
-    """Return the present standing of the brokers by the image."""
+def eligibility_of(image: ClusterImage) -> Eligibility:
+    """Return the brokers' eligibility by an image."""
     registered = image.brokers.values()
     alive = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
     running = alive - {broker.id for broker in registered if broker.is_isolated}
     shutting_down = {broker.id for broker in registered if broker.state is BrokerState.SHUTTING_DOWN}
     known = frozenset(broker.id for broker in registered if image.is_admitted(broker.id))
-    return Standing(
+    return Eligibility(
         in_sync=running & known,
         electable=running,
         leaving=((alive - running) | shutting_down) & known,
@@ -33,7 +33,7 @@ def standing_of(image: ClusterImage) -> Standing:
 
 
 def known_brokers(image: ClusterImage) -> frozenset[BrokerId]:
-    """The brokers of the cluster: those that are registered, and those that have run in it and are away."""
+    """The brokers of the cluster: the registered ones, and those that have run in it and are absent."""
     return frozenset(image.brokers) | frozenset(image.admitted)
 
 
@@ -43,8 +43,8 @@ def incomplete_replicas(
     """Return the live brokers whose replica lacks records that it had acknowledged, by partition.
 
     Args:
-        only_unadmitted: leave out brokers that the controller has admitted. It has taken their incomplete
-            replicas out of ISR and ELR then, and what has joined the ISR since is complete.
+        only_unadmitted: ignore admitted brokers. When the controller admitted them, it removed their
+            incomplete replicas from ISR and ELR, and only complete ones have joined the ISR since.
     """
     found: dict[TopicPartition, frozenset[BrokerId]] = {}
     for broker in image.brokers.values():
@@ -59,8 +59,8 @@ def incomplete_replicas(
 
 def leaders_to_move(image: ClusterImage, broker: BrokerId) -> int:
     """Return the number of partitions that a broker leads and another one could lead now."""
-    standing = standing_of(image)
-    electable = standing.electable - {broker}
+    eligible = eligibility_of(image)
+    electable = eligible.electable - {broker}
     return sum(
         not electable.isdisjoint((*state.isr, *state.elr))
         for topic in image.topics.values()

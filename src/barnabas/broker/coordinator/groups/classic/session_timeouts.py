@@ -17,7 +17,7 @@ Step: TypeAlias = Callable[[str, Callable[[], list[GroupRecord]]], None]
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
-class Sessions:
+class SessionTimeouts:
     """The session timers of one shard's groups."""
 
     def __init__(
