@@ -28,7 +28,7 @@ from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.transactions.marker_queue import MarkerWriter
 from barnabas.broker.coordinator.transactions.shard import TransactionShard
-from barnabas.broker.coordinator.transactions.transaction import Transaction
+from barnabas.broker.coordinator.transactions.transaction import EPOCH_BUMP_VERSION, Transaction
 from barnabas.broker.metadata.features import TRANSACTION_VERSION
 from barnabas.broker.view import BrokerView
 
@@ -175,6 +175,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             KafkaError: INVALID_REQUEST, and as `TransactionShard.end`.
         """
         end = partial(self._end, transactional_id, producer, commit=commit, version=version)
+        if version < EPOCH_BUMP_VERSION:
+            return end(fresh=NO_PRODUCER_ID)
 
         async def end_later(fresh: Awaitable[ProducerId]) -> ProducerIdentity:
             return await settled(end(fresh=await fresh))

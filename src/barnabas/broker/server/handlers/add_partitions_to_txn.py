@@ -8,7 +8,6 @@ the others get OPERATION_NOT_ATTEMPTED.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
-from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError, fenced_since
 from barnabas.base.types import ProducerIdentity, TopicPartition
@@ -32,15 +31,6 @@ from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from barnabas.kafka.security.acls import UNRESTRICTED, Access, Operation, ResourceType
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    transactions: TransactionCoordinator
-    view: BrokerView
-
 
 _BATCHED_FROM = 4
 _FENCED_FROM = 2
@@ -69,12 +59,15 @@ def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartiti
     confirmed_by=transaction_coordinator("v3_and_below_transactional_id", "transactions.transactional_id"),
 )
 def add_partitions_to_txn(
-    ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
+    transactions: TransactionCoordinator,
+    view: BrokerView,
+    context: RequestContext,
+    request: AddPartitionsToTxnRequest,
 ) -> Answer[AddPartitionsToTxnResponse]:
     if context.api_version >= _BATCHED_FROM:
         if not context.access.on_cluster(Operation.CLUSTER_ACTION):
             raise refusal(ResourceType.CLUSTER)
-        return _serve_batched(ports, context, request)
+        return _serve_batched(transactions, view.image, context, request)
     if not context.access.on_transactional_id(Operation.WRITE, request.v3_and_below_transactional_id):
         raise refusal(ResourceType.TRANSACTIONAL_ID)
     transaction = AddPartitionsToTxnTransaction(
@@ -84,28 +77,37 @@ def add_partitions_to_txn(
         topics=request.v3_and_below_topics,
     )
     return then(
-        _serve(ports, context, transaction, _EXPLICIT),
+        _serve(transactions, view.image, context, transaction, _EXPLICIT),
         lambda results: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results),
     )
 
 
 async def _serve_batched(
-    ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
+    transactions: TransactionCoordinator,
+    image: ClusterImage,
+    context: RequestContext,
+    request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id,
-                topic_results=await settled(_serve(ports, context, transaction, _IMPLICIT)),
+                transactional_id=each.transactional_id,
+                topic_results=await settled(_serve(transactions, image, context, each, _IMPLICIT)),
             )
-            for transaction in request.transactions
+            for each in request.transactions
         ]
     )
 
 
 def _serve(
-    ports: Ports, context: RequestContext, transaction: AddPartitionsToTxnTransaction, version: int
+    transactions: TransactionCoordinator,
+    image: ClusterImage,
+    context: RequestContext,
+    transaction: AddPartitionsToTxnTransaction,
+    version: int,
 ) -> Answer[list[AddPartitionsToTxnTopicResult]]:
+    transactional_id = transaction.transactional_id
+    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     partitions = [TopicPartition(t.name, number) for t in transaction.topics for number in t.partitions]
 
     def results(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
@@ -115,29 +117,30 @@ def _serve(
         code = fenced_since(_FENCED_FROM, context.api_version, error).code
         return results(dict.fromkeys(partitions, code))
 
-    async def serve_later(
-        asked: Awaitable[Mapping[TopicPartition, ErrorCode]],
-    ) -> list[AddPartitionsToTxnTopicResult]:
+    async def add_later(added: Awaitable[None]) -> list[AddPartitionsToTxnTopicResult]:
         try:
-            return results(await asked)
+            await added
         except KafkaError as error:
             return refused(error)
+        return results({})
 
     access = context.access if version == _EXPLICIT else UNRESTRICTED  # brokers ask for their clients
-    errors = _impossible(ports.view.image, access, partitions)
+    errors = _impossible(image, access, partitions)
     if errors:
         return results(errors)
     try:
-        asked = _ask(ports, transaction, partitions, version)
+        if transaction.verify_only:
+            return results(transactions.verify_partitions(transactional_id, producer, partitions))
+        added = transactions.add_partitions(transactional_id, producer, partitions, version)
     except KafkaError as error:
         return refused(error)
-    return serve_later(asked) if is_pending(asked) else results(asked)
+    return add_later(added) if is_pending(added) else results({})
 
 
 def _impossible(
     image: ClusterImage, access: Access, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Empty when all may be written to and exist, else an error for each."""
+    """An error for each partition; empty if all exist and the client may write to them."""
     errors = {}
     for tp in partitions:
         if not access.on_topic(Operation.WRITE, tp.topic):
@@ -147,21 +150,6 @@ def _impossible(
         else:
             errors[tp] = ErrorCode.OPERATION_NOT_ATTEMPTED
     return errors if set(errors.values()) - {ErrorCode.OPERATION_NOT_ATTEMPTED} else {}
-
-
-def _ask(
-    ports: Ports,
-    transaction: AddPartitionsToTxnTransaction,
-    partitions: list[TopicPartition],
-    version: int,
-) -> Answer[dict[TopicPartition, ErrorCode]]:
-    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-    if transaction.verify_only:
-        return ports.transactions.verify_partitions(transaction.transactional_id, producer, partitions)
-    return then(
-        ports.transactions.add_partitions(transaction.transactional_id, producer, partitions, version),
-        lambda _: {},
-    )
 
 
 def _results(

@@ -7,8 +7,6 @@ with GROUP_ID_NOT_FOUND.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.coordinator import ConsumerGroup, GroupCoordinator
 from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember, Partitions
@@ -30,15 +28,6 @@ from barnabas.kafka.protocol.messages.consumer_group_describe import (
 )
 from barnabas.kafka.security.acls import Access, Operation, ResourceType
 
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    groups: GroupCoordinator
-    view: BrokerView
-
-
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
@@ -54,13 +43,13 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
     confirmed_by=group_coordinator("group_ids"),
 )
 def consumer_group_describe(
-    ports: Ports, context: RequestContext, request: ConsumerGroupDescribeRequest
+    groups: GroupCoordinator, view: BrokerView, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    ports.groups.check_consumer_protocol()
+    groups.check_consumer_protocol()
     response = ConsumerGroupDescribeResponse()
     for group_id in request.group_ids:
         try:
-            described = _describe(ports, group_id)
+            described = _describe(groups, view, group_id)
             _check_topics(described, context.access)
         except KafkaError as error:
             described = _failure(group_id, error)
@@ -85,17 +74,17 @@ def _check_topics(group: DescribedGroup, access: Access) -> None:
                 )
 
 
-def _describe(ports: Ports, group_id: str) -> DescribedGroup:
-    group = ports.groups.group(group_id)
+def _describe(groups: GroupCoordinator, view: BrokerView, group_id: str) -> DescribedGroup:
+    group = groups.group(group_id)
     if not isinstance(group, ConsumerGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    image = ports.view.image
+    image = view.image
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor() or ports.view.config.group_consumer_assignors[0],
+        assignor_name=group.preferred_assignor() or view.config.group_consumer_assignors[0],
         members=[_member(member, group.target(member.member_id), image) for member in group.members.values()],
         authorized_operations=NOT_ASKED,
     )

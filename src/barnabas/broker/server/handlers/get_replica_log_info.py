@@ -3,8 +3,6 @@ followers (KIP-966)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicId
 from barnabas.broker.replication.manager import ReplicaManager
@@ -22,14 +20,6 @@ from barnabas.kafka.protocol.messages.get_replica_log_info import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    replicas: ReplicaManager
-    view: BrokerView
-
-
 @handles(
     GetReplicaLogInfoRequest,
     needs=[BETWEEN_BROKERS],
@@ -44,23 +34,23 @@ class Ports:
     unconfirmed="it tells what this broker holds",
 )
 def get_replica_log_info(
-    ports: Ports, context: RequestContext, request: GetReplicaLogInfoRequest
+    replicas: ReplicaManager, view: BrokerView, context: RequestContext, request: GetReplicaLogInfoRequest
 ) -> GetReplicaLogInfoResponse:
     return GetReplicaLogInfoResponse(
-        broker_epoch=ports.view.broker_epoch,
+        broker_epoch=view.broker_epoch,
         topic_partition_log_info_list=[
             TopicPartitionLogInfo(
                 topic_id=asked.topic_id,
-                partition_log_info=[_info(ports, asked.topic_id, number) for number in asked.partitions],
+                partition_log_info=[_info(replicas, asked.topic_id, number) for number in asked.partitions],
             )
             for asked in request.topic_partitions
         ],
     )
 
 
-def _info(ports: Ports, topic_id: TopicId, number: int) -> PartitionLogInfo:
+def _info(replicas: ReplicaManager, topic_id: TopicId, number: int) -> PartitionLogInfo:
     try:
-        partition = ports.replicas.find(topic_id, number)
+        partition = replicas.find(topic_id, number)
         if partition.unwritable is not None:
             raise partition.unwritable
         if partition.log.is_offline:

@@ -9,13 +9,11 @@ UNSTABLE_OFFSET_COMMIT for those that an open transaction may change.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Container, Iterator
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, ZERO_TOPIC_ID, TopicId
-from barnabas.broker.coordinator import GroupCoordinator, OffsetKey, OffsetStore
+from barnabas.broker.coordinator import GroupCoordinator, OffsetKey
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -35,15 +33,6 @@ from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from barnabas.kafka.security.acls import Access, Operation, ResourceType
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    groups: GroupCoordinator
-    view: BrokerView
-
 
 #: from this version there may be several groups, from the next topics are named by id
 _BATCHED_FROM = 8
@@ -85,15 +74,21 @@ def _failed(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchRespon
     listing="groups.topics.partitions",
     confirmed_by=group_coordinator("group_id", "groups.group_id"),
 )
-def offset_fetch(ports: Ports, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def offset_fetch(
+    groups: GroupCoordinator, view: BrokerView, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    by_id = context.api_version >= _TOPIC_IDS_FROM
+
+    def fetch(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        try:
+            offsets = _Offsets(groups, view.image, context.access, group, by_id, request.require_stable)
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+        topics = offsets.all() if group.topics is None else map(offsets.of_topic, group.topics)
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=list(topics))
+
     if context.api_version >= _BATCHED_FROM:
-        by_id = context.api_version >= _TOPIC_IDS_FROM
-        return OffsetFetchResponse(
-            groups=[
-                _fetch(ports, context.access, group, by_id, request.require_stable)
-                for group in request.groups
-            ]
-        )
+        return OffsetFetchResponse(groups=[fetch(group) for group in request.groups])
     topics = request.topics
     group = OffsetFetchRequestGroup(
         group_id=request.group_id,
@@ -101,94 +96,66 @@ def offset_fetch(ports: Ports, context: RequestContext, request: OffsetFetchRequ
         if topics is None
         else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics],
     )
-    found = _fetch(ports, context.access, group, by_id=False, require_stable=request.require_stable)
-    return _single(found, group, context.api_version)
+    return _single(fetch(group), group, context.api_version)
 
 
-class _Offsets(NamedTuple):
-    """A group's committed offsets, and those that the client must not use yet."""
+class _Offsets:
+    """A group's committed offsets, as one client may read them. Raises KafkaError if it may not."""
 
-    store: OffsetStore
-    unstable: Container[OffsetKey]
-
-
-def _fetch(
-    ports: Ports, access: Access, group: OffsetFetchRequestGroup, by_id: bool, require_stable: bool
-) -> OffsetFetchResponseGroup:
-    try:
-        if not access.on_group(Operation.DESCRIBE, group.group_id):
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        image: ClusterImage,
+        access: Access,
+        group: OffsetFetchRequestGroup,
+        by_id: bool,
+        require_stable: bool,
+    ) -> None:
+        group_id = self._group_id = group.group_id
+        if not access.on_group(Operation.DESCRIBE, group_id):
             raise refusal(ResourceType.GROUP)
-        ports.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
-        unstable = ports.groups.pending_offsets(group.group_id) if require_stable else ()
-        offsets = _Offsets(ports.groups.offsets(group.group_id), unstable)
-    except KafkaError as error:
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-    response = OffsetFetchResponseGroup(group_id=group.group_id)
-    if group.topics is None:
-        response.topics = list(_everything(ports.view.image, access, offsets, group.group_id, by_id))
-    else:
-        response.topics = [
-            _topic(ports.view.image, access, offsets, group.group_id, topic, by_id) for topic in group.topics
-        ]
-    return response
+        groups.check_fetch(group_id, group.member_id, group.member_epoch)
+        self._image, self._access, self._by_id = image, access, by_id
+        self._store = groups.offsets(group_id)
+        #: the offsets that an ongoing transaction may change
+        self._unstable: Container[OffsetKey] = groups.pending_offsets(group_id) if require_stable else ()
 
+    def all(self) -> Iterator[OffsetFetchResponseTopics]:
+        for name, partitions in self._store.of_group(self._group_id).items():
+            topic = self._image.topics.get(name)
+            if not self._access.on_topic(Operation.DESCRIBE, name) or (self._by_id and topic is None):
+                continue  # a deleted topic has no id
+            topic_id = ZERO_TOPIC_ID if topic is None else topic.id
+            found = [self._partition(name, topic_id, partition) for partition in partitions]
+            there = [p for p in found if p.error_code or p.committed_offset != UNKNOWN_OFFSET]
+            if there:
+                yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=there)
 
-def _everything(
-    image: ClusterImage, access: Access, offsets: _Offsets, group_id: str, by_id: bool
-) -> Iterable[OffsetFetchResponseTopics]:
-    for name, partitions in offsets.store.of_group(group_id).items():
-        if not access.on_topic(Operation.DESCRIBE, name):
-            continue
-        topic = image.topics.get(name)
-        if by_id and topic is None:
-            continue  # deleted: it has no id
-        topic_id = ZERO_TOPIC_ID if topic is None else topic.id
-        found = [
-            _partition(offsets, OffsetKey(group_id, name, partition), topic_id) for partition in partitions
-        ]
-        there = [p for p in found if p.error_code or p.committed_offset != UNKNOWN_OFFSET]
-        if there:
-            yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=there)
+    def of_topic(self, wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+        image, indexes = self._image, wanted.partition_indexes
+        topic = image.topic_by_id(wanted.topic_id) if self._by_id else image.topics.get(wanted.name)
+        name, topic_id = (wanted.name, ZERO_TOPIC_ID) if topic is None else (topic.name, topic.id)
+        if self._by_id and topic is None:
+            partitions = [_nothing(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+        elif not self._access.on_topic(Operation.DESCRIBE, name):
+            partitions = [_nothing(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in indexes]
+        else:
+            partitions = [self._partition(name, topic_id, index) for index in indexes]
+        return OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.topic_id, partitions=partitions)
 
-
-def _topic(
-    image: ClusterImage,
-    access: Access,
-    offsets: _Offsets,
-    group_id: str,
-    wanted: OffsetFetchRequestTopics,
-    by_id: bool,
-) -> OffsetFetchResponseTopics:
-    topic = image.topic_by_id(wanted.topic_id) if by_id else image.topics.get(wanted.name)
-    response = OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.topic_id)
-    if by_id and topic is None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        response.partitions = [_nothing(partition, unknown) for partition in wanted.partition_indexes]
-        return response
-    name, topic_id = (wanted.name, ZERO_TOPIC_ID) if topic is None else (topic.name, topic.id)
-    if not access.on_topic(Operation.DESCRIBE, name):
-        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        response.partitions = [_nothing(partition, refused) for partition in wanted.partition_indexes]
-        return response
-    response.partitions = [
-        _partition(offsets, OffsetKey(group_id, name, partition), topic_id)
-        for partition in wanted.partition_indexes
-    ]
-    return response
-
-
-def _partition(offsets: _Offsets, key: OffsetKey, topic_id: TopicId) -> OffsetFetchResponsePartitions:
-    if key in offsets.unstable:
-        return _nothing(key.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    committed = offsets.store.get(key, topic_id)
-    if committed is None:
-        return _nothing(key.partition, ErrorCode.NONE)
-    return OffsetFetchResponsePartitions(
-        partition_index=key.partition,
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-    )
+    def _partition(self, topic: str, topic_id: TopicId, index: int) -> OffsetFetchResponsePartitions:
+        key = OffsetKey(self._group_id, topic, index)
+        if key in self._unstable:
+            return _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        committed = self._store.get(key, topic_id)
+        if committed is None:
+            return _nothing(index, ErrorCode.NONE)
+        return OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+        )
 
 
 def _nothing(partition: int, error: int) -> OffsetFetchResponsePartitions:

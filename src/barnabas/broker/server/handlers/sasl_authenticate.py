@@ -20,9 +20,7 @@ from barnabas.kafka.protocol.messages.sasl_authenticate import (
     needs=[Anyone()],
     unconfirmed="it is about the connection",
 )
-def sasl_authenticate(
-    ports: None, context: RequestContext, request: SaslAuthenticateRequest
-) -> SaslAuthenticateResponse:
+def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate follows a SaslHandshake, on a listener with SASL",

@@ -17,7 +17,5 @@ from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
     needs=[Anyone()],
     unconfirmed="it is about the connection",
 )
-def sasl_handshake(
-    ports: None, context: RequestContext, request: SaslHandshakeRequest
-) -> SaslHandshakeResponse:
+def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

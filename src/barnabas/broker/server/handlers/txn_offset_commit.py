@@ -57,14 +57,9 @@ _TOLD = {
 }
 
 
-def _failed(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(topics=[_refusal(topic, error.code) for topic in request.topics])
-
-
 @handles(
     TxnOffsetCommitRequest,
     needs=[TransactionalId(Operation.WRITE), Group(Operation.READ), each_topic(Operation.READ, "topics")],
-    on_error=_failed,
     pieces=[Pieces("topics.partitions", size=512)],
     confirmed_by=group_coordinator(),
     new_names=NewGroups,
@@ -76,13 +71,13 @@ async def txn_offset_commit(
     request.topics = [
         accepted for topic in wanted if (accepted := _existing(ports.view.image, topic)).partitions
     ]
-    answer = TxnOffsetCommitResponse()
+    codes: dict[tuple[str, int], int] = {}
     if request.topics:
         try:
             answer = await _commit(ports, context, request)
+            codes = {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
         except KafkaError as error:
-            answer = _failed(request, error)
-    codes = {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+            codes = {(t.name, p.partition_index): error.code for t in request.topics for p in t.partitions}
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -135,13 +130,3 @@ async def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) ->
 def _existing(image: ClusterImage, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic:
     there = [p for p in topic.partitions if image.partition(TopicPartition(topic.name, p.partition_index))]
     return TxnOffsetCommitRequestTopic(name=topic.name, partitions=there)
-
-
-def _refusal(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic:
-    return TxnOffsetCommitResponseTopic(
-        name=topic.name,
-        partitions=[
-            TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-            for partition in topic.partitions
-        ],
-    )
