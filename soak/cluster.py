@@ -17,8 +17,8 @@ from barnabas.broker.config.durability import replicated_settings
 from barnabas.broker.metadata.zookeeper.server import Member, ZooKeeperServer
 from barnabas.client.errors import ClientError
 from barnabas.client.moves import Moves
-from barnabas.testing.nodes import NodeSettings
-from barnabas.testing.process_node import ProcessNode
+from barnabas.testing.process_broker import ProcessBroker
+from barnabas.testing.running_broker import BrokerSettings
 from soak.disk import LimitedDisk, unmount
 from soak.namespaces import HERE, Network
 from soak.observer import Observer
@@ -170,7 +170,7 @@ class Cluster:
     def expire(self, whom: Sequence[int]) -> Undo:
         """End their ZooKeeper sessions."""
         for broker in whom:
-            self._brokers[broker].command(ProcessNode.expire_session)
+            self._brokers[broker].command(ProcessBroker.expire_session)
         return _nothing
 
     def fill(self, whom: Sequence[int], left: int) -> Undo:
@@ -243,7 +243,7 @@ class Cluster:
         for broker in whom:
             self._brokers[broker].command(lambda node: node.set_clock(ahead_ms))
 
-    def _node(self, broker: int) -> ProcessNode:
+    def _node(self, broker: int) -> ProcessBroker:
         address = f"PLAINTEXT://{self._network.address(broker)}:{_PORT}"
         settings = {
             **self._settings,
@@ -253,7 +253,7 @@ class Cluster:
             "log.dirs": str(self._directory / f"broker-{broker}" / "data"),
             "zookeeper.connect": ",".join(server.server.address for server in self._servers.values()),
         }
-        return ProcessNode(NodeSettings(broker, settings, {}), self._network.launcher(broker))
+        return ProcessBroker(BrokerSettings(broker, settings, {}), self._network.launcher(broker))
 
 
 def _all(undoes: Sequence[Undo]) -> Callable[[], object]:

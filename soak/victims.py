@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
-from barnabas.testing.process_node import ProcessNode
+from barnabas.testing.process_broker import ProcessBroker
 from barnabas.testing.runners import BrokerDied
 
 Undo = Callable[[], object]
@@ -109,11 +109,11 @@ class Broker(Victim):
         new_node: makes the process of its next start.
     """
 
-    def __init__(self, broker_id: int, new_node: Callable[[], ProcessNode]) -> None:
+    def __init__(self, broker_id: int, new_node: Callable[[], ProcessBroker]) -> None:
         super().__init__()
         self.broker_id = broker_id
         self._new_node = new_node
-        self._node: ProcessNode | None = None
+        self._node: ProcessBroker | None = None
         self.is_ready = False
         self._must_end_by: float | None = None
         #: one at a time, in order: each waits for the broker's answer
@@ -137,7 +137,7 @@ class Broker(Victim):
             self._must_end_by = time.monotonic() + _STOP_SECONDS
             self._node.ask_to_stop()
 
-    def command(self, do: Callable[[ProcessNode], object]) -> None:
+    def command(self, do: Callable[[ProcessBroker], object]) -> None:
         """Have the process that runs now do something, as soon as it answers."""
         node = self._node
         if node is not None and self.is_ready:
@@ -185,6 +185,6 @@ class Broker(Victim):
             self._node.resume() if go_on else self._node.pause()
 
 
-def _carry_out(do: Callable[[ProcessNode], object], node: ProcessNode) -> None:
+def _carry_out(do: Callable[[ProcessBroker], object], node: ProcessBroker) -> None:
     with suppress(BrokerDied, OSError, ValueError):  # it was killed meanwhile
         do(node)

@@ -47,7 +47,7 @@ from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.testing import BarnabasCluster
-from barnabas.testing.nodes import NodeSettings
+from barnabas.testing.running_broker import BrokerSettings
 
 PASSWORD = "wonderland, =ö"
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -538,7 +538,7 @@ class LoginCluster(BarnabasCluster):
         super().__init__(len(ports))
         self._login_ports = ports
 
-    def _settings_of(self, broker: int) -> NodeSettings:
+    def _settings_of(self, broker: int) -> BrokerSettings:
         node = super()._settings_of(broker)
         login = f"SASL_PLAINTEXT://127.0.0.1:{self._login_ports[broker - 1]}"
         more = {

@@ -22,10 +22,10 @@ from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataR
 from barnabas.kafka.protocol.schema import Request
 from barnabas.testing.broker import TEST_SETTINGS
 from barnabas.testing.cluster import TemporaryCluster
-from barnabas.testing.nodes import Node, NodeSettings
 from barnabas.testing.relays import Relays
+from barnabas.testing.running_broker import BrokerSettings, RunningBroker
 from barnabas.testing.shared_store import SharedServer
-from barnabas.testing.thread_node import ThreadNode
+from barnabas.testing.thread_broker import ThreadBroker
 
 __all__ = ["BarnabasCluster"]
 
@@ -47,13 +47,14 @@ class BarnabasCluster(TemporaryCluster):
     """Brokers 1 to `brokers` for as long as the `with` block lasts.
 
     Args:
-        brokers: how many.
+        brokers: the number of brokers.
         settings: settings of every broker by Kafka's names. By default a topic has three replicas (fewer if
-            there are fewer brokers), and acks=all requires two of them in sync. racks: ``broker.rack`` of
-            each broker, in order. later: so many more brokers, which `restart` starts when the cluster is to
-            grow. data: a directory for their data, which is kept. By default a temporary
-            directory, removed at the end. mode: "thread" runs them in this process (fastest, and a debugger
-            reaches them); "process" runs each in a process of its own. The default follows from the store.
+            there are fewer brokers), and acks=all requires two of them in sync.
+        racks: ``broker.rack`` of each broker, in order.
+        later: the number of further brokers, which `restart` starts when the cluster grows.
+        data: a directory for their data, which is kept. By default a temporary directory, removed at the end.
+        mode: "thread" runs them in this process (fastest, and a debugger reaches them); "process" runs each
+            in a process of its own. The default follows from the store.
         store: "memory" in mode "thread": a metadata store in this process, the default. "zookeeper" in mode
             "process": a real ZooKeeper, which needs Java and PySpark.
 
@@ -101,9 +102,9 @@ class BarnabasCluster(TemporaryCluster):
         self._ports: dict[int, int] = {}
         self._routes: dict[int, dict[int, int]] = {}
         self._relays = Relays()
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, RunningBroker] = {}
         self._paused: set[int] = set()
-        self._begin: Callable[[NodeSettings], Any]
+        self._begin: Callable[[BrokerSettings], Any]
 
     # -- its life
 
@@ -296,7 +297,7 @@ class BarnabasCluster(TemporaryCluster):
         if failures:
             raise failures[0]
 
-    def _settings_of(self, broker: int) -> NodeSettings:
+    def _settings_of(self, broker: int) -> BrokerSettings:
         settings = {
             **self._settings,
             "node.id": str(broker),
@@ -305,7 +306,7 @@ class BarnabasCluster(TemporaryCluster):
         }
         if broker in self._racks:
             settings["broker.rack"] = self._racks[broker]
-        return NodeSettings(broker, settings, self._routes[broker])
+        return BrokerSettings(broker, settings, self._routes[broker])
 
     def _stop_all(self) -> None:
         """Heal the network, resume and stop all brokers; then raise the first error."""
@@ -319,7 +320,7 @@ class BarnabasCluster(TemporaryCluster):
         if failures:
             raise failures[0]
 
-    def _take(self, broker: int) -> Node:
+    def _take(self, broker: int) -> RunningBroker:
         node = self._node(broker)
         del self._nodes[broker]
         if broker in self._paused:
@@ -327,7 +328,7 @@ class BarnabasCluster(TemporaryCluster):
             self._paused.discard(broker)
         return node
 
-    def _node(self, broker: int) -> Node:
+    def _node(self, broker: int) -> RunningBroker:
         self._check_id(broker)
         if broker not in self._nodes:
             raise RuntimeError(f"broker {broker} does not run: restart({broker}) starts it")
@@ -408,14 +409,14 @@ class _Processes:
         ends = environment_that_ends()
         self._zookeeper = ZooKeeperServer(folder, tick=_TICK, fsync=False, environment=ends)
 
-    def __enter__(self) -> Callable[[NodeSettings], Any]:
-        from barnabas.testing.process_node import ProcessNode  # imports kazoo, which takes a while
+    def __enter__(self) -> Callable[[BrokerSettings], Any]:
+        from barnabas.testing.process_broker import ProcessBroker  # imports kazoo, which takes a while
 
         address = self._zookeeper.start().address
 
-        def begin(node: NodeSettings) -> ProcessNode:
+        def begin(node: BrokerSettings) -> ProcessBroker:
             settings = {**node.settings, "zookeeper.connect": address}
-            return ProcessNode(NodeSettings(node.broker_id, settings, node.routes)).begin()
+            return ProcessBroker(BrokerSettings(node.broker_id, settings, node.routes)).begin()
 
         return begin
 
@@ -429,9 +430,9 @@ class _Threads:
     def __init__(self, session_timeout: float) -> None:
         self._server = SharedServer(session_timeout)
 
-    def __enter__(self) -> Callable[[NodeSettings], ThreadNode]:
+    def __enter__(self) -> Callable[[BrokerSettings], ThreadBroker]:
         self._server.__enter__()
-        return lambda settings: ThreadNode(settings, self._server).begin()
+        return lambda settings: ThreadBroker(settings, self._server).begin()
 
     def __exit__(self, *error: object) -> None:
         self._server.__exit__(*error)

@@ -18,7 +18,7 @@ from barnabas.kafka.protocol.messages.delete_acls import DeleteAclsRequest
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.kafka.security.acls import Operation, Permission, ResourceType
 from barnabas.testing import BarnabasCluster
-from barnabas.testing.nodes import NodeSettings
+from barnabas.testing.running_broker import BrokerSettings
 
 
 class AclCluster(BarnabasCluster):
@@ -27,7 +27,7 @@ class AclCluster(BarnabasCluster):
     def __init__(self) -> None:
         super().__init__(brokers=3, store="memory", mode="thread")
 
-    def _settings_of(self, broker: int) -> NodeSettings:
+    def _settings_of(self, broker: int) -> BrokerSettings:
         node = super()._settings_of(broker)
         node.settings.update(
             {

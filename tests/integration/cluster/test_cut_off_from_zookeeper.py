@@ -20,9 +20,9 @@ from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.kafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from barnabas.testing import process_node
+from barnabas.testing import process_broker
 from barnabas.testing.barnabas_cluster import BarnabasCluster
-from barnabas.testing.nodes import NodeSettings
+from barnabas.testing.running_broker import BrokerSettings
 
 PATIENT = 90.0
 GROUP = "copies"
@@ -37,14 +37,14 @@ class Cuts:
         self._thread.start()
         self._relays: dict[int, Relay] = {}
 
-    def routed(self, node: NodeSettings) -> NodeSettings:
+    def routed(self, node: BrokerSettings) -> BrokerSettings:
         """The settings of a broker that reaches ZooKeeper through its relay."""
         address = parse_address(node.settings["zookeeper.connect"])
         if node.broker_id not in self._relays:
             relay = self._relays[node.broker_id] = Relay(int(address.servers[0].rpartition(":")[2]))
             asyncio.run_coroutine_threadsafe(relay.start(), self._loop).result()
         through = f"{self._relays[node.broker_id].address}{address.chroot}"
-        return NodeSettings(node.broker_id, {**node.settings, "zookeeper.connect": through}, node.routes)
+        return BrokerSettings(node.broker_id, {**node.settings, "zookeeper.connect": through}, node.routes)
 
     def cut(self, broker: int) -> None:
         self._loop.call_soon_threadsafe(self._relays[broker].cut)
@@ -63,12 +63,12 @@ class Cuts:
 @pytest.fixture
 def cuts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuts]:
     made = Cuts()
-    begin = process_node.ProcessNode.__init__
+    begin = process_broker.ProcessBroker.__init__
 
     def through_a_relay(self, settings, *more):
         begin(self, made.routed(settings), *more)
 
-    monkeypatch.setattr(process_node.ProcessNode, "__init__", through_a_relay)
+    monkeypatch.setattr(process_broker.ProcessBroker, "__init__", through_a_relay)
     yield made
     made.close()
 

@@ -26,7 +26,7 @@ from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateR
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.kafka.security.acls import Operation, Permission, ResourceType
 from barnabas.testing import BarnabasCluster
-from barnabas.testing.nodes import NodeSettings
+from barnabas.testing.running_broker import BrokerSettings
 
 
 class GuardedCluster(BarnabasCluster):
@@ -37,7 +37,7 @@ class GuardedCluster(BarnabasCluster):
         super().__init__(2, settings, store="zookeeper", data=data)
         self._user_ports = ports
 
-    def _settings_of(self, broker: int) -> NodeSettings:
+    def _settings_of(self, broker: int) -> BrokerSettings:
         node = super()._settings_of(broker)
         node.settings.update(
             {

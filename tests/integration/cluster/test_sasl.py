@@ -7,7 +7,7 @@ from tests.certificates import Certificates
 
 from barnabas.base.errors import ConfigError
 from barnabas.testing import BarnabasCluster
-from barnabas.testing.nodes import NodeSettings
+from barnabas.testing.running_broker import BrokerSettings
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="{}" password="{}";'
 
@@ -28,7 +28,7 @@ class SaslCluster(BarnabasCluster):
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
 
-    def _settings_of(self, broker: int) -> NodeSettings:
+    def _settings_of(self, broker: int) -> BrokerSettings:
         node = super()._settings_of(broker)
         listeners = f"{node.settings['listeners']},SASL_SSL://127.0.0.1:0"
         node.settings.update({"listeners": listeners, **self._more})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.certificates import Certificates
 
 from barnabas.testing import BarnabasCluster
-from barnabas.testing.nodes import NodeSettings
+from barnabas.testing.running_broker import BrokerSettings
 
 
 class TlsCluster(BarnabasCluster):
@@ -15,7 +15,7 @@ class TlsCluster(BarnabasCluster):
         super().__init__(brokers=3)
         self._certificates = certificates
 
-    def _settings_of(self, broker: int) -> NodeSettings:
+    def _settings_of(self, broker: int) -> BrokerSettings:
         node = super()._settings_of(broker)
         node.settings.update(
             {

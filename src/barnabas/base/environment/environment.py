@@ -18,7 +18,7 @@ from barnabas.base.environment.randomness import system_random
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The surroundings of one broker. Timers, tasks and futures are those of the event loop it runs on."""
+    """The outside world of one broker. Timers, tasks and futures are those of the event loop it runs on."""
 
     clock: Clock
     filesystem: FileSystem

@@ -23,7 +23,7 @@ class AvroSchema:
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
-        known: dict[str, nodes.Node] = {}
+        known: dict[str, nodes.SchemaNode] = {}
         elements = Elements()
         for _, referred in references:
             nodes.read(_load(referred, elements), known)
@@ -48,7 +48,7 @@ def _load(schema: str, elements: Elements) -> object:
         raise InvalidSchemaError(f"it is not JSON: {error}") from None
 
 
-def _check_defaults(node: nodes.Node) -> None:
+def _check_defaults(node: nodes.SchemaNode) -> None:
     import fastavro
 
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import islice
 
-from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, Node
+from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, SchemaNode
 from barnabas.registry.incompatibility import Incompatibility
 from barnabas.registry.limits import REASONS, Steps
 
@@ -24,7 +24,7 @@ _PROMOTIONS = {
 }
 
 
-def incompatibilities(reader: Node, writer: Node) -> list[Incompatibility]:
+def incompatibilities(reader: SchemaNode, writer: SchemaNode) -> list[Incompatibility]:
     """The first reasons why data of `writer` cannot be read as `reader`; empty if it always can.
 
     Raises:
@@ -36,12 +36,12 @@ def incompatibilities(reader: Node, writer: Node) -> list[Incompatibility]:
 class _Check:
     def __init__(self) -> None:
         # A pair that is being compared counts as compatible, so that recursive schemas end.
-        self._under_way: dict[tuple[Node, Node], list[Incompatibility]] = {}
-        self._fields_by_name: dict[Node, dict[str, Field]] = {}
-        self._branches: dict[Node, _Branches] = {}
+        self._under_way: dict[tuple[SchemaNode, SchemaNode], list[Incompatibility]] = {}
+        self._fields_by_name: dict[SchemaNode, dict[str, Field]] = {}
+        self._branches: dict[SchemaNode, _Branches] = {}
         self._steps = Steps()
 
-    def compare(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
+    def compare(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
         pair = (reader, writer)
         self._steps.spend()
         if pair not in self._under_way:
@@ -51,7 +51,7 @@ class _Check:
             self._under_way[pair] = list(islice(found, REASONS))
         return self._under_way[pair]
 
-    def _compare(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
+    def _compare(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
         if writer.kind == "union":
             every = (
                 found
@@ -82,32 +82,34 @@ class _Check:
             return self._names(reader, writer, place) + self._size(reader, writer, place)
         return []
 
-    def _candidates(self, reader: Node, writer: Node) -> list[Node]:
+    def _candidates(self, reader: SchemaNode, writer: SchemaNode) -> list[SchemaNode]:
         """Return the branches of the union `reader` that could read `writer`."""
         if reader not in self._branches:
             self._branches[reader] = _Branches(reader)
         return self._branches[reader].candidates(writer)
 
-    def _by_name(self, record: Node) -> dict[str, Field]:
+    def _by_name(self, record: SchemaNode) -> dict[str, Field]:
         if record not in self._fields_by_name:
             self._fields_by_name[record] = {field.name: field for field in record.fields}
         return self._fields_by_name[record]
 
-    def _read_branch(self, reader: Node, branch: Node, place: str, number: int) -> list[Incompatibility]:
+    def _read_branch(
+        self, reader: SchemaNode, branch: SchemaNode, place: str, number: int
+    ) -> list[Incompatibility]:
         found = self.compare(reader, branch, place)
         if found and reader.kind == "union":
             where = f"{place}/{number}"
             return [Incompatibility("MISSING_UNION_BRANCH", where, f"no branch takes {_called(branch)}")]
         return found
 
-    def _names(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
+    def _names(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
         # Java compares names without their namespaces, so that a package may be renamed.
         if reader.simple_name == writer.simple_name or writer.name in reader.aliases:
             return []
         words = f"{writer.name} is now called {reader.name}, without an alias"
         return [Incompatibility("NAME_MISMATCH", f"{place}/name", words)]
 
-    def _fields(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
+    def _fields(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
         found: list[Incompatibility] = []
         by_name = self._by_name(writer)
         for number, field in enumerate(reader.fields):
@@ -124,7 +126,7 @@ class _Check:
                 found.append(Incompatibility("READER_FIELD_MISSING_DEFAULT_VALUE", where, words))
         return found
 
-    def _symbols(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
+    def _symbols(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
         symbols = set(reader.symbols)
         missing = [symbol for symbol in writer.symbols if symbol not in symbols]
         if not missing or reader.default is not None:
@@ -132,7 +134,7 @@ class _Check:
         words = f"enum {reader.name} has no default and lacks {', '.join(missing)}"
         return [Incompatibility("MISSING_ENUM_SYMBOLS", f"{place}/symbols", words)]
 
-    def _size(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
+    def _size(self, reader: SchemaNode, writer: SchemaNode, place: str) -> list[Incompatibility]:
         if reader.size == writer.size:
             return []
         words = f"{writer.size} bytes cannot be read as {reader.size}"
@@ -142,21 +144,21 @@ class _Check:
 class _Branches:
     """The branches of a reader's union, indexed by what makes them match a writer's type."""
 
-    def __init__(self, union: Node) -> None:
+    def __init__(self, union: SchemaNode) -> None:
         self.unnamed = [branch for branch in union.branches if branch.kind not in NAMED]
-        self.named: dict[str, list[Node]] = defaultdict(list)
-        self.aliased: dict[str, list[Node]] = defaultdict(list)
+        self.named: dict[str, list[SchemaNode]] = defaultdict(list)
+        self.aliased: dict[str, list[SchemaNode]] = defaultdict(list)
         for branch in union.branches:
             if branch.kind in NAMED:
                 self.named[branch.simple_name].append(branch)
                 for alias in branch.aliases:
                     self.aliased[alias].append(branch)
 
-    def candidates(self, writer: Node) -> list[Node]:
+    def candidates(self, writer: SchemaNode) -> list[SchemaNode]:
         if writer.kind not in NAMED:
             return self.unnamed
         return self.named.get(writer.simple_name, []) + self.aliased.get(writer.name, [])
 
 
-def _called(node: Node) -> str:
+def _called(node: SchemaNode) -> str:
     return f"{node.kind} {node.name}" if node.kind in NAMED else node.kind

@@ -33,7 +33,7 @@ _RESERVED["error"] = _RESERVED["record"]
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SchemaNode:
     """One schema. `kind` is its type's name or ``union``; named ones go by `name`, with their namespace.
 
     Nodes have identity comparison: a recursive schema contains itself.
@@ -48,8 +48,8 @@ class Node:
     default: str | None = None
     size: int = 0
     #: an array's items, or a map's values
-    inner: Node | None = None
-    branches: tuple[Node, ...] = ()
+    inner: SchemaNode | None = None
+    branches: tuple[SchemaNode, ...] = ()
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -66,7 +66,7 @@ class Field:
     """A record's field."""
 
     name: str
-    node: Node
+    node: SchemaNode
     doc: str | None = None
     has_default: bool = False
     default: Any = None
@@ -75,7 +75,7 @@ class Field:
     properties: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read(schema: Any, known: dict[str, Node]) -> Node:
+def read(schema: Any, known: dict[str, SchemaNode]) -> SchemaNode:
     """The node of a schema in JSON. The schema may refer to the named types in `known`; its own are added
     there.
 
@@ -86,10 +86,10 @@ def read(schema: Any, known: dict[str, Node]) -> Node:
 
 
 class _Reader:
-    def __init__(self, known: dict[str, Node]) -> None:
+    def __init__(self, known: dict[str, SchemaNode]) -> None:
         self._known = known
 
-    def node(self, schema: Any, namespace: str) -> Node:
+    def node(self, schema: Any, namespace: str) -> SchemaNode:
         if isinstance(schema, str):
             return self._called(schema, namespace)
         if isinstance(schema, list):
@@ -111,22 +111,22 @@ class _Reader:
             inside = "items" if kind == "array" else "values"
             if inside not in schema:
                 raise InvalidSchemaError(f"a {kind} has no {inside}: {schema}")
-            return Node(
+            return SchemaNode(
                 kind, inner=self.node(schema[inside], namespace), properties=_properties(schema, kind)
             )
         if kind in PRIMITIVES:
-            return Node(kind, properties={k: v for k, v in schema.items() if k != "type"})
+            return SchemaNode(kind, properties={k: v for k, v in schema.items() if k != "type"})
         return self._called(kind, namespace)
 
-    def _called(self, name: str, namespace: str) -> Node:
+    def _called(self, name: str, namespace: str) -> SchemaNode:
         if name in PRIMITIVES:
-            return Node(name)
+            return SchemaNode(name)
         for full in (_full_name(name, namespace), name):
             if full in self._known:
                 return self._known[full]
         raise InvalidSchemaError(f'undefined name: "{name}"')
 
-    def _union(self, schema: list[Any], namespace: str) -> Node:
+    def _union(self, schema: list[Any], namespace: str) -> SchemaNode:
         branches = tuple(self.node(branch, namespace) for branch in schema)
         seen = set()
         for branch in branches:
@@ -136,9 +136,9 @@ class _Reader:
             if what in seen:
                 raise InvalidSchemaError(f"a union contains {what} twice: {schema}")
             seen.add(what)
-        return Node("union", branches=branches)
+        return SchemaNode("union", branches=branches)
 
-    def _record(self, schema: dict[str, Any], kind: str, namespace: str) -> Node:
+    def _record(self, schema: dict[str, Any], kind: str, namespace: str) -> SchemaNode:
         node = self._named(schema, kind, namespace)
         fields = schema.get("fields")
         if not isinstance(fields, list):
@@ -152,7 +152,7 @@ class _Reader:
             node.fields.append(made)
         return node
 
-    def _field(self, described: Any, record: Node) -> Field:
+    def _field(self, described: Any, record: SchemaNode) -> Field:
         if not isinstance(described, dict) or "type" not in described:
             raise InvalidSchemaError(f"a field of record {record.name} has no type: {described!r}")
         order = described.get("order", "ascending")
@@ -171,7 +171,7 @@ class _Reader:
             properties=_properties(described, "field"),
         )
 
-    def _enum(self, schema: dict[str, Any], namespace: str) -> Node:
+    def _enum(self, schema: dict[str, Any], namespace: str) -> SchemaNode:
         node = self._named(schema, "enum", namespace)
         if "symbols" not in schema:
             raise InvalidSchemaError(f"enum {node.name} has no symbols")
@@ -183,7 +183,7 @@ class _Reader:
             raise InvalidSchemaError(f"the default {node.default} is not a symbol of enum {node.name}")
         return node
 
-    def _fixed(self, schema: dict[str, Any], namespace: str) -> Node:
+    def _fixed(self, schema: dict[str, Any], namespace: str) -> SchemaNode:
         node = self._named(schema, "fixed", namespace)
         size = schema.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -191,7 +191,7 @@ class _Reader:
         node.size = size
         return node
 
-    def _named(self, schema: dict[str, Any], kind: str, namespace: str) -> Node:
+    def _named(self, schema: dict[str, Any], kind: str, namespace: str) -> SchemaNode:
         name = schema.get("name")
         if not isinstance(name, str) or not name:
             raise InvalidSchemaError(f"no name in {kind} schema {schema}")
@@ -201,7 +201,7 @@ class _Reader:
         if full in self._known or full in PRIMITIVES:
             raise InvalidSchemaError(f"cannot redefine {full}")
         space = full.rpartition(".")[0]
-        node = Node(
+        node = SchemaNode(
             kind,
             name=full,
             doc=_text(schema, "doc"),

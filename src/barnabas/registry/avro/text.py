@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, Node
+from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, SchemaNode
 
 
-def write(node: Node, *, sort_properties: bool = False, defined: frozenset[str] = frozenset()) -> str:
+def write(node: SchemaNode, *, sort_properties: bool = False, defined: frozenset[str] = frozenset()) -> str:
     """Return the text; names in `defined` are defined elsewhere, in schemas that are referred to."""
     form = _Writer(sort_properties, set(defined)).form(node, "")
     return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
@@ -24,7 +24,7 @@ class _Writer:
         self._sort = sort_properties
         self._defined = defined
 
-    def form(self, node: Node, namespace: str) -> Any:
+    def form(self, node: SchemaNode, namespace: str) -> Any:
         if node.kind == "union":
             return [self.form(branch, namespace) for branch in node.branches]
         if node.kind in NAMED:
@@ -37,7 +37,7 @@ class _Writer:
             return {"type": node.kind, inside: self.form(node.inner, namespace), **self._kept(node)}
         return {"type": node.kind, **self._kept(node)} if node.properties else node.kind
 
-    def _definition(self, node: Node, namespace: str) -> dict[str, Any]:
+    def _definition(self, node: SchemaNode, namespace: str) -> dict[str, Any]:
         form: dict[str, Any] = {"type": node.kind, "name": node.simple_name}
         if node.namespace != namespace:
             form["namespace"] = node.namespace
@@ -68,7 +68,7 @@ class _Writer:
             form["aliases"] = list(field.aliases)
         return form | self._kept(field)
 
-    def _kept(self, node: Node | Field) -> dict[str, Any]:
+    def _kept(self, node: SchemaNode | Field) -> dict[str, Any]:
         items = node.properties.items()
         return dict(sorted(items) if self._sort else items)
 

@@ -10,6 +10,7 @@ import barnabas
 from barnabas.registry.access import ClusterAccess
 from barnabas.registry.log import SchemasLog
 from barnabas.registry.rest import compatibility, schemas, settings, subjects
+from barnabas.registry.rest.authorization import ACCESS, authorize
 from barnabas.registry.rest.exchange import (
     LARGE_BODIES,
     LARGE_BODIES_AT_ONCE,
@@ -18,7 +19,6 @@ from barnabas.registry.rest.exchange import (
     answer,
     exchange,
 )
-from barnabas.registry.rest.guard import ACCESS, guard
 from barnabas.registry.rest.origin import HOSTS, own_requests_only
 from barnabas.registry.state import State
 
@@ -41,7 +41,7 @@ def build(
         access: with it clients must log in.
         hosts: the ``Host`` headers that are the registry's; None for any.
     """
-    middlewares = [exchange, own_requests_only, guard]
+    middlewares = [exchange, own_requests_only, authorize]
     app = web.Application(middlewares=middlewares, client_max_size=_LARGEST_BODY)
     if hosts is not None:
         app[HOSTS] = hosts

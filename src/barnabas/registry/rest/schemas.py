@@ -9,8 +9,8 @@ from aiohttp import web
 
 from barnabas.registry import queries
 from barnabas.registry.formats import types
+from barnabas.registry.rest.authorization import sees, visible_use
 from barnabas.registry.rest.exchange import STATE, answer, flag, id_of, page, schema_json, stream
-from barnabas.registry.rest.guard import sees, visible_use
 from barnabas.registry.rest.subjects import described
 from barnabas.registry.state import Version
 from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of

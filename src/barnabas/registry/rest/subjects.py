@@ -7,8 +7,8 @@ from typing import Any
 from aiohttp import web
 
 from barnabas.registry import deletion, queries, registration
+from barnabas.registry.rest.authorization import sees
 from barnabas.registry.rest.exchange import LOG, STATE, answer, body_of, flag, page, schema_json, subject_of
-from barnabas.registry.rest.guard import sees
 from barnabas.registry.state import Version
 
 routes = web.RouteTableDef()

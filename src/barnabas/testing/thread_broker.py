@@ -14,22 +14,22 @@ from barnabas.base.environment.randomness import system_random
 from barnabas.base.system import event_loop
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.broker import Broker
-from barnabas.testing.nodes import NodeSettings
+from barnabas.testing.faults import FillableDisk, KillableThreads, RoutedNetwork
+from barnabas.testing.running_broker import BrokerSettings
 from barnabas.testing.shared_store import SharedServer, SharedStore
-from barnabas.testing.surroundings import FillableDisk, KillableThreads, RoutedNetwork
 
 #: seconds in which a killed broker's tasks must end; they can no longer reach anything outside
 _DYING = 1.0
 
 
-class ThreadNode:
+class ThreadBroker:
     """A broker with an event loop and a thread of its own, on a store that others share.
 
     A kill cuts off its files, connections and store at one moment; code of it that still runs changes nothing
     outside.
     """
 
-    def __init__(self, settings: NodeSettings, server: SharedServer) -> None:
+    def __init__(self, settings: BrokerSettings, server: SharedServer) -> None:
         self._settings = settings
         self._server = server
         self._disk = FillableDisk()

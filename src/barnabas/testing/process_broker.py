@@ -1,4 +1,4 @@
-"""A broker of a cluster under test in a process of its own: ``python -m barnabas.testing.process_node``.
+"""A broker of a cluster under test in a process of its own: ``python -m barnabas.testing.process_broker``.
 
 The process reads its settings from stdin as one line of JSON, then commands (`_Inside`), a line each. It
 answers each with a line on stdout.
@@ -33,9 +33,9 @@ from barnabas.broker.metadata.zookeeper.address import parse_address
 from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
 from barnabas.broker.server.broker import Broker
 from barnabas.broker.server.run import serve
-from barnabas.testing.nodes import NodeSettings
+from barnabas.testing.faults import AdjustableClock, FillableDisk, RoutedNetwork
 from barnabas.testing.runners import BrokerDied
-from barnabas.testing.surroundings import AdjustableClock, FillableDisk, RoutedNetwork
+from barnabas.testing.running_broker import BrokerSettings
 
 _DONE = "done"
 _EXPIRE, _FILL, _FREE, _SET_CLOCK = "expire", "fill", "free", "set clock "
@@ -43,7 +43,7 @@ _START_TIMEOUT = _STOP_TIMEOUT = 60.0
 _ANSWER_TIMEOUT = 60.0
 
 
-class ProcessNode:
+class ProcessBroker:
     """A broker in a process of its own, which logs to a file beside its data.
 
     Args:
@@ -51,7 +51,7 @@ class ProcessNode:
         launcher: a command that runs the broker's command elsewhere, as in another network namespace.
     """
 
-    def __init__(self, settings: NodeSettings, launcher: Sequence[str] = ()) -> None:
+    def __init__(self, settings: BrokerSettings, launcher: Sequence[str] = ()) -> None:
         self._settings = settings
         self._launcher = launcher
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()

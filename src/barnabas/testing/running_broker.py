@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSettings:
+class BrokerSettings:
     """The settings that one broker is started with.
 
     Attributes:
@@ -22,7 +22,7 @@ class NodeSettings:
     routes: Mapping[int, int]
 
 
-class Node(Protocol):
+class RunningBroker(Protocol):
     """A running broker. It cannot be used after `stop` or `kill`: a restart makes a new one."""
 
     def stop(self) -> None:

@@ -40,7 +40,7 @@ _FORBIDDEN = 40301
 
 
 @web.middleware
-async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Require a login and the permissions of the URL. Raises RegistryError 401, 403."""
     access = request.app.get(ACCESS)
     if access is not None:
