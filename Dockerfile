@@ -1,6 +1,5 @@
 # A broker alone: no Spark, no JVM. Build it with: docker build -t barnabas .
 # With the schema registry: docker build -t barnabas --build-arg EXTRAS='[protobuf]' .
-# Nobody has built this image yet: it was written on a machine without a container engine (docs/use/deployment.md).
 ARG PYTHON=3.13
 FROM python:${PYTHON}-slim AS build
 ARG EXTRAS=
@@ -12,7 +11,7 @@ RUN /opt/barnabas/bin/pip install --no-cache-dir -c constraints.txt ".${EXTRAS}"
     && /opt/barnabas/bin/python -m compileall -q /opt/barnabas
 
 FROM python:${PYTHON}-slim
-RUN useradd --system --uid 10001 --no-create-home barnabas \
+RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin barnabas \
     && install -d -o barnabas -g barnabas -m 0700 /var/lib/barnabas
 COPY --from=build /opt/barnabas /opt/barnabas
 ENV PATH=/opt/barnabas/bin:$PATH PYTHONUNBUFFERED=1

@@ -60,6 +60,8 @@ SLOW = (
     "tests/property/test_metadata_store.py::test_zookeeper_is_what_the_memory_store_imitates",
     "tests/simulation",
     "tests/spark",
+    "tests/unit/broker/coordinator/consumer/test_large_groups.py"
+    "::test_two_thousand_members_that_join_at_once_share_few_rounds_of_short_turns",
     "tests/unit/test_slow.py::test_pytest_finds_each_fast_test_with_its_parameters",
 )
 

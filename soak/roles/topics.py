@@ -11,7 +11,7 @@ from operator import itemgetter
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import ClientError
 from barnabas.client.settings import KEEP_BROKERS
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -102,7 +102,7 @@ class Recycler:
             topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False
         )
         try:
-            with Connection(host, int(port), REQUEST_SECONDS) as connection:
+            with BrokerConnection(host, int(port), REQUEST_SECONDS) as connection:
                 (topic,) = connection.ask(request).topics
         except ClientError:
             return None

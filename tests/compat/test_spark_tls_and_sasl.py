@@ -20,9 +20,9 @@ from barnabas.client.errors import AuthenticationError
 from barnabas.spark import clients
 from barnabas.spark.arrow import arrow_schema
 from barnabas.spark.clients import consumer_settings
-from barnabas.spark.cluster import Cluster
 from barnabas.spark.fetch import read_ranges
 from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.topics import TopicLookup
 
 VALUES = [b"%d" % number for number in range(5_000)]
 LISTENERS = {
@@ -107,11 +107,12 @@ def _settings(plain: str, ports: dict[str, str], certificates: Certificates, fol
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    clusters: dict[object, Cluster] = {}
-    monkeypatch.setattr(clients, "_kept", clusters)
+    objects: dict[object, object] = {}
+    monkeypatch.setattr(clients, "_kept", objects)
     yield
-    for cluster in clusters.values():
-        cluster.close()
+    for each in objects.values():
+        if isinstance(each, TopicLookup):
+            each.brokers.close()
 
 
 def read(servers: str, **settings: str) -> list[bytes]:

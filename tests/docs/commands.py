@@ -44,7 +44,7 @@ def barnabas(words: list[str]) -> None:
         case ["log", "check" | "repair", *_]:
             stop("broker")
         case ["consume", *options] if not {"--until-end", "--max-messages", "--timeout"} & {*options}:
-            words += ["--timeout", "3"]
+            words += ["--until-end"]
         case ["pipeline", "run", *options]:
             sys.exit(run_pipeline(STATE, [*words, *([] if "--once" in options else ["--once"])]))
         case ["ship", *options] if "--once" not in options:

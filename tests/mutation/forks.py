@@ -44,6 +44,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
         lambda: _profile(session, {mutant["path"] for mutant in mutants}), 10 * _LIMIT_S
     )
     functions: dict[tuple[str, str, int], list[types.FunctionType]] = {}
+    gc.unfreeze()  # tests/conftest.py froze all that was imported by then, and frozen objects are in no list
     for found in gc.get_objects():
         if isinstance(found, types.FunctionType):
             code = found.__code__

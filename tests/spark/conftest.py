@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.client.brokers import Brokers
 from barnabas.spark import clients
-from barnabas.spark.cluster import Cluster
+from barnabas.spark.topics import TopicLookup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,8 +52,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def servers(barnabas_broker: TestCluster) -> Iterator[str]:
     yield barnabas_broker.bootstrap_servers
     for client in clients._kept.values():  # what this process, standing in for a worker, has kept
-        if isinstance(client, Cluster | Brokers):
+        if isinstance(client, Brokers):
             client.close()
+        if isinstance(client, TopicLookup):
+            client.brokers.close()
     clients._kept.clear()
 
 

@@ -25,6 +25,8 @@ from barnabas.kafka.protocol.messages.sasl_authenticate import (
 )
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from barnabas.spark import clients
+from barnabas.spark.fetch_settings import FetchSettings
+from barnabas.spark.topics import TopicLookup
 
 _SASL_APIS = [ApiVersion(api_key=17, max_version=1), ApiVersion(api_key=36, max_version=2)]
 
@@ -147,7 +149,9 @@ def _clients_closed() -> Iterator[None]:
             yield
         finally:
             for client in kept.values():
-                if not isinstance(client, AdminClient):  # which has nothing to close
+                if isinstance(client, TopicLookup):
+                    client.brokers.close()
+                elif not isinstance(client, AdminClient | FetchSettings):  # which have nothing to close
                     client.close()
 
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from tests.spark.committed import committed_values, last_stable_offset
 
 from barnabas.base.errors import BarnabasError
-from barnabas.spark import sink_progress
+from barnabas.client import brokers
 from barnabas.spark.exactly_once import ReplayError, WriteId, write_once
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import DeliveryError
@@ -248,7 +248,7 @@ def test_a_mark_whose_transaction_has_not_quite_ended_is_waited_for(
         time.sleep(seconds)
 
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=end_and_wait)
-    monkeypatch.setattr(sink_progress, "time", clock)
+    monkeypatch.setattr(brokers, "time", clock)
     assert write_once(options(servers, topic), what, rows(batch)).rows == ROWS
     assert waits
     assert committed_values(servers, topic) == everything(batch)

@@ -18,9 +18,11 @@ from confluent_kafka.admin import AdminClient
 from barnabas.base.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.base.types import ZERO_TOPIC_ID, TopicPartition
 from barnabas.client import connection
+from barnabas.client.brokers import Brokers
 from barnabas.client.errors import ClientError
+from barnabas.client.leaders import LeaderAnswers
 from barnabas.kafka.protocol.framing import RequestHeader, parse_response
-from barnabas.kafka.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.kafka.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsRequest
 from barnabas.kafka.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -29,10 +31,9 @@ from barnabas.kafka.protocol.messages.offset_fetch import (
 )
 from barnabas.kafka.protocol.schema import Response
 from barnabas.spark import lookup as lookup_module
-from barnabas.spark.cluster import Topic
-from barnabas.spark.list_offsets import Answers
 from barnabas.spark.lookup import BrokerUnreachableError, OffsetLookup
 from barnabas.spark.options import ReadOptions
+from barnabas.spark.topics import Topic
 from barnabas.testing import BarnabasCluster
 
 MakeTopic = Callable[..., str]
@@ -183,12 +184,13 @@ def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
 class Coordinator:
     """A group's coordinator, as a fake: how it answers for one partition, one answer a request."""
 
-    def __init__(self, *answers: ErrorCode) -> None:
+    def __init__(self, brokers: Brokers, *answers: ErrorCode) -> None:
+        self._brokers = brokers
         self._answers = list(answers)
         self.asked: list[Any] = []
 
     def __call__(self, group: str, call: Callable[[Coordinator, int], object]) -> object:
-        return call(self, 1)
+        return self._brokers.insist(lambda _: call(self, 1))
 
     def ask(self, request: Any, *, at_most: int) -> OffsetFetchResponse:
         self.asked.append(request)
@@ -207,7 +209,8 @@ def test_a_group_whose_offsets_cannot_be_read_is_not_taken_for_one_that_has_none
 ) -> None:
     topic = make_topic()
     asking = lookup(subscribe=topic, startingOffsets="group", kafka__group__id="g")
-    monkeypatch.setattr(asking._brokers, "ask_coordinator", Coordinator(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    coordinator = Coordinator(asking._brokers, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr(asking._brokers, "ask_coordinator", coordinator)
     with pytest.raises(BarnabasError, match=f"offsets of group g: TOPIC_AUTHORIZATION_FAILED: {topic}-0: "):
         starting(asking)
 
@@ -221,7 +224,7 @@ def test_an_offset_that_a_transaction_may_change_is_waited_for_by_a_reader_of_co
         subscribe=topic, startingOffsets="group", kafka__group__id="g", kafka__isolation__level=isolation
     )
     unstable = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * 2 if waits else []
-    coordinator = Coordinator(*unstable, ErrorCode.NONE)
+    coordinator = Coordinator(asking._brokers, *unstable, ErrorCode.NONE)
     monkeypatch.setattr(asking._brokers, "ask_coordinator", coordinator)
     monkeypatch.setattr(lookup_module, "_RETRY_S", 0.0)
     assert starting(asking) == {TopicPartition(topic, 0): 7}
@@ -275,25 +278,21 @@ class ChangingLeader:
     ) -> None:
         self.asked = 0
         self._problem, self._failures = problem, failures
-        self._real = asking._cluster
-        monkeypatch.setattr(asking, "_cluster", self)
-        monkeypatch.setattr(lookup_module, "OffsetQuestion", lambda *_: self)
+        monkeypatch.setattr(asking, "_lookup", self)
+        monkeypatch.setattr(lookup_module, "LeaderQuestion", lambda *_: self)
         monkeypatch.setattr(lookup_module, "_RETRY_S", 0.0)
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         return {"a": Topic(ErrorCode.NONE, ZERO_TOPIC_ID, {0: 1})}
 
-    def ask(self) -> Answers:
+    def ask(self, deadline: float) -> LeaderAnswers:
         self.asked += 1
         tp = TopicPartition("a", 0)
         if self.asked > self._failures:
-            return Answers({tp: 7})
+            return LeaderAnswers({tp: ListOffsetsPartitionResponse(offset=7)})
         if isinstance(self._problem, ErrorCode):
-            return Answers(refused={tp: self._problem})
-        return Answers(silent={tp: self._problem})
-
-    def close(self) -> None:
-        self._real.close()
+            return LeaderAnswers(refused={tp: self._problem})
+        return LeaderAnswers(silent={tp: self._problem})
 
 
 @pytest.mark.parametrize(
@@ -377,8 +376,7 @@ def test_a_connection_that_was_closed_while_nothing_happened_is_made_anew(
     topic = make_topic()
     asking = lookup(subscribe=topic)
     latest = asking.latest(asking.partitions())
-    cluster = asking._cluster
-    for each in (cluster._entry, *cluster._connections.values()):
+    for each in asking._brokers._pool._idle.values():
         each._socket.shutdown(socket.SHUT_RDWR)
     assert asking.latest(asking.partitions()) == latest
     feed(topic, "a")

@@ -17,7 +17,7 @@ from barnabas.cli.moving import (
     throttle_option,
     wait_for_moves,
 )
-from barnabas.cli.options import BROKER, TIMEOUT, bootstrap_option, connect, example, json_option
+from barnabas.cli.options import BROKER, bootstrap_option, connect, example, json_option
 from barnabas.cli.output import Columns, numbers, print_json, print_listing, print_rows
 from barnabas.cli.streams import report
 
@@ -92,8 +92,7 @@ def count_replicas(
 @bootstrap_option
 def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
     """Show a broker's log directories and partitions. Says which of them it leads."""
-    from barnabas.client.broker_calls import describe_log_dirs
-    from barnabas.client.servers import security_for
+    from barnabas.client.log_dirs import describe_log_dirs
 
     moves = connect_moves(bootstrap_server)
     cluster = moves.cluster()
@@ -102,7 +101,7 @@ def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
     leads = [name for name, each in held.items() if each.leader == broker]
     follows = [name for name, each in held.items() if each.leader != broker]
     behind = [name for name in follows if broker not in held[name].isr]
-    directories = describe_log_dirs(node, TIMEOUT, security_for(bootstrap_server))
+    directories = describe_log_dirs(moves.brokers, broker)
     found: dict[str, Any] = {
         "broker": node.id,
         "host": node.host,
@@ -167,14 +166,14 @@ def drain(broker: int, throttle: int | None, dry_run: bool, no_wait: bool, boots
     if dry_run:
         print_json(plan_as_json(plan))
         return
-    begin_moves(moves, bootstrap_server, plan, throttle)
+    begin_moves(moves, plan, throttle)
     if no_wait:
         return
     wait_for_moves(moves, plan)
     if throttle is not None:
         from barnabas.client.move_throttle import lift
 
-        lift(bootstrap_server, TIMEOUT, {partition.topic for partition in plan}, racks)
+        lift(moves.brokers, {partition.topic for partition in plan}, racks)
     report(f"broker {broker} holds no replicas any more")
 
 

@@ -271,20 +271,22 @@ def _shown(partitions: tuple[TopicPartition, ...]) -> str:
 
 def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
     """Return, by partition of the group's topics, committed offset, end, lag and reader; None if unknown."""
+    from barnabas.client.lag import lag_of
+
     readers = {partition: member for member in members for partition in member.assignment}
     committed = admin.group_offsets(group)
     partitions = sorted({*committed, *readers} | _whole_topics(admin, {each.topic for each in committed}))
     ends = admin.offsets(partitions, "latest", skip_failed=True)
+    lags = lag_of(ends, committed)
     progress = []
     for partition in partitions:
         reader = readers.get(partition)
-        current, end = committed.get(partition), ends.get(partition)
         progress.append(
             {
                 **partition._asdict(),
-                "current": current,
-                "end": end,
-                "lag": None if current is None or end is None else max(end - current, 0),
+                "current": committed.get(partition),
+                "end": ends.get(partition),
+                "lag": lags.get(partition),
                 "member": reader.member_id if reader else None,
                 "client": reader.client_id if reader else None,
                 "host": reader.host if reader else None,

@@ -11,12 +11,11 @@ import click
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.cli.options import TIMEOUT
 from barnabas.cli.output import numbers
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
-    from barnabas.client.admin_types import Node
+    from barnabas.client.admin_types import BrokerNode
     from barnabas.client.log_dirs import Replica
     from barnabas.client.moves import Holders, Moves
 
@@ -47,7 +46,7 @@ def connect_moves(bootstrap_server: str) -> Moves:
     return Moves(bootstrap_server)
 
 
-def find_broker(nodes: Iterable[Node], broker: int) -> Node:
+def find_broker(nodes: Iterable[BrokerNode], broker: int) -> BrokerNode:
     """Return the node of a broker. Raises click.ClickException when no such broker is alive."""
     by_id = {node.id: node for node in nodes}
     if broker not in by_id:
@@ -133,20 +132,17 @@ def _number(value: Any) -> int:
 
 def begin_moves(
     moves: Moves,
-    bootstrap_server: str,
     plan: Mapping[TopicPartition, Sequence[BrokerId]],
     throttle: int | None,
 ) -> None:
     """Begin the moves of a plan. Raises click.ClickException when some of it is refused."""
     if throttle is not None:
-        throttle_plan(moves, bootstrap_server, plan, throttle)
+        throttle_plan(moves, plan, throttle)
     raise_refused(moves.reassign(plan), "moved")
     report(f"began to move {_partitions(len(plan))}")
 
 
-def throttle_plan(
-    moves: Moves, bootstrap_server: str, plan: Mapping[TopicPartition, Sequence[BrokerId]], rate: int
-) -> None:
+def throttle_plan(moves: Moves, plan: Mapping[TopicPartition, Sequence[BrokerId]], rate: int) -> None:
     """Limit the rate of a plan's copies and of those already under way."""
     from barnabas.client.move_throttle import throttle
     from barnabas.client.moves import Move
@@ -157,7 +153,7 @@ def throttle_plan(
             adding = tuple(broker for broker in plan[partition] if broker not in holders.replicas)
             copies[partition] = Move((*holders.replicas, *adding), adding, ())
     brokers = [node.id for node in moves.cluster().nodes]
-    throttle(bootstrap_server, TIMEOUT, copies, brokers, rate)
+    throttle(moves.brokers, copies, brokers, rate)
 
 
 def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> None:

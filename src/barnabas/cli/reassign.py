@@ -27,12 +27,11 @@ from barnabas.cli.moving import (
     throttle_plan,
     wait_for_moves,
 )
-from barnabas.cli.options import INT16, TIMEOUT, bootstrap_option, example, json_option, names_argument
+from barnabas.cli.options import INT16, bootstrap_option, example, json_option, names_argument
 from barnabas.cli.output import Columns, numbers, print_json, print_listing, print_table
 from barnabas.cli.streams import report, stdin_bytes
 
 if TYPE_CHECKING:
-    from barnabas.client.admin_types import Node
     from barnabas.client.log_dirs import Replica
     from barnabas.client.moves import Moves
 
@@ -129,11 +128,11 @@ def execute(plan: str, throttle: int | None, wait: bool, bootstrap_server: str) 
     targets, log_dirs = _read(plan)
     moves = connect_moves(bootstrap_server)
     if log_dirs:  # first: replicas that do not exist yet are made there
-        _begin_in_brokers(bootstrap_server, moves, log_dirs)
-    begin_moves(moves, bootstrap_server, targets, throttle)
+        _begin_in_brokers(moves, log_dirs)
+    begin_moves(moves, targets, throttle)
     if wait:
         wait_for_moves(moves, targets)
-        while log_dirs and (astray := _astray(bootstrap_server, moves, log_dirs)):
+        while log_dirs and (astray := _astray(moves, log_dirs)):
             given_up = [partition for partition, is_moving in astray.items() if not is_moving]
             if given_up:
                 raise click.ClickException(
@@ -141,7 +140,7 @@ def execute(plan: str, throttle: int | None, wait: bool, bootstrap_server: str) 
                 )
             time.sleep(CHECK_EVERY)
         if throttle is not None:
-            _lift(bootstrap_server, targets, moves.cluster().nodes)
+            _lift(moves, targets)
 
 
 @reassign.command(
@@ -189,7 +188,7 @@ def verify(plan: str, keep_throttle: bool, as_json: bool, bootstrap_server: str)
     targets, log_dirs = _read(plan)
     moves = connect_moves(bootstrap_server)
     under_way = moves.under_way()
-    astray = _astray(bootstrap_server, moves, log_dirs) if log_dirs else {}
+    astray = _astray(moves, log_dirs) if log_dirs else {}
     there = moves.holders(sorted({partition.topic for partition in targets}))
     states = {
         partition: "moving"
@@ -212,7 +211,7 @@ def verify(plan: str, keep_throttle: bool, as_json: bool, bootstrap_server: str)
     if {*states.values()} != {"moved"}:
         raise SystemExit(1)
     if not keep_throttle:
-        _lift(bootstrap_server, targets, moves.cluster().nodes)
+        _lift(moves, targets)
 
 
 @reassign.command(
@@ -239,7 +238,7 @@ def cancel(plan: str | None, all_moves: bool, bootstrap_server: str) -> None:
         report("no partition is moving")
         return
     raise_refused(moves.reassign(dict.fromkeys(chosen)), "cancelled")
-    _lift(bootstrap_server, chosen, moves.cluster().nodes)
+    _lift(moves, chosen)
     report(f"cancelled the moves of {len(chosen)} partitions")
 
 
@@ -262,17 +261,17 @@ def throttle(rate: int | None, remove: bool, bootstrap_server: str) -> None:
     moves = connect_moves(bootstrap_server)
     if rate is not None:
         under_way = moves.under_way()
-        throttle_plan(moves, bootstrap_server, {}, rate)
+        throttle_plan(moves, {}, rate)
         report(f"throttled {len(under_way)} partitions that are moving to {rate} bytes a second")
     else:
-        _lift(bootstrap_server, moves.holders(), moves.cluster().nodes)
+        _lift(moves, moves.holders())
         report("lifted all throttles")
 
 
-def _begin_in_brokers(bootstrap_server: str, moves: Moves, log_dirs: Mapping[Replica, str]) -> None:
+def _begin_in_brokers(moves: Moves, log_dirs: Mapping[Replica, str]) -> None:
     from barnabas.client.log_dirs import move
 
-    errors = move(bootstrap_server, moves.cluster().nodes, log_dirs, TIMEOUT)
+    errors = move(moves.brokers, log_dirs)
     if errors:
         (broker, partition), error = next(iter(errors.items()))
         raise click.ClickException(
@@ -280,16 +279,14 @@ def _begin_in_brokers(bootstrap_server: str, moves: Moves, log_dirs: Mapping[Rep
         )
 
 
-def _astray(
-    bootstrap_server: str, moves: Moves, log_dirs: Mapping[Replica, str]
-) -> dict[TopicPartition, bool]:
+def _astray(moves: Moves, log_dirs: Mapping[Replica, str]) -> dict[TopicPartition, bool]:
     """The partitions with replicas in other log directories than planned, and whether they are on the way."""
-    from barnabas.client.log_dirs import Place, places
+    from barnabas.client.log_dirs import ReplicaLogDir, replica_log_dirs
 
-    found = places(bootstrap_server, moves.cluster().nodes, log_dirs, TIMEOUT)
+    found = replica_log_dirs(moves.brokers, log_dirs)
     astray: dict[TopicPartition, bool] = {}
     for replica, path in log_dirs.items():
-        place = found.get(replica, Place(None, None))
+        place = found.get(replica, ReplicaLogDir(None, None))
         if place != (path, None):
             astray[replica[1]] = astray.get(replica[1], True) and place.moving_to == path
     return astray
@@ -306,8 +303,8 @@ def _read(plan: str) -> tuple[dict[TopicPartition, tuple[BrokerId, ...]], dict[R
         raise click.ClickException(f"{source} is not valid UTF-8") from error
 
 
-def _lift(bootstrap_server: str, partitions: Iterable[TopicPartition], nodes: Iterable[Node]) -> None:
+def _lift(moves: Moves, partitions: Iterable[TopicPartition]) -> None:
     from barnabas.client.move_throttle import lift
 
     topics = {partition.topic for partition in partitions}
-    lift(bootstrap_server, TIMEOUT, topics, [node.id for node in nodes])
+    lift(moves.brokers, topics, [node.id for node in moves.cluster().nodes])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.client.json_bytes import bytes_to_json, from_base64, is_base64
+from barnabas.client.json_bytes import bytes_to_json, from_base64, is_base64, record_line
 
 if TYPE_CHECKING:
     from barnabas.client.record import Record
@@ -33,17 +33,10 @@ class Outgoing(NamedTuple):
 
 def to_json(record: Record) -> str:
     """One line. Bytes that are not UTF-8 come as {"base64": "..."}."""
-    document: dict[str, Any] = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms,
-        "key": bytes_to_json(record.key),
-        "value": bytes_to_json(record.value),
-    }
+    content = {"key": bytes_to_json(record.key), "value": bytes_to_json(record.value)}
     if record.headers:
-        document["headers"] = [[name, bytes_to_json(value)] for name, value in record.headers]
-    return json.dumps(document, ensure_ascii=False)
+        content["headers"] = [[name, bytes_to_json(value)] for name, value in record.headers]
+    return record_line(record.place, record.offset, record.timestamp_ms, content)
 
 
 #: makes bytes of a JSON value

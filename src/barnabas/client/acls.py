@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.base.errors import KafkaError
-from barnabas.client.broker_calls import ask_any
-from barnabas.client.errors import error_code
+from barnabas.client.brokers import ask_once
+from barnabas.client.errors import check_code
 from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.kafka.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from barnabas.kafka.protocol.messages.describe_acls import DescribeAclsRequest
@@ -37,8 +36,8 @@ def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBi
         operation=chosen.operation,
         permission_type=chosen.permission,
     )
-    answer = ask_any(servers, timeout, request)
-    _check(answer.error_code, answer.error_message)
+    answer = ask_once(servers, timeout, request)
+    check_code(answer.error_code, answer.error_message)
     return sorted(
         _rule(
             (resource.resource_type, resource.resource_name, resource.pattern_type),
@@ -67,8 +66,8 @@ def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> No
         )
         for resource, entry in rules
     ]
-    for result in ask_any(servers, timeout, CreateAclsRequest(creations=creations)).results:
-        _check(result.error_code, result.error_message)
+    for result in ask_once(servers, timeout, CreateAclsRequest(creations=creations)).results:
+        check_code(result.error_code, result.error_message)
 
 
 def delete_acls(servers: str, timeout: float, filters: Sequence[AclFilter]) -> list[AclBinding]:
@@ -92,10 +91,10 @@ def delete_acls(servers: str, timeout: float, filters: Sequence[AclFilter]) -> l
         ]
     )
     gone: set[AclBinding] = set()
-    for result in ask_any(servers, timeout, request).filter_results:
-        _check(result.error_code, result.error_message)
+    for result in ask_once(servers, timeout, request).filter_results:
+        check_code(result.error_code, result.error_message)
         for acl in result.matching_acls:
-            _check(acl.error_code, acl.error_message)
+            check_code(acl.error_code, acl.error_message)
             gone.add(
                 _rule(
                     (acl.resource_type, acl.resource_name, acl.pattern_type),
@@ -112,8 +111,3 @@ def _rule(resource: tuple[int, str, int], entry: tuple[str, int, int, str]) -> A
         ResourcePattern(ResourceType(kind), name, PatternType(pattern)),
         AclEntry(principal, Permission(permission), Operation(operation), host),
     )
-
-
-def _check(code: int, message: str | None) -> None:
-    if code:
-        raise KafkaError(error_code(code), message)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from barnabas.base.errors import ErrorCode
-from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client import (
     config_calls,
     consumer_groups,
@@ -19,12 +19,12 @@ from barnabas.client.admin_types import (
     ConfigValue,
     GroupDescription,
     GroupListing,
-    Node,
     TopicDescription,
+    described,
 )
-from barnabas.client.broker_calls import replica_sizes
 from barnabas.client.brokers import Brokers, check, repeatable
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
+from barnabas.client.log_dirs import replica_sizes
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, check_settings, librdkafka_settings
 from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -62,16 +62,12 @@ class Admin:
 
     def cluster(self) -> ClusterDescription:
         """Return the brokers and the controller."""
-        answer = self._brokers.ask_any(DescribeClusterRequest())
-        check(answer.error_code, "the cluster", answer.error_message)
-        nodes = sorted(Node(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers)
-        controller = None if answer.controller_id == NO_BROKER else answer.controller_id
-        return ClusterDescription(answer.cluster_id, controller, tuple(nodes))
+        return described(self._brokers.ask_any(DescribeClusterRequest()))
 
     def unregister_broker(self, broker: BrokerId) -> None:
         """Forget a broker that is gone for good, so that no new replicas are placed on it."""
 
-        def unregister(connection: Connection) -> None:
+        def unregister(connection: BrokerConnection) -> None:
             answer = connection.ask(UnregisterBrokerRequest(broker_id=broker))
             check(answer.error_code, f"broker {broker}", answer.error_message)
 
@@ -122,15 +118,13 @@ class Admin:
 
     def sizes(self, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
         """The bytes on disk of each partition at its leader; without those whose leader does not tell."""
-        leaders = {
-            TopicPartition(topic.name, partition.partition): partition.leader
+        leading = [
+            (partition.leader, TopicPartition(topic.name, partition.partition))
             for topic in topics
             for partition in topic.partitions
             if partition.leader is not None
-        }
-        nodes = [node for node in self.cluster().nodes if node.id in {*leaders.values()}]
-        sizes = replica_sizes(nodes, leaders, self._timeout, self._servers.security)
-        return {place: sizes[leader, place] for place, leader in leaders.items() if (leader, place) in sizes}
+        ]
+        return {partition: size for (_, partition), size in replica_sizes(self._brokers, leading).items()}
 
     def offsets(
         self, partitions: Iterable[TopicPartition], spec: str | int, *, skip_failed: bool = False
@@ -217,7 +211,7 @@ class Admin:
     def delete_group(self, group: str) -> None:
         """Delete a group and its offsets; it must have no members."""
 
-        def delete(connection: Connection, _: BrokerId) -> None:
+        def delete(connection: BrokerConnection, _: BrokerId) -> None:
             consumer_groups.delete_group(connection, group)
 
         self._brokers.ask_coordinator(group, repeatable(delete, ErrorCode.GROUP_ID_NOT_FOUND))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.base.types import TopicPartition
+from barnabas.base.types import NO_BROKER, TopicPartition
+from barnabas.client.errors import check_code
+from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterResponse
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Node:
+class BrokerNode:
     """A broker."""
 
     id: int
@@ -21,7 +23,15 @@ class Node:
 class ClusterDescription:
     cluster_id: str
     controller: int | None
-    nodes: tuple[Node, ...]
+    nodes: tuple[BrokerNode, ...]
+
+
+def described(answer: DescribeClusterResponse) -> ClusterDescription:
+    """Return the brokers and the controller of a response. Raises KafkaError."""
+    check_code(answer.error_code, answer.error_message)
+    nodes = sorted(BrokerNode(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers)
+    controller = None if answer.controller_id == NO_BROKER else answer.controller_id
+    return ClusterDescription(answer.cluster_id, controller, tuple(nodes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,23 +10,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from enum import IntEnum
-from typing import Any, ParamSpec, TypeVar
+from operator import methodcaller
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId
 from barnabas.client.addresses import Address, parse_servers
-from barnabas.client.connection import CLIENT_ID, Connection, UnservedError
+from barnabas.client.connection import BrokerConnection, UnservedError
+from barnabas.client.connection_pool import PATIENCE, ConnectionPool, PendingResponse, answer_time
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.reach import explain_silence
-from barnabas.client.servers import Servers
+from barnabas.client.repeated import Repeated
+from barnabas.client.servers import Servers, servers_of
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.kafka.protocol.schema import Request
 
 T = TypeVar("T")
 P = ParamSpec("P")
+Question: TypeAlias = Request | Repeated
 
 #: with these an answer says that another broker is to be asked, or that this one can answer in a moment
 _PASSING = (
@@ -38,9 +43,11 @@ _PASSING = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.BROKER_NOT_AVAILABLE,
     ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
-#: Seconds that a broker has to accept a connection, or to answer what takes no waiting.
-PATIENCE = 5.0
+_ONLY_BROKERS = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+#: groups in one FindCoordinator request: 500 take a broker 5 ms
+_GROUPS = 100
 #: seconds between two tries: at first, and at most
 _RETRY_S, _LONGEST_RETRY_S = 0.05, 1.0
 
@@ -56,11 +63,19 @@ class UnknownBrokerError(ClientError):
     """The cluster has no broker of this id now."""
 
 
-class Brokers:
-    """Asks the brokers of one cluster, from any thread. Connections are kept, one for each broker.
+class BrokerResponses(NamedTuple):
+    """The responses of brokers, and the errors of those that did not answer."""
 
-    A call is repeated when the connection breaks, the broker does not answer in time, or it names another
-    broker as the right one. So a call must be harmless when it is done twice (`repeatable`).
+    responses: dict[BrokerId, Any]
+    failures: dict[BrokerId, ClientError]
+
+
+class Brokers:
+    """Asks the brokers of one cluster, from any thread. One connection to each broker is kept between calls.
+
+    `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call. They do so when the
+    connection breaks, the broker does not answer in time, or it names another broker as the right one. Such
+    a call must be harmless when it is done twice (`repeatable`). The other methods do not repeat.
 
     Args:
         timeout: seconds for each call, with all of its tries.
@@ -76,25 +91,44 @@ class Brokers:
         self._bootstrap = parse_servers(servers)
         #: the brokers that the cluster had when it was asked last; those that did not answer come last
         self._known: list[Address] = []
+        #: by broker, also of brokers that have gone
+        self._addresses: dict[BrokerId, Address] = {}
         self._lock = threading.Lock()
-        self._idle: dict[Address, Connection] = {}
+        self._pool = ConnectionPool(servers)
 
     def close(self) -> None:
         """Leave the brokers. A call after that connects again."""
-        with self._lock:
-            idle, self._idle = self._idle, {}
-        for connection in idle.values():
-            connection.close()
+        self._pool.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_idle"):  # else the servers could not be parsed
+        if hasattr(self, "_pool"):  # else the servers could not be parsed
             self.close()
+
+    # -- one broker
 
     def ask_any(self, request: Request) -> Any:
         """Return the response of the first broker that answers."""
         return self.insist(lambda deadline: self._ask_first(request, deadline))
 
-    def ask_controller(self, call: Callable[[Connection], T]) -> T:
+    def ask_once(
+        self, request: Question, *, patience: float | None = None, deadline: float | None = None
+    ) -> Any:
+        """Return the response of the first broker that answers; no broker is asked a second time.
+
+        Args:
+            patience: seconds for each answer while another broker is left; None for all of the time.
+            deadline: monotonic seconds; `timeout` from now if it is None.
+        """
+        return self._ask_first(request, self._deadline(deadline), patience)
+
+    def ask(self, broker: BrokerId, request: Question, *, at_most: int | None = None) -> Any:
+        """Return the response of one broker to a request in version `at_most` or lower."""
+        responses, failures = self.ask_each({broker: request}, at_most=at_most)
+        for failure in failures.values():
+            raise failure
+        return responses[broker]
+
+    def ask_controller(self, call: Callable[[BrokerConnection], T]) -> T:
         """Return the result of `call`, given a connection to the controller, which has all of the time."""
 
         def attempt(deadline: float) -> T:
@@ -106,14 +140,13 @@ class Brokers:
 
         return self.insist(attempt)
 
-    def ask_broker(self, broker: BrokerId, call: Callable[[Connection], T]) -> T:
+    def ask_broker(self, broker: BrokerId, call: Callable[[BrokerConnection], T]) -> T:
         """Return the result of `call` with a connection to one broker. Raises UnknownBrokerError at once."""
 
         def attempt(deadline: float) -> T:
             addresses = self.addresses(self.metadata([], deadline))
             if broker not in addresses:
-                known = ", ".join(map(str, sorted(addresses)))
-                raise UnknownBrokerError(f"the cluster has no broker {broker}; its brokers are {known}")
+                raise UnknownBrokerError(_unknown(broker, addresses))
             return self.connected(addresses[broker], deadline, call)
 
         return self.insist(attempt)
@@ -121,7 +154,7 @@ class Brokers:
     def ask_coordinator(
         self,
         key: str,
-        call: Callable[[Connection, BrokerId], T],
+        call: Callable[[BrokerConnection, BrokerId], T],
         kind: CoordinatorType = CoordinatorType.GROUP,
     ) -> T:
         """Return the result of `call`, given a connection to a coordinator and that broker's id.
@@ -138,6 +171,93 @@ class Brokers:
             return self.connected(address, deadline, lambda connection: call(connection, found.node_id))
 
         return self.insist(attempt)
+
+    # -- many brokers
+
+    def ask_each(
+        self,
+        requests: Mapping[BrokerId, Question],
+        *,
+        at_most: int | None = None,
+        patience: float | None = None,
+        deadline: float | None = None,
+    ) -> BrokerResponses:
+        """Ask several brokers together: all requests are sent before the first response is awaited.
+
+        Args:
+            at_most: the highest version of the requests.
+            patience: seconds for each answer at most; None for all of the time.
+            deadline: monotonic seconds; `timeout` from now if it is None.
+        """
+        deadline = self._deadline(deadline)
+        answers = BrokerResponses({}, {})
+        pending: dict[BrokerId, PendingResponse] = {}
+        try:
+            for broker, request in requests.items():
+                try:
+                    pending[broker] = self.send(broker, request, at_most=at_most, deadline=deadline)
+                except ClientError as error:
+                    answers.failures[broker] = error
+            while pending:
+                broker = next(iter(pending))
+                try:
+                    answers.responses[broker] = pending.pop(broker).receive(deadline, patience)
+                except ClientError as error:
+                    answers.failures[broker] = error
+        finally:
+            for each in pending.values():
+                each.abandon()
+        return answers
+
+    def send(
+        self,
+        broker: BrokerId,
+        request: Question,
+        *,
+        at_most: int | None = None,
+        deadline: float | None = None,
+    ) -> PendingResponse:
+        """Send a request to a broker without waiting for the response; the arguments are as of `ask_each`."""
+        deadline = self._deadline(deadline)
+        if broker not in self._addresses:
+            self.metadata([], deadline)
+        if broker not in self._addresses:
+            raise ClientError(_unknown(broker, self._addresses))
+        address = self._addresses[broker]
+        connection = self._pool.take(address, deadline, self._learn)
+        try:
+            connection.wait_for(answer_time(deadline, None))
+            connection.send(request, at_most=at_most)
+        except BaseException:
+            connection.close()
+            raise
+        return PendingResponse(self._pool, address, connection)
+
+    def ask_every(self, request: Request, *, deadline: float | None = None) -> BrokerResponses:
+        """Ask every live broker of the cluster the same."""
+        deadline = self._deadline(deadline)
+        alive = self.metadata([], deadline).brokers
+        return self.ask_each({each.node_id: request for each in alive}, deadline=deadline)
+
+    def coordinators(self, groups: Collection[str]) -> dict[str, BrokerId]:
+        """Return the coordinators of groups, without those groups whose coordinator is not known now."""
+        found: dict[str, BrokerId] = {}
+        left = list(groups)
+        while left:
+            request = FindCoordinatorRequest(
+                key=left[0], key_type=CoordinatorType.GROUP, coordinator_keys=left[:_GROUPS]
+            )
+            response = self.ask_once(request, patience=PATIENCE)
+            # Before version 4 a request is about one group.
+            answered = [(each.key, each) for each in response.coordinators] or [(left[0], response)]
+            for group, coordinator in answered:
+                if not coordinator.error_code:
+                    found[group] = coordinator.node_id
+                    self._addresses[coordinator.node_id] = Address(coordinator.host, coordinator.port)
+            left = left[len(answered) :]
+        return found
+
+    # -- the parts of calls
 
     def insist(self, attempt: Callable[[float], T]) -> T:
         """Return the result of `attempt`, given its deadline (monotonic seconds). Retries like a call."""
@@ -169,11 +289,15 @@ class Brokers:
         """Return the address of each broker."""
         return {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers}
 
+    def address_of(self, broker: BrokerId) -> Address | None:
+        """Return the last known address of a broker; None for one that no answer has named yet."""
+        return self._addresses.get(broker)
+
     def connected(
         self,
         address: Address,
         deadline: float,
-        use: Callable[[Connection], T],
+        use: Callable[[BrokerConnection], T],
         patience: float | None = PATIENCE,
     ) -> T:
         """Return the result of `use` with a connection to a broker, within `insist`. Raises its errors.
@@ -181,25 +305,35 @@ class Brokers:
         Args:
             patience: seconds for each answer at most; None for all that is left.
         """
-        connection = self._take(address, deadline)
-        left = max(deadline - time.monotonic(), 0.001)
-        connection.wait_for(left if patience is None else fair_share(left, patience))
+        connection = self._pool.take(address, deadline, self._learn)
+        connection.wait_for(answer_time(deadline, patience))
         try:
             answer = use(connection)
         except KafkaError:
-            self._keep(address, connection)
+            self._pool.give_back(address, connection)
             raise
         except BaseException:
             connection.close()
             raise
-        self._keep(address, connection)
+        self._pool.give_back(address, connection)
         return answer
 
-    def _ask_first(self, request: Request, deadline: float) -> Any:
+    def _deadline(self, given: float | None) -> float:
+        return time.monotonic() + self.timeout if given is None else given
+
+    def _ask_first(self, request: Question, deadline: float, patience: float | None = PATIENCE) -> Any:
         failed: ClientError | None = None
-        for address in self._entries():
+        with self._lock:
+            entries = list(dict.fromkeys([*self._known, *self._bootstrap]))
+        for address in entries:
+            share = None if address is entries[-1] else patience
             try:
-                return self.connected(address, deadline, lambda connection: connection.ask(request))
+                answer = self.connected(address, deadline, methodcaller("ask", request), share)
+                if isinstance(answer, MetadataResponse):
+                    self._note(answer, address)
+                    if not answer.brokers:  # it has just started; that it has no topics either says nothing
+                        raise ClientError(f"the broker at {address} knows of no brokers yet")
+                return answer
             except (AuthenticationError, UnservedError):
                 raise
             except ClientError as error:
@@ -208,48 +342,21 @@ class Brokers:
         assert failed is not None
         raise failed
 
-    def _entries(self) -> Iterator[Address]:
+    def _learn(self, connection: BrokerConnection, address: Address) -> None:
+        self._note(connection.ask(_ONLY_BROKERS), address)
+
+    def _note(self, metadata: MetadataResponse, entry: Address) -> None:
+        """Remember the brokers, for the day when those that were named at first are gone."""
+        addresses = self.addresses(metadata)
         with self._lock:
-            known = [*self._known, *self._bootstrap]
-        yield from dict.fromkeys(known)
+            self._known = [entry, *addresses.values()]
+            self._addresses |= addresses
 
     def _prefer_others(self, address: Address) -> None:
         with self._lock:
             if address in self._known:
                 self._known.remove(address)
                 self._known.append(address)
-
-    def _take(self, address: Address, deadline: float) -> Connection:
-        with self._lock:
-            connection = self._idle.pop(address, None)
-        if connection is not None and not connection.is_usable():  # closed while it was idle
-            connection.close()
-            connection = None
-        if connection is None:
-            connection = Connection(
-                *address,
-                fair_share(deadline - time.monotonic(), PATIENCE),
-                client_id=self.servers.settings.get("client.id", CLIENT_ID),
-                security=self.servers.security,
-            )
-            try:
-                self._learn(connection, address)
-            except BaseException:
-                connection.close()
-                raise
-        return connection
-
-    def _learn(self, connection: Connection, address: Address) -> None:
-        """Ask for the brokers of the cluster, for the day when those that were named at first are gone."""
-        brokers: Any = connection.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
-        with self._lock:
-            self._known = [address, *(Address(broker.host, broker.port) for broker in brokers)]
-
-    def _keep(self, address: Address, connection: Connection) -> None:
-        with self._lock:
-            if self._idle.setdefault(address, connection) is connection:
-                return
-        connection.close()  # another thread has kept one
 
 
 def repeatable(call: Callable[P, T], done: ErrorCode) -> Callable[P, T | None]:
@@ -282,7 +389,19 @@ def check(code: int, about: str, message: str | None = None) -> None:
         raise KafkaError(known, message if is_named else f"{about}: {message or known.doc}")
 
 
-def fair_share(left: float, patience: float) -> float:
-    """The seconds, `patience` at most, that one broker gets of those `left`: others shall have a turn."""
-    left = max(left, 0.001)
-    return min(patience, max(left / 2, 0.5), left)
+def ask_once(servers: str, timeout: float, request: Request) -> Any:
+    """Return the response of the first broker that answers, within `timeout` seconds in all.
+
+    A broker that hangs delays the others for a few seconds. The broker that accepts the connection has all
+    the remaining time.
+
+    Raises:
+        ClientError: no broker answers.
+    """
+    with closing(Brokers(servers_of(servers, {}), timeout)) as brokers:
+        return brokers.ask_once(request)
+
+
+def _unknown(broker: BrokerId, known: Collection[BrokerId]) -> str:
+    ids = ", ".join(map(str, sorted(known)))
+    return f"the cluster has no broker {broker}; its brokers are {ids}"

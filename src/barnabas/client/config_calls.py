@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from barnabas.base.types import BrokerId
 from barnabas.client.admin_types import ConfigValue
 from barnabas.client.brokers import Brokers, check
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_calls import check_topic
 from barnabas.kafka.protocol.messages.describe_configs import (
@@ -80,7 +80,7 @@ def alter_settings(
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
 
-    def alter(connection: Connection) -> None:
+    def alter(connection: BrokerConnection) -> None:
         (result,) = connection.ask(request).responses
         _check(result, kind, name)
 

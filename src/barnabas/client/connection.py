@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import selectors
+import select
 import socket
 import ssl
 import struct
@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 
 from barnabas.base.errors import ProtocolError
 from barnabas.client.errors import AuthenticationError, ClientError, unreachable
+from barnabas.client.repeated import LARGEST_RESPONSE, Repeated
 from barnabas.kafka.protocol.framing import (
     RequestHeader,
     encode_request,
@@ -24,8 +25,6 @@ from barnabas.kafka.protocol.schema import Request
 _COMMON = 0
 #: our name without a client.id
 CLIENT_ID = "barnabas"
-#: bytes; what begins with a larger size is no response
-LARGEST_RESPONSE = 2**28
 
 
 class UnservedError(ClientError):
@@ -60,7 +59,7 @@ class Security(Protocol):
         """Return the socket to talk over. Raises OSError as the system and TLS do."""
         ...
 
-    def authenticate(self, connection: Connection) -> None:
+    def authenticate(self, connection: BrokerConnection) -> None:
         """Say who asks. Raises ClientError."""
         ...
 
@@ -70,25 +69,7 @@ _CORRELATION_ID = struct.Struct(">i")
 _IN_REQUEST = 8
 
 
-class Repeated:
-    """A question that one broker is asked time and again: an answer like the last is not decoded again.
-
-    Attributes:
-        answer: the last one; the same object for as long as the broker says the same.
-    """
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.answer: Any = None
-        #: the connection that the frame was made for, since another may speak in other versions
-        self.connection: Connection | None = None
-        self.version = 0
-        self.frame = bytearray()
-        #: the last response, but for its correlation id
-        self.encoded = bytearray()
-
-
-class Connection:
+class BrokerConnection:
     """A connection to one broker. Each request goes in the highest version that both sides know.
 
     Raises (also when used):
@@ -110,7 +91,8 @@ class Connection:
         self._address = f"{host}:{port}"
         self._client_id = client_id
         self._ids = itertools.count(1)
-        self._asked: RequestHeader | None = None
+        #: the header of the last request, and the request if it is a repeated one
+        self._asked: tuple[RequestHeader, Repeated | None]
         try:
             self._socket = socket.create_connection((host, port), timeout)
         except OSError as error:
@@ -141,50 +123,38 @@ class Connection:
         """Give the broker `timeout` seconds for its answers from now on."""
         self._socket.settimeout(timeout)
 
-    def ask(self, request: Request, *, at_most: int | None = None) -> Any:
+    def ask(self, request: Request | Repeated, *, at_most: int | None = None) -> Any:
         """Return the response to a request in version `at_most` or lower."""
         self.send(request, at_most=at_most)
         return self.receive()
 
-    def send(self, request: Request, *, at_most: int | None = None) -> None:
+    def send(self, request: Request | Repeated, *, at_most: int | None = None) -> None:
         """Send without waiting, in version `at_most` or lower; `receive` gives the response."""
-        self._send(request, self._version(request, at_most))
+        if isinstance(request, Repeated):
+            self._send_again(request, at_most)
+        else:
+            self._send(request, self._version(request, at_most))
 
     def receive(self) -> Any:
         """Return the response to the last request."""
+        asked, repeated = self._asked
         try:
-            return parse_response(*self._receive())
-        except (OSError, ProtocolError) as error:
-            raise self._no_answer(error) from error
-
-    def send_again(self, question: Repeated) -> None:
-        """Send a request again, without waiting; `receive_again` returns the response."""
-        if question.connection is not self:
-            question.connection, question.encoded = self, bytearray()
-            question.version = self._version(question.request)
-            header = self._header(question.request, question.version)
-            question.frame = bytearray(_encoded(header, question.request))
-        self._asked = self._header(question.request, question.version)
-        _CORRELATION_ID.pack_into(question.frame, _IN_REQUEST, self._asked.correlation_id)
-        self._send_frame(question.frame)
-
-    def receive_again(self, question: Repeated) -> Any:
-        """Return the response to `question`, which was sent last."""
-        try:
-            asked, frame = self._receive()
+            frame = self._receive()
+            if repeated is None:
+                return parse_response(asked, frame)
             encoded = frame[_CORRELATION_ID.size :]
-            if encoded != question.encoded or response_correlation_id(frame) != asked.correlation_id:
-                question.answer = parse_response(asked, frame)
-                question.encoded = encoded
+            if encoded != repeated.encoded or response_correlation_id(frame) != asked.correlation_id:
+                repeated.answer = parse_response(asked, frame)
+                repeated.encoded = encoded
         except (OSError, ProtocolError) as error:
             raise self._no_answer(error) from error
-        return question.answer
+        return repeated.answer
 
     def is_usable(self) -> bool:
         """Whether an idle connection is still open: nothing has come from the broker, not even its end."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._socket, selectors.EVENT_READ)
-            return not selector.select(0)
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
 
     def close(self) -> None:
         self._socket.close()
@@ -220,8 +190,20 @@ class Connection:
         return RequestHeader(request.api_key, version, next(self._ids), self._client_id)
 
     def _send(self, request: Request, version: int) -> None:
-        self._asked = self._header(request, version)
-        self._send_frame(_encoded(self._asked, request))
+        header = self._header(request, version)
+        self._asked = header, None
+        self._send_frame(_encoded(header, request))
+
+    def _send_again(self, repeated: Repeated, at_most: int | None) -> None:
+        if repeated.connection is not self:
+            repeated.version = self._version(repeated.request, at_most)
+            header = self._header(repeated.request, repeated.version)
+            repeated.frame = bytearray(_encoded(header, repeated.request))
+            repeated.connection, repeated.encoded = self, bytearray()
+        header = self._header(repeated.request, repeated.version)
+        self._asked = header, repeated
+        _CORRELATION_ID.pack_into(repeated.frame, _IN_REQUEST, header.correlation_id)
+        self._send_frame(repeated.frame)
 
     def _send_frame(self, frame: bytes | bytearray) -> None:
         try:
@@ -229,14 +211,12 @@ class Connection:
         except OSError as error:
             raise self._no_answer(error) from error
 
-    def _receive(self) -> tuple[RequestHeader, bytearray]:
-        """Return the last request's header and the response frame. Raises OSError and ProtocolError."""
-        asked, self._asked = self._asked, None
-        assert asked is not None
+    def _receive(self) -> bytearray:
+        """Return a response frame. Raises OSError and ProtocolError."""
         size = int.from_bytes(opening := self._read(4), "big")
         if size > LARGEST_RESPONSE:
             raise NotKafkaError(bytes(opening))
-        return asked, self._read(size)
+        return self._read(size)
 
     def _no_answer(self, error: Exception) -> ClientError:
         return ClientError(f"the broker at {self._address} does not answer: {error}")

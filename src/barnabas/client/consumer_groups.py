@@ -6,14 +6,16 @@ A separate request describes groups of the consumer protocol (KIP-848), with the
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.admin_types import GroupDescription, GroupListing, GroupMember
 from barnabas.client.brokers import Brokers, check
-from barnabas.client.connection import Connection, UnservedError
+from barnabas.client.connection import BrokerConnection, UnservedError
+from barnabas.client.leaders import by_partition
 from barnabas.kafka.protocol.codec import decode
 from barnabas.kafka.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -41,6 +43,8 @@ _CONSUMER = "consumer"
 _PROTOCOLS = {0: "classic", 1: "consumer"}
 #: the last versions of OffsetFetch and OffsetCommit that have names of topics, and not their ids
 _BY_NAME = 9
+#: groups in one OffsetFetch request
+_AT_ONCE = 100
 _VERSION = struct.Struct(">h")
 
 
@@ -55,10 +59,12 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
     """Return every consumer group of the cluster, from all brokers."""
 
     def attempt(deadline: float) -> list[GroupListing]:
+        answers = brokers.ask_every(ListGroupsRequest(), deadline=deadline)
+        for failure in answers.failures.values():
+            raise failure
         listed = []
-        for address in brokers.addresses(brokers.metadata([], deadline)).values():
-            response = brokers.connected(address, deadline, lambda to: to.ask(ListGroupsRequest()))
-            check(response.error_code, f"the groups of the broker at {address}")
+        for broker, response in answers.responses.items():
+            check(response.error_code, f"the groups of broker {broker}")
             listed += [
                 GroupListing(
                     each.group_id, each.group_state or "Unknown", each.group_type.lower() or "unknown"
@@ -71,7 +77,7 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
     return brokers.insist(attempt)
 
 
-def describe_group(connection: Connection, coordinator: BrokerId, group: str) -> GroupDescription:
+def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: str) -> GroupDescription:
     """Return a group of either protocol; one that is not there is Dead.
 
     Raises:
@@ -94,7 +100,7 @@ def describe_group(connection: Connection, coordinator: BrokerId, group: str) ->
     return GroupDescription(group, "Dead", "", coordinator, ())
 
 
-def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition, int]:
+def committed_offsets(connection: BrokerConnection, group: str) -> dict[TopicPartition, int]:
     """Return, by partition, the next offset that the group will read.
 
     Raises:
@@ -106,7 +112,11 @@ def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition
 
 
 def committed(
-    connection: Connection, group: str, *, only: Iterable[TopicPartition] | None = None, stable: bool = False
+    connection: BrokerConnection,
+    group: str,
+    *,
+    only: Iterable[TopicPartition] | None = None,
+    stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
     """Return the group's committed offsets, for all of its partitions, or `only` for these.
 
@@ -136,15 +146,57 @@ def committed(
     found = answer.groups[0] if answer.groups else answer
     check(found.error_code, group)
     offsets = {}
-    for partition, told in _partitions(found.topics):
+    for partition, told in by_partition(found):
         check(told.error_code, str(partition))
         if told.committed_offset >= 0:
             offsets[partition] = Committed(told.committed_offset, told.metadata or "")
     return offsets
 
 
+def offsets_of_groups(
+    brokers: Brokers,
+    groups: Collection[str],
+    before: Mapping[str, dict[TopicPartition, int]] = MappingProxyType({}),
+) -> dict[str, dict[TopicPartition, int]]:
+    """Return the committed offsets of many groups, 100 in a request.
+
+    A group whose coordinator does not answer at once has those of `before`, or none.
+    """
+    found = {group: before.get(group, {}) for group in groups}
+    waiting: dict[BrokerId, list[str]] = {}
+    for group, coordinator in brokers.coordinators(groups).items():
+        waiting.setdefault(coordinator, []).append(group)
+    while waiting:
+        requests = {
+            coordinator: OffsetFetchRequest(
+                group_id=some[0],
+                topics=None,
+                groups=[OffsetFetchRequestGroup(group_id=group, topics=None) for group in some[:_AT_ONCE]],
+            )
+            for coordinator, some in waiting.items()
+        }
+        left = {}
+        for coordinator, response in brokers.ask_each(requests, at_most=_BY_NAME).responses.items():
+            some = waiting[coordinator]
+            # Before version 8 a request is about one group.
+            told = {each.group_id: each for each in response.groups} or {some[0]: response}
+            found |= {
+                group: {
+                    partition: each.committed_offset
+                    for partition, each in by_partition(answer)
+                    if not each.error_code and each.committed_offset >= 0
+                }
+                for group, answer in told.items()
+                if not answer.error_code
+            }
+            if rest := some[len(told) :]:
+                left[coordinator] = rest
+        waiting = left
+    return found
+
+
 def commit_offsets(
-    connection: Connection,
+    connection: BrokerConnection,
     group: str,
     offsets: Mapping[TopicPartition, int],
     metadata: Mapping[TopicPartition, str] | None = None,
@@ -168,11 +220,11 @@ def commit_offsets(
         group_id=group,
         topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
     )
-    for partition, told in _partitions(connection.ask(request, at_most=_BY_NAME).topics):
+    for partition, told in by_partition(connection.ask(request, at_most=_BY_NAME)):
         check(told.error_code, f"{group}: {partition}")
 
 
-def delete_group(connection: Connection, group: str) -> None:
+def delete_group(connection: BrokerConnection, group: str) -> None:
     """Delete a group without members, with its offsets.
 
     Raises:
@@ -181,12 +233,6 @@ def delete_group(connection: Connection, group: str) -> None:
     """
     (told,) = connection.ask(DeleteGroupsRequest(groups_names=[group])).results
     check(told.error_code, group)
-
-
-def _partitions(topics: Iterable[Any]) -> Iterable[tuple[TopicPartition, Any]]:
-    for topic in topics:
-        for told in topic.partitions:
-            yield TopicPartition(topic.name, told.partition_index), told
 
 
 def _classic_member(member: DescribedGroupMember) -> GroupMember:
@@ -212,7 +258,9 @@ def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     )
 
 
-def _describe_consumer_group(connection: Connection, coordinator: BrokerId, group: str) -> GroupDescription:
+def _describe_consumer_group(
+    connection: BrokerConnection, coordinator: BrokerId, group: str
+) -> GroupDescription:
     (found,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
     check(found.error_code, group, found.error_message)
     return GroupDescription(

@@ -6,9 +6,8 @@ import base64
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from barnabas.base.errors import KafkaError
-from barnabas.client.broker_calls import ask_any
-from barnabas.client.errors import ClientError, error_code
+from barnabas.client.brokers import ask_once
+from barnabas.client.errors import ClientError, check_code
 from barnabas.kafka.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -125,7 +124,6 @@ def _described(servers: str, timeout: float) -> list[DescribedDelegationToken]:
 
 
 def _asked(servers: str, timeout: float, request: Any) -> Any:
-    answer = ask_any(servers, timeout, request)
-    if answer.error_code:
-        raise KafkaError(error_code(answer.error_code))
+    answer = ask_once(servers, timeout, request)
+    check_code(answer.error_code)
     return answer

@@ -13,7 +13,7 @@ from barnabas.base.environment.clock import SystemClock
 from barnabas.base.errors import ErrorCode
 from barnabas.base.tls.certificates import Description, describe
 from barnabas.client.addresses import Address
-from barnabas.client.connection import Connection, NotKafkaError
+from barnabas.client.connection import BrokerConnection, NotKafkaError
 from barnabas.client.errors import AuthenticationError, ClientError, UnreachableError, error_code
 from barnabas.client.security_settings import security_of
 from barnabas.client.servers import Servers, servers_of
@@ -225,8 +225,8 @@ class _Examined:
         except OSError as error:
             return str(error)
 
-    def _connect(self, address: Address) -> Connection:
-        return Connection(*address, _TIMEOUT_S, security=self._servers.security)
+    def _connect(self, address: Address) -> BrokerConnection:
+        return BrokerConnection(*address, _TIMEOUT_S, security=self._servers.security)
 
     def _certificate(self) -> Description | None:
         """Return the server's certificate, trusted or not; None if it speaks no TLS."""

@@ -45,6 +45,17 @@ def error_code(number: int) -> ErrorCode:
     return _BY_CODE.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+def check_code(code: int, message: str | None = None) -> None:
+    """Raise KafkaError unless the code of a response is 0; `message` is the broker's."""
+    if code:
+        raise KafkaError(error_code(code), message)
+
+
+def said(error: BarnabasError) -> str:
+    """The text of an error for people: without the code's name, which is for programs."""
+    return error.message if isinstance(error, KafkaError) else str(error)
+
+
 def translate(error: Any, about: str = "") -> BarnabasError:
     """A confluent_kafka KafkaError or KafkaException as ours: `KafkaError` when a broker gave the code.
 

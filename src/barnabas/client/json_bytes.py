@@ -1,9 +1,25 @@
-"""Bytes in JSON: text where they are UTF-8, else ``{"base64": ...}``."""
+"""Records as lines of JSON, and their bytes: text where they are UTF-8, else ``{"base64": ...}``."""
 
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Mapping
 from typing import Any
+
+from barnabas.base.types import TopicPartition
+
+
+def record_line(
+    place: TopicPartition, offset: int, timestamp_ms: int | None, content: Mapping[str, Any]
+) -> str:
+    """Return a record as `barnabas consume --json` prints it and `barnabas produce --json` reads it.
+
+    Args:
+        content: the JSON values of "key", "value" and "headers", or some of them.
+    """
+    place_and_time = {**place._asdict(), "offset": offset, "timestamp": timestamp_ms}
+    return json.dumps({**place_and_time, **content}, ensure_ascii=False)
 
 
 def bytes_to_json(data: bytes | None) -> Any:

@@ -1,16 +1,14 @@
-"""Log directories of replicas, and moves between them (KIP-113)."""
+"""Log directories of brokers, their replicas and sizes, and moves between them (KIP-113)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.client.admin_types import Node
-from barnabas.client.connection import Connection
-from barnabas.client.errors import ClientError, error_code
-from barnabas.client.servers import security_for
+from barnabas.client.brokers import BrokerResponses, Brokers
+from barnabas.client.errors import check_code, error_code
 from barnabas.kafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -22,41 +20,62 @@ from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDir
 Replica: TypeAlias = tuple[BrokerId, TopicPartition]
 
 
-class Place(NamedTuple):
+class ReplicaLogDir(NamedTuple):
     """The log directory of a replica, and the one to which it moves, None where there is none."""
 
     path: str | None
     moving_to: str | None
 
 
-def places(
-    servers: str, nodes: Iterable[Node], replicas: Iterable[Replica], timeout: float
-) -> dict[Replica, Place]:
+def describe_log_dirs(brokers: Brokers, broker: BrokerId) -> list[dict[str, Any]]:
+    """The log directories of a broker: path, error, replicas and their bytes, and the bytes that are free.
+
+    Raises:
+        KafkaError: the broker refused.
+        ClientError: it does not answer.
+    """
+    response = brokers.ask(broker, DescribeLogDirsRequest(topics=None))
+    check_code(response.error_code)
+    directories = []
+    for each in response.results:
+        sizes = [replica.partition_size for topic in each.topics for replica in topic.partitions]
+        directories.append(
+            {
+                "path": each.log_dir,
+                "error": error_code(each.error_code).name if each.error_code else None,
+                "replicas": len(sizes),
+                "bytes": sum(sizes),
+                "free_bytes": None if each.usable_bytes < 0 else each.usable_bytes,
+            }
+        )
+    return directories
+
+
+def replica_sizes(brokers: Brokers, replicas: Iterable[Replica]) -> dict[Replica, int]:
+    """Return the bytes on disk of replicas, without those of brokers that do not answer."""
+    return {
+        replica: each.partition_size
+        for replica, _, each in _found(_describe(brokers, replicas))
+        if not each.is_future_key
+    }
+
+
+def replica_log_dirs(brokers: Brokers, replicas: Iterable[Replica]) -> dict[Replica, ReplicaLogDir]:
     """Return the log directories of replicas; replicas that do not exist are left out.
 
     Raises:
         ClientError: a broker does not answer, or is not in the cluster.
     """
-    found: dict[Replica, Place] = {}
-    for broker, partitions in _by_broker(replicas).items():
-        topics = [
-            DescribableLogDirTopic(topic=name, partitions=ps) for name, ps in _by_topic(partitions).items()
-        ]
-        for directory in _ask(servers, nodes, broker, DescribeLogDirsRequest(topics=topics), timeout).results:
-            for topic in directory.topics:
-                for each in topic.partitions:
-                    replica = broker, TopicPartition(topic.name, each.partition_index)
-                    place = found.get(replica, Place(None, None))
-                    path = directory.log_dir
-                    found[replica] = (
-                        place._replace(moving_to=path) if each.is_future_key else place._replace(path=path)
-                    )
+    found: dict[Replica, ReplicaLogDir] = {}
+    answers = _describe(brokers, replicas)
+    _require_all(answers)
+    for replica, path, each in _found(answers):
+        known = found.get(replica, ReplicaLogDir(None, None))
+        found[replica] = known._replace(moving_to=path) if each.is_future_key else known._replace(path=path)
     return found
 
 
-def move(
-    servers: str, nodes: Iterable[Node], targets: Mapping[Replica, str], timeout: float
-) -> dict[Replica, KafkaError]:
+def move(brokers: Brokers, targets: Mapping[Replica, str]) -> dict[Replica, KafkaError]:
     """Begin to move replicas to log directories, by their paths; return the refused ones with errors.
 
     A replica that is not there yet will be made in its directory: that is no error.
@@ -64,12 +83,12 @@ def move(
     Raises:
         ClientError: a broker does not answer, or is not in the cluster.
     """
-    errors: dict[Replica, KafkaError] = {}
+    requests = {}
     for broker, partitions in _by_broker(targets).items():
         paths: dict[str, list[TopicPartition]] = {}
         for partition in partitions:
             paths.setdefault(targets[broker, partition], []).append(partition)
-        request = AlterReplicaLogDirsRequest(
+        requests[broker] = AlterReplicaLogDirsRequest(
             dirs=[
                 AlterReplicaLogDir(
                     path=path,
@@ -80,22 +99,45 @@ def move(
                 for path, those in paths.items()
             ]
         )
-        for topic in _ask(servers, nodes, broker, request, timeout).results:
-            for each in topic.partitions:
-                if each.error_code not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
-                    replica = broker, TopicPartition(topic.topic_name, each.partition_index)
-                    errors[replica] = KafkaError(error_code(each.error_code))
-    return errors
-
-
-def _ask(servers: str, nodes: Iterable[Node], broker: BrokerId, request: Any, timeout: float) -> Any:
-    node = next((node for node in nodes if node.id == broker), None)
-    if node is None:
-        raise ClientError(
-            f"broker {broker} is not in the cluster, or away: its log directories cannot be asked"
+    answers = brokers.ask_each(requests)
+    _require_all(answers)
+    return {
+        (broker, TopicPartition(topic.topic_name, each.partition_index)): KafkaError(
+            error_code(each.error_code)
         )
-    with Connection(node.host, node.port, timeout, security=security_for(servers)) as connection:
-        return connection.ask(request)
+        for broker, response in answers.responses.items()
+        for topic in response.results
+        for each in topic.partitions
+        if each.error_code not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE)
+    }
+
+
+def _describe(brokers: Brokers, replicas: Iterable[Replica]) -> BrokerResponses:
+    return brokers.ask_each(
+        {
+            broker: DescribeLogDirsRequest(
+                topics=[
+                    DescribableLogDirTopic(topic=name, partitions=numbers)
+                    for name, numbers in _by_topic(partitions).items()
+                ]
+            )
+            for broker, partitions in _by_broker(replicas).items()
+        }
+    )
+
+
+def _found(answers: BrokerResponses) -> Iterator[tuple[Replica, str, Any]]:
+    """Yield each replica of the responses, with the path of its log directory and its description."""
+    for broker, response in answers.responses.items():
+        for directory in response.results:
+            for topic in directory.topics:
+                for each in topic.partitions:
+                    yield (broker, TopicPartition(topic.name, each.partition_index)), directory.log_dir, each
+
+
+def _require_all(answers: BrokerResponses) -> None:
+    for failure in answers.failures.values():
+        raise failure
 
 
 def _by_broker(replicas: Iterable[Replica]) -> dict[BrokerId, list[TopicPartition]]:

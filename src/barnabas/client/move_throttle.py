@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.errors import ErrorCode
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.client.broker_calls import ask_any
-from barnabas.client.errors import error_code
+from barnabas.client.brokers import Brokers
+from barnabas.client.errors import check_code
 from barnabas.client.moves import Move
 from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.kafka.protocol.messages.incremental_alter_configs import (
@@ -25,7 +25,7 @@ _FOLLOWERS = "follower.replication.throttled.replicas"
 
 
 def throttle(
-    servers: str, timeout: float, moves: Mapping[TopicPartition, Move], brokers: Iterable[BrokerId], rate: int
+    cluster: Brokers, moves: Mapping[TopicPartition, Move], brokers: Iterable[BrokerId], rate: int
 ) -> None:
     """Copy the replicas that are added at `rate` bytes a second at most, on each broker and either side.
 
@@ -43,10 +43,10 @@ def throttle(
         for topic in leaders
     ]
     resources += [_resource(_BROKER, str(broker), dict.fromkeys(_RATES, str(rate))) for broker in brokers]
-    _alter(servers, timeout, resources)
+    _alter(cluster, resources)
 
 
-def lift(servers: str, timeout: float, topics: Iterable[str], brokers: Iterable[BrokerId]) -> None:
+def lift(cluster: Brokers, topics: Iterable[str], brokers: Iterable[BrokerId]) -> None:
     """Take the throttles of these topics and brokers away, and of the brokers whose replicas they throttle.
 
     A broker that has died since it was throttled is in no metadata: the topics' settings name it.
@@ -56,20 +56,18 @@ def lift(servers: str, timeout: float, topics: Iterable[str], brokers: Iterable[
     """
     topics = sorted(topics)
     known = set(brokers)
-    brokers = sorted(known | _throttled_brokers(servers, timeout, topics))
+    brokers = sorted(known | _throttled_brokers(cluster, topics))
     resources = [_resource(_TOPIC, topic, dict.fromkeys((_LEADERS, _FOLLOWERS))) for topic in topics]
     resources += [_resource(_BROKER, str(broker), dict.fromkeys(_RATES)) for broker in brokers]
     # A user may have named a broker that never was: it has no throttle.
-    _alter(servers, timeout, resources, may_be_unknown=set(brokers) - known)
+    _alter(cluster, resources, may_be_unknown=set(brokers) - known)
 
 
-def _throttled_brokers(servers: str, timeout: float, topics: Sequence[str]) -> set[BrokerId]:
+def _throttled_brokers(cluster: Brokers, topics: Sequence[str]) -> set[BrokerId]:
     """Return the brokers that the topics' settings name: lists of ``partition:broker``, or ``*`` for all."""
     if not topics:
         return set()
-    response: Any = ask_any(
-        servers,
-        timeout,
+    response: Any = cluster.ask_once(
         DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -99,12 +97,11 @@ def _resource(kind: int, name: str, settings: Mapping[str, str | None]) -> Alter
 
 
 def _alter(
-    servers: str,
-    timeout: float,
+    cluster: Brokers,
     resources: list[AlterConfigsResource],
     may_be_unknown: Collection[BrokerId] = (),
 ) -> None:
-    response: Any = ask_any(servers, timeout, IncrementalAlterConfigsRequest(resources=resources))
+    response: Any = cluster.ask_once(IncrementalAlterConfigsRequest(resources=resources))
     unknown = set(map(str, may_be_unknown))
     for result in response.responses:
         if (
@@ -113,5 +110,4 @@ def _alter(
             and result.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_ID_NOT_REGISTERED)
         ):
             continue
-        if result.error_code:
-            raise KafkaError(error_code(result.error_code), result.error_message)
+        check_code(result.error_code, result.error_message)

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
-from barnabas.client.admin_types import ClusterDescription, Node
-from barnabas.client.broker_calls import ask_any
-from barnabas.client.errors import error_code
+from barnabas.client.admin_types import ClusterDescription, described
+from barnabas.client.brokers import Brokers
+from barnabas.client.connection_pool import PATIENCE
+from barnabas.client.errors import check_code, error_code
+from barnabas.client.servers import servers_of
 from barnabas.kafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -62,23 +64,18 @@ class Moves:
     """
 
     def __init__(self, bootstrap_servers: str, *, timeout: float = 15.0) -> None:
-        self._servers = bootstrap_servers
-        self._timeout = timeout
+        self.brokers = Brokers(servers_of(bootstrap_servers, {}), timeout)
 
     def cluster(self) -> ClusterDescription:
         """Return the brokers with their racks, and the controller."""
-        response = self._ask(DescribeClusterRequest())
-        _check(response)
-        nodes = sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
-        controller = None if response.controller_id == NO_BROKER else response.controller_id
-        return ClusterDescription(response.cluster_id, controller, tuple(nodes))
+        return described(self.brokers.ask_once(DescribeClusterRequest(), patience=PATIENCE))
 
     def holders(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Holders]:
         """Return the replicas of the partitions of these topics, or of all."""
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(topics)])
         found: dict[TopicPartition, Holders] = {}
         while True:
-            response = self._ask(request)
+            response = self.brokers.ask_once(request, patience=PATIENCE)
             for topic in response.topics:
                 if topic.error_code:
                     raise KafkaError(error_code(topic.error_code), f"there is no topic {topic.name}")
@@ -93,8 +90,9 @@ class Moves:
 
     def under_way(self) -> dict[TopicPartition, Move]:
         """Return every reassignment that is not complete."""
-        response = self._ask(ListPartitionReassignmentsRequest(topics=None))
-        _check(response)
+        request = ListPartitionReassignmentsRequest(topics=None)
+        response = self.brokers.ask_once(request, patience=PATIENCE)
+        check_code(response.error_code, response.error_message)
         return {
             TopicPartition(topic.name, each.partition_index): Move(
                 tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
@@ -115,10 +113,10 @@ class Moves:
                 ReassignablePartition(partition_index=partition.partition, replicas=replicas)
             )
         request = AlterPartitionReassignmentsRequest(
-            timeout_ms=round(1000 * self._timeout), topics=list(topics.values())
+            timeout_ms=round(1000 * self.brokers.timeout), topics=list(topics.values())
         )
-        response = self._ask(request)
-        _check(response)
+        response = self.brokers.ask_once(request)
+        check_code(response.error_code, response.error_message)
         return {
             TopicPartition(topic.name, each.partition_index): KafkaError(
                 error_code(each.error_code), each.error_message
@@ -144,11 +142,10 @@ class Moves:
         request = ElectLeadersRequest(
             election_type=_UNCLEAN if is_unclean else _PREFERRED,
             topic_partitions=None if partitions is None else list(asked.values()),
-            timeout_ms=round(1000 * self._timeout),
+            timeout_ms=round(1000 * self.brokers.timeout),
         )
-        response = self._ask(request)
-        if response.error_code:
-            raise KafkaError(error_code(response.error_code))
+        response = self.brokers.ask_once(request)
+        check_code(response.error_code)
         results: dict[TopicPartition, KafkaError | None] = {}
         for topic in response.replica_election_results:
             for each in topic.partition_result:
@@ -158,9 +155,6 @@ class Moves:
                         error if each.error_code else None
                     )
         return results
-
-    def _ask(self, request: Any) -> Any:
-        return ask_any(self._servers, self._timeout, request)
 
 
 def _holders(each: Any) -> Holders:
@@ -172,8 +166,3 @@ def _holders(each: Any) -> Holders:
         None if each.last_known_elr is None else tuple(each.last_known_elr),
         tuple(each.offline_replicas),
     )
-
-
-def _check(response: Any) -> None:
-    if response.error_code:
-        raise KafkaError(error_code(response.error_code), response.error_message)

@@ -10,6 +10,7 @@ from barnabas.base.errors import KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.client.admin_types import ClusterDescription, TopicDescription
+from barnabas.client.lag import lag_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,10 @@ def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
 def _group(state: str, committed: dict[TopicPartition, int], latest: dict[TopicPartition, int]) -> Group:
     positions: Counter[str] = Counter()
     lag: Counter[str] = Counter()
+    lags = lag_of(latest, committed)
     for place, offset in committed.items():
         positions[place.topic] += offset
-        lag[place.topic] += max(0, latest.get(place, offset) - offset)
+        lag[place.topic] += lags.get(place, 0)
     return Group(state, positions, lag)
 
 

@@ -7,9 +7,8 @@ import secrets
 from collections.abc import Iterable
 
 from barnabas.base.errors import ErrorCode
-from barnabas.client.broker_calls import ask_any
-from barnabas.client.brokers import Brokers, check, repeatable
-from barnabas.client.connection import Connection
+from barnabas.client.brokers import Brokers, ask_once, check, repeatable
+from barnabas.client.connection import BrokerConnection
 from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -45,7 +44,7 @@ def known_users(servers: str, timeout: float, users: Iterable[str]) -> set[str]:
         KafkaError: the broker refused. ClientError: none answers.
     """
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=user) for user in sorted(users)])
-    answer = ask_any(servers, timeout, request)
+    answer = ask_once(servers, timeout, request)
     check(answer.error_code, "users", answer.error_message)
     return {found.user for found in answer.results if not found.error_code}
 
@@ -87,7 +86,7 @@ def _describe(brokers: Brokers, user: str | None) -> list[DescribeUserScramCrede
 
 
 def _alter(brokers: Brokers, user: str, request: AlterUserScramCredentialsRequest) -> None:
-    def alter(connection: Connection) -> None:
+    def alter(connection: BrokerConnection) -> None:
         (result,) = connection.ask(request).results
         check(result.error_code, user, result.error_message)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from barnabas.base.errors import KafkaError
-from barnabas.client.broker_calls import ask_any
-from barnabas.client.errors import error_code
+from barnabas.client.brokers import ask_once
+from barnabas.client.errors import check_code
 from barnabas.kafka.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -26,9 +25,8 @@ def describe_quotas(servers: str, timeout: float) -> list[tuple[Entity, dict[str
     Raises:
         KafkaError: the broker refused. ClientError: none answers.
     """
-    answer = ask_any(servers, timeout, DescribeClientQuotasRequest())
-    if answer.error_code:
-        raise KafkaError(error_code(answer.error_code), answer.error_message)
+    answer = ask_once(servers, timeout, DescribeClientQuotasRequest())
+    check_code(answer.error_code, answer.error_message)
     return [
         (
             {part.entity_type: part.entity_name for part in entry.entity},
@@ -51,6 +49,5 @@ def alter_quotas(servers: str, timeout: float, entity: Entity, changes: Mapping[
             for key, value in changes.items()
         ],
     )
-    (result,) = ask_any(servers, timeout, AlterClientQuotasRequest(entries=[entry])).entries
-    if result.error_code:
-        raise KafkaError(error_code(result.error_code), result.error_message)
+    (result,) = ask_once(servers, timeout, AlterClientQuotasRequest(entries=[entry])).entries
+    check_code(result.error_code, result.error_message)

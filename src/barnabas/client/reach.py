@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.base.errors import ProtocolError
 from barnabas.client.addresses import Address, parse_servers
-from barnabas.client.connection import Connection, NotKafkaError, Security
+from barnabas.client.connection import BrokerConnection, NotKafkaError, Security
 from barnabas.client.errors import AuthenticationError, ClientError, unreachable
 from barnabas.client.servers import security_for
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest
@@ -75,7 +75,7 @@ class _Attempt:
         plain.settimeout(_ANSWER_S)
         return plain if self._security is None else self._security.wrap(plain, host)
 
-    def authenticate(self, connection: Connection) -> None:
+    def authenticate(self, connection: BrokerConnection) -> None:
         if self._security is not None:
             self._security.authenticate(connection)
 
@@ -130,7 +130,7 @@ def _try_each(
 
 def _brokers(attempt: _Attempt) -> _Result:
     """Return the addresses that the cluster's brokers advertise."""
-    with Connection(*attempt.address, attempt.timeout, security=attempt) as connection:
+    with BrokerConnection(*attempt.address, attempt.timeout, security=attempt) as connection:
         answer = connection.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     return attempt.address, [Address(broker.host, broker.port) for broker in answer.brokers]
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import AuthenticationError, error_code
 from barnabas.kafka.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -34,7 +34,7 @@ class ConnectionSecurity:
         """Return the socket to talk over. Raises OSError as the system and TLS do."""
         return plain if self.tls is None else self.tls.wrap_socket(plain, server_hostname=host)
 
-    def authenticate(self, connection: Connection) -> None:
+    def authenticate(self, connection: BrokerConnection) -> None:
         """Say who asks (KIP-152).
 
         Raises:

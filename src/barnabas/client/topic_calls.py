@@ -8,7 +8,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import NO_BROKER, topic_id_to_str
 from barnabas.client.admin_types import PartitionDescription, TopicDescription
 from barnabas.client.brokers import Brokers, check, repeatable
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.kafka.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.kafka.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -38,7 +38,7 @@ def describe_topics(brokers: Brokers, names: Sequence[str]) -> list[TopicDescrip
 def create_topic(brokers: Brokers, topic: CreatableTopic, *, validate_only: bool) -> None:
     """Create a topic, or with `validate_only` only check the request."""
 
-    def create(connection: Connection) -> None:
+    def create(connection: BrokerConnection) -> None:
         request = CreateTopicsRequest(
             topics=[topic], timeout_ms=_milliseconds(brokers), validate_only=validate_only
         )
@@ -73,7 +73,7 @@ def new_topic(
 def delete_topic(brokers: Brokers, name: str) -> None:
     """Delete a topic with all its records."""
 
-    def delete(connection: Connection) -> None:
+    def delete(connection: BrokerConnection) -> None:
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=_milliseconds(brokers)
         )
@@ -86,7 +86,7 @@ def delete_topic(brokers: Brokers, name: str) -> None:
 def add_partitions(brokers: Brokers, name: str, total: int) -> None:
     """Raise the number of a topic's partitions to `total`."""
 
-    def add(connection: Connection) -> None:
+    def add(connection: BrokerConnection) -> None:
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=name, count=total, assignments=None)],
             timeout_ms=_milliseconds(brokers),

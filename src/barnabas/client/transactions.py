@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
 from typing import Any, Self
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, TopicPartition
-from barnabas.client.addresses import Address
-from barnabas.client.brokers import Brokers, CoordinatorType
-from barnabas.client.connection import Connection
-from barnabas.client.errors import error_code
+from barnabas.client.brokers import Brokers, CoordinatorType, check
+from barnabas.client.connection import BrokerConnection
+from barnabas.client.connection_pool import PATIENCE
+from barnabas.client.errors import check_code
+from barnabas.client.leaders import ask_leaders, leaders_of
 from barnabas.client.reach import require_broker
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP
@@ -115,16 +115,17 @@ class Transactions:
         )
 
         def attempt(deadline: float) -> list[TransactionListing]:
+            answers = self._brokers.ask_every(request, deadline=deadline)
+            for failure in answers.failures.values():
+                raise failure
             found = []
-            addresses = Brokers.addresses(self._brokers.metadata([], deadline))
-            for node_id, address in addresses.items():
-                response = self._brokers.connected(address, deadline, lambda to: to.ask(request))
-                _check(response.error_code)
+            for broker, response in answers.responses.items():
+                check_code(response.error_code)
                 if unknown := response.unknown_state_filters:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown states: {', '.join(unknown)}")
                 found += [
                     TransactionListing(
-                        each.transactional_id, node_id, each.producer_id, each.transaction_state
+                        each.transactional_id, broker, each.producer_id, each.transaction_state
                     )
                     for each in response.transaction_states
                 ]
@@ -135,10 +136,10 @@ class Transactions:
     def describe(self, transactional_id: str) -> TransactionDescription:
         """One transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND."""
 
-        def ask(connection: Connection, node_id: BrokerId) -> TransactionDescription:
+        def ask(connection: BrokerConnection, node_id: BrokerId) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
             (found,) = connection.ask(request).transaction_states
-            _check(found.error_code, f"transactional id {transactional_id}")
+            check(found.error_code, f"transactional id {transactional_id}")
             return TransactionDescription(
                 transactional_id,
                 node_id,
@@ -158,33 +159,18 @@ class Transactions:
 
     def producers(self, partitions: Iterable[TopicPartition]) -> list[ProducerDescription]:
         """The producers that the leaders of `partitions` remember. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        wanted = list(partitions)
-
-        def attempt(deadline: float) -> list[ProducerDescription]:
-            found = []
-            for address, led in self._leaders(wanted, deadline).items():
-                request = DescribeProducersRequest(
-                    topics=[TopicRequest(name=name, partition_indexes=each) for name, each in led.items()]
-                )
-                response = self._brokers.connected(address, deadline, methodcaller("ask", request))
-                for topic in response.topics:
-                    for result in topic.partitions:
-                        partition = TopicPartition(topic.name, result.partition_index)
-                        _check(result.error_code, str(partition))
-                        found += [_producer(partition, state) for state in result.active_producers]
-            return found
-
-        return self._brokers.insist(attempt)
+        told = ask_leaders(self._brokers, partitions, producers_request, patience=PATIENCE)
+        return [
+            _producer(partition, state)
+            for partition, result in told.items()
+            for state in result.active_producers
+        ]
 
     def partitions(self, topics: Collection[str] = ()) -> list[TopicPartition]:
         """Return all partitions of these topics, or of every topic."""
         names = sorted(topics) or None
         metadata = self._brokers.insist(lambda deadline: self._brokers.metadata(names, deadline))
-        return [
-            TopicPartition(topic.name or "", partition.partition_index)
-            for topic in metadata.topics
-            for partition in topic.partitions
-        ]
+        return list(leaders_of(metadata.topics))
 
     def hanging(
         self, partitions: Iterable[TopicPartition], *, longer_than_ms: int, now_ms: int
@@ -222,41 +208,19 @@ class Transactions:
             # -1 where none has written a marker yet: any is as good.
             coordinator_epoch=max(producer.coordinator_epoch, 0),
         )
+        # A second marker, after a lost response, changes nothing.
         request = WriteTxnMarkersRequest(markers=[marker])
+        ask_leaders(self._brokers, [producer.partition], lambda _: request, patience=PATIENCE)
 
-        def attempt(deadline: float) -> None:
-            """Write the marker. A second one, after a lost response, changes nothing."""
-            for address in self._leaders([producer.partition], deadline):
-                response = self._brokers.connected(address, deadline, lambda to: to.ask(request))
-                (answered,) = response.markers
-                for result in (each for topic in answered.topics for each in topic.partitions):
-                    _check(result.error_code, str(producer.partition))
 
-        self._brokers.insist(attempt)
-
-    # --- inside ---
-
-    def _leaders(
-        self, wanted: Sequence[TopicPartition], deadline: float
-    ) -> dict[Address, dict[str, list[int]]]:
-        """Return the partitions, by topic, that each leader has."""
-        metadata = self._brokers.metadata(sorted({topic for topic, _ in wanted}), deadline)
-        addresses = Brokers.addresses(metadata)
-        leaders = {
-            TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
-            for topic in metadata.topics
-            for partition in topic.partitions
-        }
-        by_leader: dict[Address, dict[str, list[int]]] = {}
-        for partition in wanted:
-            leader = leaders.get(partition)
-            if leader is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
-            if leader not in addresses:
-                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
-            led = by_leader.setdefault(addresses[leader], {})
-            led.setdefault(partition.topic, []).append(partition.partition)
-        return by_leader
+def producers_request(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:
+    """Return the request for the producers that a leader remembers in some of its partitions."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return DescribeProducersRequest(
+        topics=[TopicRequest(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+    )
 
 
 def _producer(partition: TopicPartition, state: Any) -> ProducerDescription:
@@ -269,9 +233,3 @@ def _producer(partition: TopicPartition, state: Any) -> ProducerDescription:
         state.coordinator_epoch,
         None if state.current_txn_start_offset < 0 else state.current_txn_start_offset,
     )
-
-
-def _check(code: int, about: str = "") -> None:
-    if code:
-        known = error_code(code)
-        raise KafkaError(known, f"{about}: {known.doc}" if about else None)

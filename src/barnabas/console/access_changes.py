@@ -45,7 +45,7 @@ def create_rule(view: ClusterView, wanted: Wanted) -> Change:
     command = ["acls", "deny" if rule.entry.permission is Permission.DENY else "grant", *_words(rule)]
     if rule.entry.host != ANY_HOST:
         command += ["--host", rule.entry.host]
-    return Change(command, lambda: create_acls(view.kafka.servers, _TIMEOUT_S, [rule]))
+    return Change(command, lambda: create_acls(view.servers, _TIMEOUT_S, [rule]))
 
 
 def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
@@ -63,7 +63,7 @@ def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
     )
 
     def carry_out() -> int:
-        gone = delete_acls(view.kafka.servers, _TIMEOUT_S, [exactly])
+        gone = delete_acls(view.servers, _TIMEOUT_S, [exactly])
         if not gone:
             raise QueryError("there is no such rule any more")
         return len(gone)

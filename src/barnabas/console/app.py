@@ -14,14 +14,13 @@ from aiohttp import web
 
 from barnabas.base.errors import BarnabasError, KafkaError
 from barnabas.base.text import logger_of, shown
-from barnabas.client.errors import AuthenticationError, ClientError
+from barnabas.client.errors import AuthenticationError, ClientError, said
 from barnabas.client.schemas.registered import SchemaError, SchemaNameError
 from barnabas.client.schemas.registry import RegistryError, RegistryRefused
 from barnabas.client.schemas.unfit import UnfitError
 from barnabas.console.changes import change
 from barnabas.console.filters import FilterError
 from barnabas.console.guard import HEADERS, Guard
-from barnabas.console.kafka import said
 from barnabas.console.live import Live
 from barnabas.console.pages.access import access
 from barnabas.console.pages.brokers import broker, brokers
@@ -158,7 +157,7 @@ class Console:
     async def _about(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(
             {
-                "servers": str(self._view.kafka.servers),
+                "servers": str(self._view.servers),
                 "allow_writes": self._allow_writes,
                 "registry": self._registry is not None,
                 "hide_values": self._view.privacy.hide_values,
@@ -215,7 +214,7 @@ class Console:
             lone = f"\\u{ord(error.object[error.start]):04x}"
             raise QueryError(f"the body has {lone}, half of a surrogate pair") from None
         made = await self._run(change, self._view, self._registry, wanted)
-        command = made.command(self._view.kafka.servers)
+        command = made.command(self._view.servers)
         told = {"command": command, "preview": made.preview, "done": False}
         if wanted.get("execute") is not True:
             return web.json_response(told)
@@ -223,7 +222,7 @@ class Console:
             return web.json_response(
                 {**told, "error": "this console only reads: start it with --allow-writes"}, status=403
             )
-        logged = shown(made.command(self._view.kafka.servers, with_input=False))
+        logged = shown(made.command(self._view.servers, with_input=False))
         log.info("a change by the console: %s", logged)
         result = await self._run(made.carry_out)
         self._view.events.add(self._view.clock.now_ms(), logged)

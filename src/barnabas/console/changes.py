@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.base.types import TopicPartition
-from barnabas.client.offset_requests import EARLIEST, LATEST
+from barnabas.client.consumer_groups import offsets_of_groups
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.access_changes import create_rule, delete_rule, delete_user, set_password
 from barnabas.console.change import Change, Wanted, must_confirm, number_of, text_of
-from barnabas.console.offsets import committed_offsets, leaders, offsets_at
 from barnabas.console.pages.query import QueryError
 from barnabas.console.pages.schemas import NO_REGISTRY
 from barnabas.console.schema_changes import delete_schema, register_schema, set_compatibility
@@ -95,12 +95,11 @@ def _reset_offsets(view: ClusterView, wanted: Wanted) -> Change:
     group, topic = text_of(wanted, "group"), text_of(wanted, "topic")
     to = text_of(wanted, "to")
     numbers = _partitions(wanted)
-    metadata = view.kafka.metadata([topic])
-    led = {p: leader for p, leader in leaders(metadata).items() if numbers is None or p.partition in numbers}
+    led = {p: leader for p, leader in view.led([topic]).items() if numbers is None or p.partition in numbers}
     if not led:
         raise QueryError(f"topic={topic[:40]}: it has no such partitions")
-    before = committed_offsets(view.kafka, [group])[group]
-    starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
+    before = offsets_of_groups(view.brokers, [group])[group]
+    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     after, option = _targets(view, wanted, to, led, before, starts, ends)
     after = {p: min(max(offset, starts[p]), ends[p]) for p, offset in after.items() if p in ends}
     where = topic if numbers is None else f"{topic}:{','.join(map(str, sorted(numbers)))}"
@@ -135,7 +134,7 @@ def _targets(
     if to == "shift":
         return {p: offset + at for p, offset in before.items() if p in led}, ["--shift-by", str(at)]
     if to == "time":
-        found = offsets_at(view.kafka, led, at)
+        found = offsets_at(view.brokers, led, at)
         seconds = at / 1000
         from datetime import UTC, datetime
 

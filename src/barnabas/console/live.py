@@ -12,15 +12,15 @@ from typing import Any
 from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
-from barnabas.client.errors import ClientError
-from barnabas.client.offset_requests import EARLIEST, LATEST
-from barnabas.console.kafka import said
-from barnabas.console.offsets import committed_offsets, offsets_at
+from barnabas.client.consumer_groups import offsets_of_groups
+from barnabas.client.errors import ClientError, said
+from barnabas.client.fetching import Chunk, fetch, next_offset, records_in
+from barnabas.client.leaders import LeaderQuestion, live_leaders
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
+from barnabas.client.transactions import producers_request
 from barnabas.console.pages.topic import found_in
-from barnabas.console.reading import Chunk, fetch, next_offset, records_in
 from barnabas.console.view import ClusterView
 from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.kafka.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
 log = logger_of(__name__)
 
@@ -60,21 +60,17 @@ class TopicReader:
         Raises:
             BarnabasError: the cluster does not answer, or has no such topic.
         """
-        kafka = self._view.kafka
-        metadata = kafka.metadata([self._topic])  # of a large cluster all of it is megabytes
+        metadata = self._view.metadata([self._topic])  # of a large cluster all of it is megabytes
         topic = found_in(metadata, self._topic)
         partitions = sorted(topic.partitions, key=lambda p: int(p.partition_index))[:_MOST_PARTITIONS]
-        led = {
-            TopicPartition(self._topic, p.partition_index): p.leader_id
-            for p in partitions
-            if p.leader_id >= 0
-        }
+        shown = {p.partition_index for p in partitions}
+        led = {p: leader for p, leader in live_leaders([topic]).items() if p.partition in shown}
         if self._looks % _SLOWLY == 0:
-            self._look_around(metadata, led)
+            self._look_around(led)
         self._looks += 1
         chunks = self._read(topic, led)
         if self._groups:
-            self._offsets = committed_offsets(kafka, self._groups, self._offsets)
+            self._offsets = offsets_of_groups(self._view.brokers, self._groups, self._offsets)
         return {
             "at": self._view.clock.now_ms(),
             "topic": self._topic,
@@ -91,10 +87,10 @@ class TopicReader:
             "producers": self._producers,
         }
 
-    def _look_around(self, metadata: Any, led: dict[TopicPartition, int]) -> None:
+    def _look_around(self, led: dict[TopicPartition, int]) -> None:
         """Read the slow changes: log starts, producers, groups and the lag of followers."""
-        kafka = self._view.kafka
-        self._starts = {p.partition: offset for p, offset in offsets_at(kafka, led, EARLIEST).items()}
+        brokers = self._view.brokers
+        self._starts = {p.partition: offset for p, offset in offsets_at(brokers, led, EARLIEST).items()}
         for number, start in self._starts.items():  # retention may have overtaken the picture
             if number in self._positions:
                 self._positions[number] = max(self._positions[number], start)
@@ -102,59 +98,45 @@ class TopicReader:
             group for group, own in self._view.committed().items() if any(p.topic == self._topic for p in own)
         ][:20]
         if not self._positions:
-            ends = offsets_at(kafka, led, LATEST)
+            ends = offsets_at(brokers, led, LATEST)
             for partition, end in ends.items():
                 start = self._starts.get(partition.partition, 0)
                 self._positions[partition.partition] = max(start, end - _BEGIN_WITH)
         self._producers = self._describe_producers(led)
-        self._behind = self._describe_replicas(metadata, led)
+        self._behind = self._describe_replicas(led)
         self._ensemble = self._view.ensemble()
 
     def _describe_producers(self, led: dict[TopicPartition, int]) -> list[dict[str, Any]]:
-        found = []
-        for leader in sorted(set(led.values())):
-            numbers = [p.partition for p, broker in led.items() if broker == leader]
-            request = DescribeProducersRequest(
-                topics=[TopicRequest(name=self._topic, partition_indexes=numbers)]
-            )
-            try:
-                response = self._view.kafka.ask(leader, request)
-            except (ClientError, KafkaError):
-                continue
-            found += [
-                {
-                    "id": producer.producer_id,
-                    "partition": result.partition_index,
-                    "last": producer.last_timestamp,
-                    "began": producer.current_txn_start_offset
-                    if producer.current_txn_start_offset >= 0
-                    else None,
-                }
-                for answered in response.topics
-                for result in answered.partitions
-                for producer in result.active_producers
-            ]
+        answers = LeaderQuestion(self._view.brokers, led, led, producers_request).ask()
+        found = [
+            {
+                "id": producer.producer_id,
+                "partition": partition.partition,
+                "last": producer.last_timestamp,
+                "began": producer.current_txn_start_offset
+                if producer.current_txn_start_offset >= 0
+                else None,
+            }
+            for partition, result in answers.told.items()
+            for producer in result.active_producers
+        ]
         return found[:200]
 
-    def _describe_replicas(self, metadata: Any, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
+    def _describe_replicas(self, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
         """The lag of replicas behind the high watermark, by broker and partition."""
         request = DescribeLogDirsRequest(
             topics=[DescribableLogDirTopic(topic=self._topic, partitions=[p.partition for p in sorted(led)])]
         )
-        found: dict[int, dict[int, int]] = {}
-        for broker in metadata.brokers:
-            try:
-                response = self._view.kafka.ask(broker.node_id, request)
-            except (ClientError, KafkaError):
-                continue
-            found[broker.node_id] = {
+        return {
+            broker: {
                 p.partition_index: p.offset_lag
                 for directory in response.results
                 for topic in directory.topics
                 for p in topic.partitions
                 if not p.is_future_key
             }
-        return found
+            for broker, response in self._view.brokers.ask_every(request).responses.items()
+        }
 
     def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
         """The records since the last look; of many records only their number."""
@@ -167,8 +149,8 @@ class TopicReader:
 
     def _ends(self, leaders: dict[int, int]) -> dict[int, Chunk]:
         led = {TopicPartition(self._topic, number): leader for number, leader in leaders.items()}
-        ends = offsets_at(self._view.kafka, led, LATEST)
-        stable = offsets_at(self._view.kafka, led, LATEST, committed=True)
+        ends = offsets_at(self._view.brokers, led, LATEST)
+        stable = offsets_at(self._view.brokers, led, LATEST, committed=True)
         return {p.partition: Chunk(-1, stable.get(p, -1), end, b"", ()) for p, end in ends.items()}
 
     def _fetch(self, topic: Any, leaders: dict[int, int], most_bytes: int) -> dict[int, Chunk]:
@@ -176,7 +158,7 @@ class TopicReader:
         for leader in sorted(set(leaders.values())):
             wanted = {number: self._positions[number] for number in leaders if leaders[number] == leader}
             try:
-                chunks |= fetch(self._view.kafka, leader, topic, wanted, most_bytes)
+                chunks |= fetch(self._view.brokers, leader, topic, wanted, most_bytes)
             except (ClientError, KafkaError):
                 continue  # the next look asks the leader of then
         return chunks

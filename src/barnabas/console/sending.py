@@ -89,7 +89,7 @@ def redrive(view: ClusterView, wanted: Wanted) -> Change:
 
 def _send(view: ClusterView, topic: str, value: str | bytes | None, **more: Any) -> dict[str, Any]:
     sent: list[Any] = []
-    with Producer(view.kafka.servers, delivery_timeout_ms=int(_PRODUCE_S * 1000)) as producer:
+    with Producer(view.servers, delivery_timeout_ms=int(_PRODUCE_S * 1000)) as producer:
         producer.send(topic, value, on_delivery=sent.append, **more)
     return {"topic": topic, "partition": sent[0].partition, "offset": sent[0].offset} if sent else {}
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from barnabas.base.errors import KafkaError
 from barnabas.base.text import logger_of
 from barnabas.base.types import TopicPartition
+from barnabas.client.brokers import Brokers
 from barnabas.client.errors import ClientError
-from barnabas.client.offset_requests import EARLIEST, LATEST
-from barnabas.console.kafka import Kafka, rest
-from barnabas.console.offsets import leaders_of, offsets_at
+from barnabas.client.leaders import live_leaders
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.rates import Rates
 
 log = logger_of(__name__)
@@ -71,8 +71,12 @@ class Survey:
     end. Its first round has no pauses; later ones work for a twentieth of the time.
     """
 
-    def __init__(self, kafka: Kafka, rates: Rates, log_dirs: LogDirs) -> None:
-        self._kafka = kafka
+    def __init__(
+        self, brokers: Brokers, metadata: Callable[[], Any], rates: Rates, log_dirs: LogDirs
+    ) -> None:
+        """`metadata` returns the response about all topics."""
+        self._brokers = brokers
+        self._metadata = metadata
         self._rates = rates
         self._log_dirs = log_dirs
         self._topics: dict[str, TopicTotals] = {}
@@ -87,8 +91,8 @@ class Survey:
         self._closed = threading.Event()
 
     def look(self) -> Totals:
-        """The present totals; of a small cluster all of them. Raises as `Kafka`."""
-        metadata = self._kafka.metadata()
+        """The present totals; of a small cluster all of them. Raises as `Brokers`."""
+        metadata = self._metadata()
         self._looked = time.monotonic()
         if sum(len(topic.partitions) for topic in metadata.topics) > SMALL:
             self._go_on()
@@ -134,7 +138,7 @@ class Survey:
 
     def _ask_in_the_background(self) -> None:
         """One round, which ends early without further looks."""
-        steps = self._steps(self._kafka.metadata())
+        steps = self._steps(self._metadata())
         while True:
             began = time.monotonic()
             if next(steps, None) is None:
@@ -159,8 +163,8 @@ class Survey:
     def _asked(
         self, topics: Sequence[Any], directories: dict[tuple[int, str], DirectoryTotals]
     ) -> dict[str, TopicTotals]:
-        led = leaders_of(topics)
-        starts, ends = offsets_at(self._kafka, led, EARLIEST), offsets_at(self._kafka, led, LATEST)
+        led = live_leaders(topics)
+        starts, ends = offsets_at(self._brokers, led, EARLIEST), offsets_at(self._brokers, led, LATEST)
         self._rates.note(ends)
         names = [topic.name for topic in topics]
         sizes = note_sizes(self._log_dirs(names), directories)
@@ -195,6 +199,11 @@ def note_sizes(
                 before.replicas + replicas, before.bytes + size
             )
     return found
+
+
+def rest(fresh_s: float, took_s: float, most_s: float) -> float:
+    """Return the seconds for which an answer is shared: slow requests take a tenth of the time at most."""
+    return min(max(fresh_s, 9 * took_s), max(fresh_s, most_s))
 
 
 def _divided(topics: Sequence[Any]) -> Iterator[list[Any]]:

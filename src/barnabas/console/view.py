@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from barnabas.base.environment.clock import SystemClock
 from barnabas.base.errors import KafkaError
-from barnabas.base.types import TopicPartition
+from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client import Admin
-from barnabas.client.errors import ClientError
-from barnabas.client.offset_requests import LATEST
+from barnabas.client.brokers import Brokers
+from barnabas.client.connection_pool import PATIENCE
+from barnabas.client.consumer_groups import offsets_of_groups
+from barnabas.client.errors import ClientError, said
+from barnabas.client.leaders import live_leaders
+from barnabas.client.offset_calls import LATEST, offsets_at
+from barnabas.client.repeated import Repeated
+from barnabas.client.servers import servers_of
 from barnabas.console.events import Events
-from barnabas.console.kafka import Kafka, rest, said
-from barnabas.console.lag import Ages
-from barnabas.console.offsets import committed_offsets, leaders_of, offsets_at
 from barnabas.console.rates import Rates
+from barnabas.console.record_ages import Ages
 from barnabas.console.shown import Decode
-from barnabas.console.survey import Survey, Totals, note_sizes
+from barnabas.console.survey import Survey, Totals, note_sizes, rest
 from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 T = TypeVar("T")
 #: of how many groups the offsets are asked
 MOST_GROUPS = 1000
-_LONGEST_REST_S = 30.0
+_LONGEST_REST_S, _LONGEST_METADATA_S = 30.0, 5.0
+#: seconds that the cluster has for an answer
+_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +58,14 @@ class Privacy:
 class ClusterView:
     """One cluster, from any thread.
 
-    Raises (every method): as `Kafka`.
+    Raises (every method): as `Brokers`.
     """
 
     def __init__(self, servers: str, *, decode: Decode | None = None, privacy: Privacy | None = None) -> None:
-        self.kafka = Kafka(servers)
+        self.servers = servers
+        self.brokers = Brokers(servers_of(servers, {"client.id": "barnabas-console"}), _TIMEOUT_S)
+        #: megabytes in a large cluster, and mostly the same each time
+        self._everything = Repeated(MetadataRequest(topics=None, allow_auto_topic_creation=False))
         self.rates = Rates()
         self.events = Events()
         self.ages = Ages()
@@ -67,23 +77,40 @@ class ClusterView:
         #: by name until when it is shown to others, and the answer
         self._answers: dict[str, tuple[float, Any]] = {}
         self._asking: dict[str, threading.Lock] = {}
-        self._survey = Survey(self.kafka, self.rates, self._log_dirs)
+        self._survey = Survey(self.brokers, self.metadata, self.rates, self._log_dirs)
 
     @property
     def admin(self) -> Admin:
         """The client that changes the cluster, and describes groups and settings."""
         with self._lock:
             if self._admin is None:
-                self._admin = Admin(self.kafka.servers)
+                self._admin = Admin(self.servers)
             return self._admin
 
     def close(self) -> None:
         self._survey.close()
-        self.kafka.close()
+        self.brokers.close()
         with self._lock:
             if self._admin is not None:
                 self._admin.close()
             self._admin = None
+
+    def metadata(self, topics: Iterable[str] | None = None) -> Any:
+        """MetadataResponse for some topics, or for all. No topic is created.
+
+        For all topics it is shared for a second or more, and remains the same object for as long as the
+        cluster answers the same.
+        """
+        if topics is None:
+            return self.shared(
+                "metadata", 1.0, lambda: self._ask_metadata(self._everything), _LONGEST_METADATA_S
+            )
+        named = [MetadataRequestTopic(name=name) for name in topics]
+        return self._ask_metadata(MetadataRequest(topics=named, allow_auto_topic_creation=False))
+
+    def led(self, topics: Iterable[str]) -> dict[TopicPartition, BrokerId]:
+        """The partitions of some topics that have a leader, with their leaders."""
+        return live_leaders(self.metadata(topics).topics)
 
     def groups(self) -> tuple[list[Any], str | None]:
         """All groups by name, and the error of a broker that does not list its own."""
@@ -101,8 +128,8 @@ class ClusterView:
         """The ends of some partitions."""
         wanted = set(partitions)
         topics = {partition.topic for partition in wanted}
-        led = leaders_of(topic for topic in self.kafka.metadata().topics if topic.name in topics)
-        ends = offsets_at(self.kafka, {place: led[place] for place in wanted & led.keys()}, LATEST)
+        led = live_leaders(topic for topic in self.metadata().topics if topic.name in topics)
+        ends = offsets_at(self.brokers, {place: led[place] for place in wanted & led.keys()}, LATEST)
         self.rates.note(ends)
         return ends
 
@@ -117,10 +144,10 @@ class ClusterView:
     def controller(self) -> int:
         """The controller where the cluster tells; Apache Kafka names any broker in Metadata."""
         with suppress(ClientError, KafkaError):
-            response = self.kafka.ask_any(DescribeClusterRequest())
+            response = self.brokers.ask_once(DescribeClusterRequest())
             if not response.error_code:
                 return int(response.controller_id)
-        return int(self.kafka.metadata().controller_id)
+        return int(self.metadata().controller_id)
 
     def ensemble(self) -> list[str]:
         """The addresses of ZooKeeper's servers, where the brokers have them and tell; else none."""
@@ -130,7 +157,9 @@ class ClusterView:
         """The bytes of the largest replica of each partition of some topics."""
         return note_sizes(self._log_dirs(topics), {})
 
-    def shared(self, name: str, fresh_s: float, ask: Callable[[], T]) -> T:
+    def shared(
+        self, name: str, fresh_s: float, ask: Callable[[], T], longest_s: float = _LONGEST_REST_S
+    ) -> T:
         """The last answer of `ask`, if it is fresh. Callers at the same time wait for the same answer."""
         with self._lock:
             lock = self._asking.setdefault(name, threading.Lock())
@@ -140,23 +169,20 @@ class ClusterView:
                 began = time.monotonic()
                 answer = ask()
                 ended = time.monotonic()
-                known = self._answers[name] = (ended + rest(fresh_s, ended - began, _LONGEST_REST_S), answer)
+                known = self._answers[name] = (ended + rest(fresh_s, ended - began, longest_s), answer)
             answered: T = known[1]
             return answered
+
+    def _ask_metadata(self, request: MetadataRequest | Repeated) -> Any:
+        return self.brokers.ask_once(request, patience=PATIENCE)
 
     def _asked_ends(self) -> dict[TopicPartition, int]:
         return self.ends_of({place for offsets in self.committed().values() for place in offsets})
 
     def _listed_groups(self) -> tuple[list[Any], str | None]:
-        found: dict[str, Any] = {}
-        problem = None
-        for broker in self.kafka.metadata().brokers:
-            try:
-                response = self.kafka.ask(broker.node_id, ListGroupsRequest())
-            except (ClientError, KafkaError) as error:
-                problem = said(error)
-                continue
-            found |= {group.group_id: group for group in response.groups}
+        responses, failures = self.brokers.ask_every(ListGroupsRequest())
+        found = {group.group_id: group for response in responses.values() for group in response.groups}
+        problem = next((said(error) for error in failures.values()), None)
         return [found[name] for name in sorted(found)], problem
 
     def _ensemble(self) -> list[str]:
@@ -170,23 +196,19 @@ class ClusterView:
     def _committed(self) -> dict[str, dict[TopicPartition, int]]:
         groups = [group.group_id for group in self.groups()[0][:MOST_GROUPS]]
         _, before = self._answers.get("committed", (0.0, {}))
-        return committed_offsets(self.kafka, groups, before) if groups else {}
+        return offsets_of_groups(self.brokers, groups, before) if groups else {}
 
     def _described(self, names: Collection[str]) -> list[DescribableLogDirTopic]:
         topics = set(names)
         return [
             DescribableLogDirTopic(topic=t.name, partitions=[p.partition_index for p in t.partitions])
-            for t in self.kafka.metadata().topics
+            for t in self.metadata().topics
             if t.name in topics
         ]
 
     def _log_dirs(self, topics: Collection[str]) -> dict[int, Any]:
-        wanted = self._described(topics)
-        found: dict[int, Any] = {}
-        for broker in self.kafka.metadata().brokers:
-            try:
-                response = self.kafka.ask(broker.node_id, DescribeLogDirsRequest(topics=wanted))
-                found[broker.node_id] = response.results
-            except (ClientError, KafkaError) as error:
-                found[broker.node_id] = said(error)
-        return found
+        request = DescribeLogDirsRequest(topics=self._described(topics))
+        responses, failures = self.brokers.ask_every(request)
+        return {broker: response.results for broker, response in responses.items()} | {
+            broker: said(error) for broker, error in failures.items()
+        }

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from barnabas.client.lag import lag_of
 from barnabas.spark.position import Position
 
 if TYPE_CHECKING:
@@ -159,12 +160,10 @@ def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:
     offsets = source.get("endOffset")
     if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
         return []
-    ends = Position.from_json(source.get("latestOffset") or {}).offsets
-    return [
-        PartitionLag(tp.topic, tp.partition, offset, end, max(0, end - offset))
-        for tp, offset in sorted(Position.from_json(offsets).offsets.items())
-        for end in [ends.get(tp, offset)]
-    ]
+    read = Position.from_json(offsets).offsets
+    ends = read | Position.from_json(source.get("latestOffset") or {}).offsets
+    lags = lag_of(ends, read)
+    return [PartitionLag(*tp, offset, ends[tp], lags[tp]) for tp, offset in sorted(read.items())]
 
 
 def _rate(value: float | None) -> float | None:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.client.acls import describe_acls
-from barnabas.client.broker_calls import ask_any
+from barnabas.client.brokers import ask_once
 from barnabas.client.errors import AuthenticationError
 from barnabas.client.passwords import known_users
 from barnabas.client.servers import Servers, servers_of
@@ -203,7 +203,7 @@ class ClusterAccess:
 
 def _try_login(servers: Servers) -> None:
     """Raises AuthenticationError; ClientError when no broker answers."""
-    ask_any(servers, _TIMEOUT_S, DescribeClusterRequest())
+    ask_once(servers, _TIMEOUT_S, DescribeClusterRequest())
 
 
 def _credentials(header: str | None) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from barnabas.base.types import TopicPartition
+from barnabas.client.lag import lag_of
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import Offsets, limit_to
 
@@ -51,7 +52,7 @@ def _limit_bytes(most: int, start: Offsets, available: Offsets, sizes: Sizes) ->
     if not sizes:
         return available
     usual = sum(sizes.values()) / len(sizes)
-    lag = {tp: end - start[tp] for tp, end in available.items() if end > start[tp]}
+    lag = {tp: behind for tp, behind in lag_of(available, start).items() if behind}
     total = sum(behind * sizes.get(tp, usual) for tp, behind in lag.items())
     if total <= most:
         return available

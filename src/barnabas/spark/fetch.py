@@ -14,11 +14,12 @@ from barnabas.kafka.protocol.messages.fetch import AbortedTransaction
 from barnabas.kafka.records.batch import BatchHeader
 from barnabas.spark.arrow import to_record_batches
 from barnabas.spark.clients import Settings, kept
-from barnabas.spark.cluster import Cluster
 from barnabas.spark.fetch_settings import FETCH_DEFAULTS, FetchSettings
-from barnabas.spark.fetcher import Fetched, Fetcher
+from barnabas.spark.fetcher import Fetched, RangeFetcher
+from barnabas.spark.kafka_brokers import new_brokers
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.topics import TopicLookup
 from barnabas.spark.visible_batches import visible_payloads, whole_batches
 
 
@@ -45,9 +46,9 @@ def read_ranges(
         BarnabasError: a broker refuses, such as for want of authorisation; or what it sends is damaged.
     """
     settings = {**settings, "socket.timeout.ms": _milliseconds(settings, poll_timeout_s)}
-    cluster = kept(_new_cluster, settings)
+    fetch_settings = kept(FetchSettings.parse, settings)
     open_ranges = OpenRanges(ranges, fail_on_data_loss)
-    fetcher = Fetcher(cluster, open_ranges, topic_ids)
+    fetcher = RangeFetcher(kept(_new_lookup, settings), fetch_settings, open_ranges, topic_ids)
     try:
         last_news = time.monotonic()
         while open_ranges:
@@ -58,7 +59,7 @@ def read_ranges(
             if open_ranges:
                 fetcher.request()  # the next, to be on its way while this one is decoded
             for piece in pieces:
-                yield from _decode(piece, cluster.settings.check_crcs, schema)
+                yield from _decode(piece, fetch_settings.check_crcs, schema)
             if pieces:
                 last_news = time.monotonic()  # Spark may have taken its time with the batches
             elif time.monotonic() - last_news > poll_timeout_s:
@@ -82,8 +83,9 @@ class _Piece(NamedTuple):
     end: Offset
 
 
-def _new_cluster(settings: Settings) -> Cluster:
-    return Cluster(FetchSettings.parse(settings))
+def _new_lookup(settings: Settings) -> TopicLookup:
+    timeout_s = kept(FetchSettings.parse, settings).timeout_s
+    return TopicLookup(new_brokers(settings, timeout_s), timeout_s)
 
 
 def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
@@ -92,7 +94,7 @@ def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
     return min(int(timeout), int(poll_timeout_s * 1000))
 
 
-def _take(fetched: Fetched, fetcher: Fetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
+def _take(fetched: Fetched, fetcher: RangeFetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
     """Advance the range to the end of the batches that have come for it."""
     tp, data = fetched
     records = memoryview(cast("Buffer", data.records or b""))  # what was decoded is one buffer

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.addresses import Address
-from barnabas.client.connection import LARGEST_RESPONSE
+from barnabas.client.repeated import LARGEST_RESPONSE
 from barnabas.client.security import ConnectionSecurity
 from barnabas.client.security_settings import security_of
 from barnabas.spark.option_values import refuse

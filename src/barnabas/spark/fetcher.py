@@ -15,11 +15,15 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.base.types import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from barnabas.client.connection_pool import PendingResponse
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
+from barnabas.client.leaders import by_partition
+from barnabas.client.offset_calls import offsets_request
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from barnabas.spark.cluster import Cluster, Topic, id_from_text
+from barnabas.spark.fetch_settings import FetchSettings
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.option_values import EARLIEST, LATEST
+from barnabas.spark.topics import Topic, TopicLookup, id_from_text
 
 #: The last version of Fetch that names topics; later ones have their ids, which not every broker gives.
 _LAST_BY_NAME = 12
@@ -39,21 +43,33 @@ class Fetched(NamedTuple):
     data: PartitionData
 
 
-class Fetcher:
+class _Asked(NamedTuple):
+    """A request that a leader has to answer."""
+
+    response: PendingResponse
+    partitions: list[TopicPartition]
+
+
+class RangeFetcher:
     """Fetches the rest of `ranges`, and closes ranges that cannot be read further."""
 
     def __init__(
-        self, cluster: Cluster, ranges: OpenRanges, topic_ids: Mapping[str, str] | None = None
+        self,
+        lookup: TopicLookup,
+        settings: FetchSettings,
+        ranges: OpenRanges,
+        topic_ids: Mapping[str, str] | None = None,
     ) -> None:
         """`topic_ids` are those the ranges were planned with; the first lookup gives the missing ones."""
-        self._cluster = cluster
-        self._settings = cluster.settings
+        self._lookup = lookup
+        self._brokers = lookup.brokers
+        self._settings = settings
         self._ranges = ranges
         self._topic_ids: dict[str, TopicId] = {
             name: id_from_text(text) for name, text in (topic_ids or {}).items()
         }
         self._leaders: dict[TopicPartition, BrokerId] = {}
-        self._asked: dict[BrokerId, list[TopicPartition]] = {}  # what leaders have to answer for
+        self._asked: dict[BrokerId, _Asked] = {}
         self._missed: Counter[TopicPartition] = Counter()
         self._missed_since: dict[TopicPartition, float] = {}
         self._is_stale = True  # whether leaders are to be looked up, though not before
@@ -65,7 +81,7 @@ class Fetcher:
         """Send a request for the open ranges to each leader without a pending one."""
         if self._is_stale and time.monotonic() >= self._not_before:
             self._locate()
-        asked = {tp for partitions in self._asked.values() for tp in partitions}
+        asked = {tp for each in self._asked.values() for tp in each.partitions}
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         for tp in self._ranges:
             leader = self._leaders.get(tp)
@@ -73,14 +89,12 @@ class Fetcher:
                 by_leader.setdefault(leader, []).append(tp)
         for leader, partitions in by_leader.items():
             by_name = ZERO_TOPIC_ID in (self._topic_ids[tp.topic] for tp in partitions)
+            at_most = _LAST_BY_NAME if by_name else None
             try:
-                self._cluster.leader(leader).send(
-                    self._fetch(partitions), at_most=_LAST_BY_NAME if by_name else None
-                )
+                response = self._brokers.send(leader, self._fetch(partitions), at_most=at_most)
+                self._asked[leader] = _Asked(response, partitions)
             except ClientError as error:
                 self._on_failure(leader, error)
-            else:
-                self._asked[leader] = partitions
 
     def receive(self) -> Iterator[Fetched]:
         """One leader's response, partition by partition; nothing after a failure."""
@@ -88,11 +102,11 @@ class Fetcher:
         if leader is None:
             return
         try:
-            answer = self._cluster.leader(leader).receive()
+            give_up = time.monotonic() + self._settings.timeout_s
+            answer = self._asked.pop(leader).response.receive(give_up)
         except ClientError as error:
             self._on_failure(leader, error)
             return
-        del self._asked[leader]
         if answer.error_code:
             self._on_failure(leader, error_code(answer.error_code).doc)
             return
@@ -120,8 +134,8 @@ class Fetcher:
 
     def close(self) -> None:
         """Abandon pending requests."""
-        for leader in self._asked:
-            self._cluster.leave(leader)
+        for asked in self._asked.values():
+            asked.response.abandon()
         self._asked.clear()
 
     def _fetch(self, partitions: list[TopicPartition]) -> FetchRequest:
@@ -153,8 +167,8 @@ class Fetcher:
         if len(self._asked) == 1:
             return next(iter(self._asked))
         with selectors.DefaultSelector() as selector:
-            for leader in self._asked:
-                selector.register(self._cluster.leader(leader), selectors.EVENT_READ, leader)
+            for leader, asked in self._asked.items():
+                selector.register(asked.response, selectors.EVENT_READ, leader)
             ready = selector.select(self._settings.timeout_s)
         for key, _ in ready:
             first: BrokerId = key.data
@@ -167,7 +181,7 @@ class Fetcher:
         """Look the leaders up."""
         self._not_before = time.monotonic() + self._settings.retry_s
         try:
-            topics = self._cluster.topics({tp.topic for tp in self._ranges})
+            topics = self._lookup.topics({tp.topic for tp in self._ranges})
         except AuthenticationError:
             raise
         except ClientError as error:
@@ -209,8 +223,8 @@ class Fetcher:
 
     def _on_failure(self, leader: BrokerId, problem: object) -> None:
         """Handle a leader that does not answer. Raises a lasting problem."""
-        self._asked.pop(leader, None)
-        self._cluster.leave(leader)
+        if (asked := self._asked.pop(leader, None)) is not None:
+            asked.response.abandon()
         if isinstance(problem, AuthenticationError):
             raise problem
         self._leaders = {tp: node for tp, node in self._leaders.items() if node != leader}
@@ -235,12 +249,14 @@ class Fetcher:
         leader = self._leaders.get(tp)
         if leader is None or leader in self._asked:
             return None
+        request = offsets_request({tp: which_end}, committed=self._settings.read_committed)
         try:
-            error, offset = self._cluster.offset(tp, leader, which_end)
+            ((_, found),) = by_partition(self._brokers.ask(leader, request))
         except ClientError as failure:
             self._on_failure(leader, failure)
             return None
-        if error is ErrorCode.NONE:
-            return offset
-        self._on_error(tp, error)
-        return None
+        if found.error_code:
+            self._on_error(tp, error_code(found.error_code))
+            return None
+        offset: int = found.offset
+        return offset

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from barnabas.base.errors import BarnabasError
+from barnabas.base.types import TopicPartition
 from barnabas.client.brokers import Brokers
+from barnabas.client.consumer_groups import Committed, committed
 from barnabas.client.servers import Servers
 from barnabas.spark.fetch_settings import parse_servers
 
@@ -21,3 +24,19 @@ def new_brokers(client: Mapping[str, object], timeout: float) -> Brokers:
     settings = {name: str(value) for name, value in client.items()}
     servers = ",".join(map(str, parse_servers(settings["bootstrap.servers"])))
     return Brokers(Servers(servers, settings), timeout)
+
+
+def group_offsets(
+    brokers: Brokers, group: str, *, only: Iterable[TopicPartition] | None = None, stable: bool = False
+) -> dict[TopicPartition, Committed]:
+    """Return a group's committed offsets, with `only` and `stable` as of `committed`.
+
+    With `stable`, it waits while a transaction may still change one of them.
+
+    Raises:
+        BarnabasError: the coordinator refuses, or does not answer.
+    """
+    try:
+        return brokers.ask_coordinator(group, lambda to, _: committed(to, group, only=only, stable=stable))
+    except BarnabasError as error:
+        raise BarnabasError(f"cannot read the offsets of group {group}: {error}") from None

@@ -6,28 +6,30 @@ reader of committed records the latest offset is the last stable one.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from confluent_kafka import Consumer, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from barnabas.base.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.base.types import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicPartition
-from barnabas.client.consumer_groups import commit_offsets, committed
+from barnabas.client.consumer_groups import commit_offsets
 from barnabas.client.errors import AuthenticationError, ClientError
+from barnabas.client.lag import lag_of
+from barnabas.client.leaders import LeaderAnswers, LeaderQuestion
+from barnabas.client.offset_calls import offsets_request
+from barnabas.kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.spark.clients import consumer_settings, new_consumer
-from barnabas.spark.cluster import Cluster, Topic, id_as_text
 from barnabas.spark.fetch_settings import FetchSettings
-from barnabas.spark.kafka_brokers import new_brokers
-from barnabas.spark.list_offsets import Answers, OffsetQuestion
+from barnabas.spark.kafka_brokers import group_offsets, new_brokers
 from barnabas.spark.option_values import EARLIEST, LATEST, refuse, topic_pattern
 from barnabas.spark.options import Bound, ReadOptions
 from barnabas.spark.ranges import Offsets, to_json
+from barnabas.spark.topics import Topic, TopicLookup, id_as_text
 
 _logger = logging.getLogger(__name__)
 
@@ -75,20 +77,21 @@ class OffsetLookup:
         self._options = options
         client = consumer_settings(options.client)
         settings = FetchSettings.parse(client)
-        timeout_s = min(settings.timeout_s, _TIMEOUT_S)
-        self._cluster = Cluster(dataclasses.replace(settings, timeout_s=timeout_s))
+        self._read_committed = settings.read_committed
+        #: of one answer, in seconds
+        self._timeout_s = min(settings.timeout_s, _TIMEOUT_S)
         self._topics: Mapping[str, Topic] = {}  # by what was looked up last
         self._partitions: tuple[Mapping[str, Topic], list[TopicPartition]] | None = None
-        self._latest: tuple[Mapping[str, Topic], list[TopicPartition], OffsetQuestion] | None = None
+        self._latest: tuple[Mapping[str, Topic], list[TopicPartition], LeaderQuestion] | None = None
         self._group = str(client["group.id"])
         # librdkafka's consumer waits for a coordinator that hangs when the group has long had another one
         self._brokers = new_brokers(client, _TIMEOUT_S)
+        self._lookup = TopicLookup(self._brokers, self._timeout_s)
         self._consumer: Consumer = new_consumer(client, lambda _: None)  # for samples
         self._committed: Offsets = {}
 
     def close(self) -> None:
         """Close the connections."""
-        self._cluster.close()
         self._brokers.close()
         self._consumer.close()
 
@@ -135,7 +138,7 @@ class OffsetLookup:
             time.sleep(pause_s)
             is_last = time.monotonic() >= give_up
             try:
-                topics = self._cluster.topics(names)
+                topics = self._lookup.topics(names)
             except ClientError as error:
                 if is_last or isinstance(error, AuthenticationError):
                     raise self._unreachable(error) from None
@@ -217,20 +220,7 @@ class OffsetLookup:
         return found | self.latest(tp for tp, offset in found.items() if offset < 0)
 
     def _committed_offsets(self, partitions: list[TopicPartition]) -> Offsets:
-        group = self._group
-        stable = self._cluster.settings.read_committed  # then an open transaction's offsets are waited for
-        give_up = time.monotonic() + _TIMEOUT_S
-        for pause_s in _pauses():
-            time.sleep(pause_s)
-            try:
-                found = self._brokers.ask_coordinator(
-                    group, lambda connection, _: committed(connection, group, only=partitions, stable=stable)
-                )
-                break
-            except BarnabasError as error:
-                is_unstable = getattr(error, "code", None) == ErrorCode.UNSTABLE_OFFSET_COMMIT
-                if not is_unstable or time.monotonic() >= give_up:
-                    raise BarnabasError(f"cannot read the offsets of group {group}: {error}") from None
+        found = group_offsets(self._brokers, self._group, only=partitions, stable=self._read_committed)
         return {tp: each.offset for tp, each in found.items()}
 
     def sample(self, start: Offsets, end: Offsets) -> dict[TopicPartition, float]:
@@ -239,7 +229,7 @@ class OffsetLookup:
         It reads the partitions that are furthest behind, and if possible one of each topic. The other
         partitions get their topic's mean, weighted by lag.
         """
-        behind = {tp: end[tp] - start[tp] for tp in end if start[tp] < end[tp]}
+        behind = {tp: lag for tp, lag in lag_of(end, start).items() if lag}
         chosen = _furthest_behind(behind, _SAMPLED_PARTITIONS)
         measured = self._measure([ClientPartition(tp.topic, tp.partition, start[tp]) for tp in chosen])
         sums: dict[str, tuple[float, int]] = {}
@@ -287,7 +277,7 @@ class OffsetLookup:
         answers = self._ask(self._question(wanted))
         return self._ask_again(wanted, answers) if answers.refused or answers.silent else answers.offsets
 
-    def _ask_again(self, wanted: Offsets, answers: Answers) -> Offsets:
+    def _ask_again(self, wanted: Offsets, answers: LeaderAnswers) -> Offsets:
         """Retry: a partition may have no leader for a moment, or its leader may have just changed."""
         found = dict(answers.offsets)
         give_up = time.monotonic() + _TIMEOUT_S
@@ -303,12 +293,10 @@ class OffsetLookup:
             found |= answers.offsets
         return found
 
-    def _check(self, answers: Answers, attempt: int, *, is_last: bool) -> None:
+    def _check(self, answers: LeaderAnswers, attempt: int, *, is_last: bool) -> None:
         """Raise lasting errors."""
         refused = {}
         for tp, error in answers.refused.items():
-            if self._leader_of(tp) is None:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             waits = attempt < _ATTEMPTS if error in _NO_SUCH_PARTITION else error in _PASSING
             if is_last or not waits:
                 refused[tp] = error
@@ -319,22 +307,25 @@ class OffsetLookup:
             for failure in answers.silent.values():
                 raise self._unreachable(failure)
 
-    def _question(self, wanted: Offsets) -> OffsetQuestion:
+    def _question(self, wanted: Offsets) -> LeaderQuestion:
         unknown = {tp.topic for tp in wanted if tp.topic not in self._topics}
         if unknown:
             known = self._topics
             self._topics = {**known, **self._look_up(unknown)}
-        leaders = {tp: -1 if (leader := self._leader_of(tp)) is None else leader for tp in wanted}
-        return OffsetQuestion(self._cluster, wanted, leaders)
+        leaders = {
+            tp: topic.leaders[tp.partition]
+            for tp in wanted
+            if (topic := self._topics.get(tp.topic)) is not None and tp.partition in topic.leaders
+        }
 
-    def _leader_of(self, tp: TopicPartition) -> int | None:
-        """The leader by the last lookup; None if the partition does not exist."""
-        topic = self._topics.get(tp.topic)
-        return None if topic is None else topic.leaders.get(tp.partition)
+        def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
+            return offsets_request({tp: wanted[tp] for tp in partitions}, committed=self._read_committed)
 
-    def _ask(self, question: OffsetQuestion) -> Answers:
+        return LeaderQuestion(self._brokers, wanted, leaders, request_of)
+
+    def _ask(self, question: LeaderQuestion) -> LeaderAnswers:
         try:
-            return question.ask()
+            return question.ask(deadline=time.monotonic() + self._timeout_s)
         except AuthenticationError as error:
             raise self._unreachable(error) from None
 

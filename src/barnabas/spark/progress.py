@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.client.lag import lag_of
 from barnabas.spark.position import Position
 from barnabas.spark.ranges import Offsets
 
@@ -19,8 +20,8 @@ def lag(progress: Mapping[str, Any]) -> Offsets:
     behind: Offsets = {}
     for source in progress["sources"]:
         end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
-        for tp, offset in latest.items():
-            behind[tp] = max(behind.get(tp, 0), offset - end.get(tp, 0))
+        for tp, each in lag_of(latest, {**dict.fromkeys(latest, 0), **end}).items():
+            behind[tp] = max(behind.get(tp, 0), each)
     return behind
 
 

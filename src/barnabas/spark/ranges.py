@@ -15,6 +15,7 @@ from typing import NamedTuple, Self, TypeAlias
 from pyspark.sql.datasource import InputPartition
 
 from barnabas.base.types import Offset, TopicPartition
+from barnabas.client.lag import lag_of
 
 #: the offset of the next record to read, by partition
 Offsets: TypeAlias = dict[TopicPartition, Offset]
@@ -87,7 +88,7 @@ def limit_to(max_offsets: int, start: Offsets, available: Offsets) -> Offsets:
     Every partition that lags advances by at least one, so that none starves behind a large one. By that much
     the result can exceed the limit, as in Spark's own connector.
     """
-    lag = {tp: end - start[tp] for tp, end in available.items() if end > start[tp]}
+    lag = {tp: behind for tp, behind in lag_of(available, start).items() if behind}
     total = sum(lag.values())
     if total <= max_offsets:
         return dict(available)

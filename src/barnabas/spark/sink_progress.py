@@ -16,23 +16,21 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
 from barnabas.base.errors import BarnabasError, ErrorCode
 from barnabas.base.types import TopicPartition
 from barnabas.client.brokers import Brokers
-from barnabas.client.consumer_groups import Committed, commit_offsets, committed
-from barnabas.client.offset_calls import list_offsets
-from barnabas.client.offset_requests import LATEST
+from barnabas.client.consumer_groups import Committed, commit_offsets
+from barnabas.client.offset_calls import LATEST, list_offsets
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.spark.cluster import id_as_text
+from barnabas.spark.kafka_brokers import group_offsets
 from barnabas.spark.task_content import KeysContent, TaskContent
+from barnabas.spark.topics import id_as_text
 
-T = TypeVar("T")
-
-#: Attempts to read a group's offsets while a transaction may change one, and the pause between them.
+#: Attempts to find a topic that is being created, and the pause between them, in seconds.
 _ATTEMPTS = 30
 _RETRY_S = 0.5
 
@@ -127,31 +125,19 @@ class SinkProgress:
         Raises:
             ReplayError: something else uses the group.
         """
-        found = _insist(name, lambda: self._task_offsets(name, some_topic))
-        return {tp.topic: _task_mark(name, each) for tp, each in found.items() if each.offset > 0}
-
-    def _task_offsets(self, name: str, some_topic: str | None) -> Mapping[TopicPartition, Committed]:
-        """The group's offsets. Raises KafkaError, also when an open transaction may change one.
-
-        That transaction may have ended already. Apache Kafka's coordinator before 4.0 stores an offset a
-        moment after it has announced the end.
-        """
+        # That transaction may have ended already. Apache Kafka's coordinator before 4.0 stores an offset a
+        # moment after it has announced the end.
         stable = some_topic is not None
-        found = self._brokers.ask_coordinator(name, lambda to, _: committed(to, name, stable=stable))
+        found = group_offsets(self._brokers, name, stable=stable)
         if not found and some_topic is not None:
             # asked for all, brokers do not tell of one that waits where none was before
-            only = [TopicPartition(some_topic, 0)]
-            found = self._brokers.ask_coordinator(
-                name, lambda to, _: committed(to, name, only=only, stable=True)
-            )
-        return found
+            found = group_offsets(self._brokers, name, only=[TopicPartition(some_topic, 0)], stable=True)
+        return {tp.topic: _task_mark(name, each) for tp, each in found.items() if each.offset > 0}
 
     def batches(self) -> dict[str, BatchMark]:
         """The marks of the last batch that was written to each topic."""
         group = self._group
-        found = _insist(
-            group, lambda: self._brokers.ask_coordinator(group, lambda to, _: committed(to, group))
-        )
+        found = group_offsets(self._brokers, group)
         marks = {}
         for tp, each in found.items():
             parts = _BATCH_MARK.fullmatch(each.metadata)
@@ -198,19 +184,6 @@ def _task_mark(name: str, found: Committed) -> TaskMark:
 
 def _in_use(group: str) -> str:
     return f"group {group} is in use by something else: its offsets are not batch numbers of a sink"
-
-
-def _insist(group: str, ask: Callable[[], T]) -> T:
-    """Ask until no open transaction may change the answer."""
-    for attempts_left in reversed(range(_ATTEMPTS)):
-        try:
-            return ask()
-        except BarnabasError as error:
-            is_unstable = getattr(error, "code", None) == ErrorCode.UNSTABLE_OFFSET_COMMIT
-            if not is_unstable or not attempts_left:
-                raise BarnabasError(f"cannot read the offsets of group {group}: {error}") from None
-            time.sleep(_RETRY_S)
-    raise AssertionError("the last attempt returns or raises")
 
 
 # --- checks of a batch before the sink writes a row of it ---

@@ -15,7 +15,7 @@ from typing import Any, Self
 from barnabas.base.system.orphans import environment_that_ends
 from barnabas.base.system.sockets import claim_alone
 from barnabas.broker.config.durability import replicated_settings
-from barnabas.client.connection import Connection
+from barnabas.client.brokers import ask_once
 from barnabas.client.errors import ClientError
 from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -376,8 +376,7 @@ class BarnabasCluster(TemporaryCluster):
         failure: ClientError | None = None
         for asked in self.running if broker is None else [broker]:
             try:
-                with Connection(HOST, self._ports[asked], _ANSWER) as connection:
-                    return connection.ask(request)
+                return ask_once(f"{HOST}:{self._ports[asked]}", 2 * _ANSWER, request)
             except ClientError as error:
                 failure = error
         raise failure or RuntimeError("no broker runs")

@@ -5,7 +5,7 @@ import uuid
 import pytest
 from confluent_kafka import Producer
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.kafka.records import Record, encode_batch
 from barnabas.testing import BarnabasBroker
@@ -110,7 +110,7 @@ def test_hanging_transaction_is_found_and_aborted(barnabas):
             base_sequence=0,
             transactional=True,
         )
-        with Connection(host, int(port)) as connection:
+        with BrokerConnection(host, int(port)) as connection:
             connection._versions[0] = (3, 11)  # from v12 on the partition would be added
             answer = connection.ask(
                 ProduceRequest(

@@ -12,7 +12,7 @@ from tests.relay import Relay
 
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.metadata.zookeeper.address import parse_address
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -75,7 +75,7 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuts]:
 
 def ask(cluster, broker, request):
     host, _, port = cluster.address_of(broker).rpartition(":")
-    with Connection(host, int(port), PATIENT) as connection:
+    with BrokerConnection(host, int(port), PATIENT) as connection:
         return connection.ask(request)
 
 

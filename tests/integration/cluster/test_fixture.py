@@ -9,7 +9,7 @@ import time
 import pytest
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 from barnabas.testing import BarnabasCluster
 
@@ -17,7 +17,7 @@ from barnabas.testing import BarnabasCluster
 def known_to(cluster: BarnabasCluster, broker: int) -> set[int]:
     """The brokers that a broker knows of."""
     host, _, port = cluster.address_of(broker).rpartition(":")
-    with Connection(host, int(port), 60.0) as connection:
+    with BrokerConnection(host, int(port), 60.0) as connection:
         return {known.node_id for known in connection.ask(MetadataRequest(topics=[])).brokers}
 
 

@@ -13,7 +13,7 @@ from tests.integration.cluster.load import ConfluentLoad, await_progress
 
 from barnabas.base.types import TopicPartition
 from barnabas.client import Admin
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.testing import BarnabasCluster
 
@@ -140,7 +140,7 @@ def coordinator_of(cluster: BarnabasCluster, group: str, timeout: float = 60.0) 
     while True:
         for broker in cluster.running:
             host, _, port = cluster.address_of(broker).rpartition(":")
-            with Connection(host, int(port), 60.0) as connection:
+            with BrokerConnection(host, int(port), 60.0) as connection:
                 answer = connection.ask(FindCoordinatorRequest(key=group, coordinator_keys=[group]))
             (found,) = answer.coordinators
             if found.error_code == 0 and found.node_id in cluster.running:

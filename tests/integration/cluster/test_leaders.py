@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from barnabas.base.errors import ErrorCode
 from barnabas.cli.app import app
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.kafka.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -35,7 +35,7 @@ IMPATIENT = {"replica.lag.time.max.ms": "2000"}
 
 def ask(cluster, broker, request, timeout=90):
     host, _, port = cluster.address_of(broker).rpartition(":")
-    with Connection(host, int(port), timeout) as connection:
+    with BrokerConnection(host, int(port), timeout) as connection:
         return connection.ask(request)
 
 

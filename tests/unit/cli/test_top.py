@@ -3,7 +3,7 @@
 from collections import Counter
 
 from barnabas.cli import top
-from barnabas.client.admin_types import ClusterDescription, Node, PartitionDescription, TopicDescription
+from barnabas.client.admin_types import BrokerNode, ClusterDescription, PartitionDescription, TopicDescription
 from barnabas.client.overview import Group, Overview
 
 
@@ -11,7 +11,7 @@ def overview(time, ends, committed, lag, isr=(1, 2)):
     partitions = (PartitionDescription(0, 1, (1, 2), isr), PartitionDescription(1, None, (2,), ()))
     return Overview(
         time,
-        ClusterDescription("cluster", 1, (Node(1, "a", 9092, None), Node(2, "b", 9092, None))),
+        ClusterDescription("cluster", 1, (BrokerNode(1, "a", 9092, None), BrokerNode(2, "b", 9092, None))),
         [TopicDescription("orders", "id", False, partitions), TopicDescription("idle", "id", False, ())],
         Counter(orders=ends),
         Counter(orders=1_500_000),

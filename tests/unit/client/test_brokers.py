@@ -9,11 +9,12 @@ import pytest
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.client import brokers
+from barnabas.client import brokers, connection_pool
 from barnabas.client.admin import Admin
 from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import UnservedError
 from barnabas.client.errors import AuthenticationError, ClientError
+from barnabas.client.repeated import Repeated
 from barnabas.client.servers import Servers
 from barnabas.kafka.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -92,6 +93,12 @@ class FakeConnection:
     def close(self) -> None:
         self.cluster.closed += 1
 
+    def send(self, request: Any, *, at_most: int | None = None) -> None:
+        self._sent = request.request if isinstance(request, Repeated) else request
+
+    def receive(self) -> Any:
+        return self.ask(self._sent)
+
     def ask(self, request: Any, *, at_most: int | None = None) -> Any:
         self._require_answer()
         if isinstance(request, MetadataRequest):
@@ -133,7 +140,7 @@ class FakeConnection:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     monkeypatch.setattr(FakeConnection, "cluster", FakeCluster(), raising=False)
-    monkeypatch.setattr(brokers, "Connection", FakeConnection)
+    monkeypatch.setattr(connection_pool, "BrokerConnection", FakeConnection)
     monkeypatch.setattr(brokers, "_RETRY_S", 0.001)
     monkeypatch.setattr(brokers, "explain_silence", lambda servers, timeout: ClientError("explained"))
     return FakeConnection.cluster

@@ -6,6 +6,9 @@ import threading
 from collections import Counter
 from types import SimpleNamespace
 
+from barnabas.client.addresses import Address
+from barnabas.client.brokers import BrokerResponses
+from barnabas.client.repeated import Repeated
 from barnabas.console.survey import AT_ONCE
 
 PARTITIONS = 10
@@ -25,7 +28,7 @@ class Cluster:
         self.answers = threading.Event()
         self.answers.set()
         #: the addresses of brokers that have been seen
-        self.known: dict[int, tuple[str, int]] = {}
+        self.known: dict[int, Address] = {}
         self._groups = [f"group-{n:05}" for n in range(groups)]
         self._topics = [
             SimpleNamespace(name=f"topic-{n:05}", topic_id=bytes(16), is_internal=False, partitions=_row())
@@ -36,14 +39,11 @@ class Cluster:
             cluster_id="c", controller_id=1, brokers=[broker], topics=self._topics
         )
 
-    def metadata(self, names=None):
+    def metadata(self):
         return self._metadata
 
-    def address(self, broker):
+    def address_of(self, broker):
         return self.known.get(broker)
-
-    def topic_names(self):
-        return {topic.topic_id: topic.name for topic in self._topics}
 
     def coordinators(self, groups):
         return dict.fromkeys(groups, 1)
@@ -51,13 +51,26 @@ class Cluster:
     def close(self):
         pass
 
-    def ask_any(self, request):
+    def ask_once(self, request, patience=None):
         return self.ask(1, request)
 
+    def ask_every(self, request):
+        return self.ask_each({1: request})
+
+    def ask_each(self, requests, at_most=None, **_):
+        self.at_most = at_most
+        return BrokerResponses(
+            {broker: self.ask(broker, request) for broker, request in requests.items()}, {}
+        )
+
     def ask(self, broker, request):
+        request = request.request if isinstance(request, Repeated) else request
         kind = type(request).__name__.removesuffix("Request")
         self.asked[kind] += 1
         return getattr(self, f"_{kind}")(request)
+
+    def _Metadata(self, request):
+        return self._metadata
 
     def _note(self, kind, count):
         self.largest[kind] = max(self.largest[kind], count)

@@ -16,13 +16,13 @@ def view_of(monkeypatch):
 
     def make(cluster):
         view = ClusterView(cluster.servers)
-        view.kafka.close()
-        view.kafka = cluster
-        view._survey = Survey(cluster, view.rates, view._log_dirs)
+        view.brokers.close()
+        view.brokers = cluster
+        view._survey = Survey(cluster, view.metadata, view.rates, view._log_dirs)
         views.append(view)
         return view
 
     yield make
     for view in views:
-        view.kafka.answers.set()
+        view.brokers.answers.set()
         view.close()

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.console.clusters import Cluster
 
 from barnabas.base.errors import KafkaError
+from barnabas.client.addresses import Address
 from barnabas.console.pages.brokers import broker, brokers
 from barnabas.console.pages.overview import overview
 
@@ -44,7 +45,7 @@ def test_a_killed_broker_stays_on_the_overview_and_is_gone(view_of, killed):
 
 def test_a_killed_broker_that_the_console_has_seen_keeps_its_address(view_of, killed):
     view = view_of(killed)
-    killed.known = {KILLED: ("10.0.0.2", 9092)}
+    killed.known = {KILLED: Address("10.0.0.2", 9092)}
     (gone,) = [row for row in overview(view, {})["brokers"] if row["gone"]]
     assert gone["address"] == "10.0.0.2:9092"
 

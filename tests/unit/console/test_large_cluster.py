@@ -6,7 +6,8 @@ import threading
 
 from tests.unit.console.clusters import PARTITIONS, SIZE, Cluster
 
-from barnabas.console.kafka import Kafka
+from barnabas.base.types import TopicPartition
+from barnabas.client.consumer_groups import offsets_of_groups
 from barnabas.console.pages.brokers import brokers
 from barnabas.console.pages.groups import groups
 from barnabas.console.pages.overview import overview
@@ -83,12 +84,9 @@ def test_nothing_is_asked_once_nobody_looks(view_of):
     assert cluster.asked["DescribeLogDirs"] <= 1, "it went on without anybody who looks"
 
 
-def test_the_names_of_topics_are_looked_up_once_for_all_groups(monkeypatch):
-    kafka = Kafka("127.0.0.1:1")
-    metadata = Cluster(topics=3).metadata()
-    monkeypatch.setattr(kafka, "metadata", lambda: metadata)
-    assert kafka.topic_names() is kafka.topic_names()
-    before = kafka.topic_names()
-    metadata = Cluster(topics=2).metadata()
-    assert kafka.topic_names() is not before
-    kafka.close()
+def test_no_topic_names_are_looked_up_for_the_offsets_of_groups():
+    cluster = Cluster(topics=3, groups=2)
+    found = offsets_of_groups(cluster, ["group-00000", "group-00001"])
+    assert found["group-00001"] == {TopicPartition("topic-00001", 0): 0}
+    assert cluster.asked == {"OffsetFetch": 1}
+    assert cluster.at_most == 9, "later versions have the ids of topics"

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from barnabas.console import live, reading
+from barnabas.client import fetching
+from barnabas.console import live
 from barnabas.console.live import TopicReader
 from barnabas.kafka.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.kafka.records import Record
@@ -75,14 +76,16 @@ def log():
 def look(log, monkeypatch):
     """``look()``: the lane of the next look."""
 
-    def offsets_at(kafka, led, which, committed=False):
+    def offsets_at(brokers, led, which, committed=False):
         return dict.fromkeys(
             led, log.start if which == live.EARLIEST else log.stable if committed else log.end
         )
 
     monkeypatch.setattr(live, "offsets_at", offsets_at)
+    cluster = Kafka(log)
     view = SimpleNamespace(
-        kafka=Kafka(log),
+        brokers=cluster,
+        metadata=cluster.metadata,
         clock=SimpleNamespace(now_ms=lambda: 0),
         controller=lambda: 1,
         ensemble=list,
@@ -90,7 +93,7 @@ def look(log, monkeypatch):
     )
     reader = TopicReader(view, "t")
     monkeypatch.setattr(reader, "_describe_producers", lambda led: [])
-    monkeypatch.setattr(reader, "_describe_replicas", lambda metadata, led: {})
+    monkeypatch.setattr(reader, "_describe_replicas", lambda led: {})
 
     def shown():
         (lane,) = reader.look()["lanes"]
@@ -140,4 +143,4 @@ def test_a_damaged_batch_is_a_number(log, look):
     log.batches[0] = end, batch[:-1] + b"\xff"
     lane = look()
     assert lane["cells"] == [] and lane["block"] == [0, 1]
-    assert reading.next_offset(SimpleNamespace(data=b""), 7) == 7
+    assert fetching.next_offset(SimpleNamespace(data=b""), 7) == 7

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from barnabas.base.types import TopicPartition
+from barnabas.client.brokers import BrokerResponses
+from barnabas.client.consumer_groups import offsets_of_groups
 from barnabas.client.errors import ClientError
-from barnabas.console.kafka import rest
-from barnabas.console.offsets import committed_offsets
+from barnabas.console.survey import rest
 
 PLACE = TopicPartition("orders", 0)
 
@@ -18,9 +19,11 @@ class Fleeting:
     def coordinators(self, groups):
         return {group: {"silent": 1, "told": 2}[group] for group in groups if group != "lost"}
 
-    def ask(self, broker, request):
-        if broker == 1:
-            raise ClientError("it is gone")
+    def ask_each(self, requests, **_):
+        failures = {1: ClientError("it is gone")} if 1 in requests else {}
+        return BrokerResponses({2: self._answer()} if 2 in requests else {}, failures)
+
+    def _answer(self):
         partition = SimpleNamespace(partition_index=0, committed_offset=7, error_code=0)
         topic = SimpleNamespace(name="orders", partitions=[partition])
         return SimpleNamespace(groups=[SimpleNamespace(group_id="told", topics=[topic], error_code=0)])
@@ -28,9 +31,9 @@ class Fleeting:
 
 def test_a_group_whose_coordinator_does_not_answer_keeps_its_offsets():
     before = {"lost": {PLACE: 1}, "silent": {PLACE: 2}, "told": {PLACE: 3}}
-    found = committed_offsets(Fleeting(), ["lost", "silent", "told"], before)
+    found = offsets_of_groups(Fleeting(), ["lost", "silent", "told"], before)
     assert found == {"lost": {PLACE: 1}, "silent": {PLACE: 2}, "told": {PLACE: 7}}
-    assert committed_offsets(Fleeting(), ["lost", "told"]) == {"lost": {}, "told": {PLACE: 7}}
+    assert offsets_of_groups(Fleeting(), ["lost", "told"]) == {"lost": {}, "told": {PLACE: 7}}
 
 
 def test_what_takes_long_is_asked_for_less_often_but_not_never():

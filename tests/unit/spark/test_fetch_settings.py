@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.client.connection import LARGEST_RESPONSE
+from barnabas.client.repeated import LARGEST_RESPONSE
 from barnabas.spark.clients import consumer_settings
 from barnabas.spark.fetch_settings import FetchSettings
 

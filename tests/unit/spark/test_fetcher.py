@@ -15,13 +15,19 @@ from barnabas.kafka.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from barnabas.kafka.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from barnabas.spark import fetcher as fetcher_module
-from barnabas.spark.cluster import Topic, id_as_text
 from barnabas.spark.fetch_settings import FetchSettings
-from barnabas.spark.fetcher import Fetcher
+from barnabas.spark.fetcher import RangeFetcher
 from barnabas.spark.open_ranges import DataLossError, OpenRanges
 from barnabas.spark.option_values import EARLIEST, LATEST
 from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.topics import Topic, id_as_text
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ID, OTHER_ID = b"i" * 16, b"o" * 16
@@ -31,7 +37,8 @@ AT_ONCE = FetchSettings.parse({"bootstrap.servers": "a:1", "retry.backoff.ms": "
 class Leader:
     """A connection that says what it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: int, left: list[int]) -> None:
+        self._node, self._left = node, left
         self.asked: list[FetchRequest] = []
         self.at_most: int | None = None
         self.answers: list[FetchResponse | Exception] = []
@@ -40,24 +47,26 @@ class Leader:
         self.asked.append(request)
         self.at_most = at_most
 
-    def receive(self) -> FetchResponse:
+    def receive(self, deadline: float) -> FetchResponse:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
+    def abandon(self) -> None:
+        self._left.append(self._node)
+
 
 class StandIn:
     """A cluster of one topic `t`; partition 0 is led by broker 1, partition 1 by broker 2."""
 
-    settings = AT_ONCE
-
     def __init__(self) -> None:
         self.topic: Topic | Exception = Topic(ErrorCode.NONE, ID, {0: 1, 1: 2})
-        self.brokers = {1: Leader(), 2: Leader()}
+        self.left: list[int] = []
+        self.leaders = {node: Leader(node, self.left) for node in (1, 2)}
+        self.brokers = self
         self.ends = {EARLIEST: (ErrorCode.NONE, 0), LATEST: (ErrorCode.NONE, 100)}
         self.lookups = 0
-        self.left: list[int] = []
 
     def topics(self, names: set[str]) -> dict[str, Topic]:
         assert names == {"t"}
@@ -66,14 +75,17 @@ class StandIn:
             raise self.topic
         return {"t": self.topic}
 
-    def leader(self, node: int) -> Leader:
-        return self.brokers[node]
+    def send(self, node: int, request: FetchRequest, at_most: int | None) -> Leader:
+        self.leaders[node].send(request, at_most)
+        return self.leaders[node]
 
-    def leave(self, node: int) -> None:
-        self.left.append(node)
-
-    def offset(self, tp: TopicPartition, node: int, which: int) -> tuple[ErrorCode, int]:
-        return self.ends[which]
+    def ask(self, node: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        ((topic, (partition,)),) = [(each.name, each.partitions) for each in request.topics]
+        error, offset = self.ends[partition.timestamp]
+        told = ListOffsetsPartitionResponse(
+            partition_index=partition.partition_index, error_code=error, offset=offset
+        )
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic, partitions=[told])])
 
 
 @pytest.fixture
@@ -81,9 +93,9 @@ def cluster() -> StandIn:
     return StandIn()
 
 
-def reading(cluster: StandIn, *ends: int, fail: bool = True) -> tuple[Fetcher, OpenRanges]:
+def reading(cluster: StandIn, *ends: int, fail: bool = True) -> tuple[RangeFetcher, OpenRanges]:
     ranges = OpenRanges([OffsetRange("t", number, 3, end) for number, end in enumerate(ends)], fail)
-    return Fetcher(cluster, ranges), ranges  # type: ignore[arg-type]
+    return RangeFetcher(cluster, AT_ONCE, ranges), ranges  # type: ignore[arg-type]
 
 
 def answer(
@@ -102,14 +114,14 @@ def test_each_leader_is_asked_once_until_it_answers(cluster: StandIn) -> None:
     fetcher, _ = reading(cluster, 9)
     fetcher.request()
     fetcher.request()
-    (asked,) = cluster.brokers[1].asked
+    (asked,) = cluster.leaders[1].asked
     assert wanted(asked) == [(0, 3)]
     assert (asked.topics[0].topic, asked.topics[0].topic_id, asked.isolation_level) == ("t", ID, 0)
-    assert cluster.brokers[1].at_most is None
-    cluster.brokers[1].answers = [answer(high_watermark=50)]
+    assert cluster.leaders[1].at_most is None
+    cluster.leaders[1].answers = [answer(high_watermark=50)]
     assert [tp for tp, _ in fetcher.receive()] == [A]
     fetcher.request()
-    assert len(cluster.brokers[1].asked) == 2
+    assert len(cluster.leaders[1].asked) == 2
 
 
 def test_partitions_of_one_leader_go_into_one_request_those_served_last_behind(cluster: StandIn) -> None:
@@ -117,16 +129,16 @@ def test_partitions_of_one_leader_go_into_one_request_those_served_last_behind(c
     fetcher, ranges = reading(cluster, 9, 9)
     ranges.advance(A, 5)
     fetcher.request()
-    assert [wanted(each) for each in cluster.brokers[1].asked] == [[(1, 3), (0, 5)]]
+    assert [wanted(each) for each in cluster.leaders[1].asked] == [[(1, 3), (0, 5)]]
 
 
 def test_brokers_that_give_no_topic_ids_are_asked_by_name(cluster: StandIn) -> None:
     cluster.topic = Topic(ErrorCode.NONE, ZERO_TOPIC_ID, {0: 1})
     fetcher, _ = reading(cluster, 9)
     fetcher.request()
-    assert cluster.brokers[1].at_most == 12
+    assert cluster.leaders[1].at_most == 12
     named = FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=0)])
-    cluster.brokers[1].answers = [FetchResponse(responses=[named])]
+    cluster.leaders[1].answers = [FetchResponse(responses=[named])]
     assert [tp for tp, _ in fetcher.receive()] == [A]
 
 
@@ -144,11 +156,11 @@ def test_a_leader_that_cannot_serve_is_looked_up_again(
 ) -> None:
     fetcher, _ = reading(cluster, 9)
     fetcher.request()
-    cluster.brokers[1].answers = [passing]
+    cluster.leaders[1].answers = [passing]
     assert list(fetcher.receive()) == []
     cluster.topic = Topic(ErrorCode.NONE, ID, {0: 2})
     fetcher.request()
-    assert wanted(cluster.brokers[2].asked[0]) == [(0, 3)]
+    assert wanted(cluster.leaders[2].asked[0]) == [(0, 3)]
     assert fetcher.last_problem
 
 
@@ -160,7 +172,7 @@ def test_a_partition_is_not_asked_for_twice_while_its_former_leader_has_still_to
     fetcher.request()
     cluster.topic = Topic(ErrorCode.NONE, ID, {0: 2, 1: 2})
     fetcher.request()
-    assert [wanted(each) for each in cluster.brokers[2].asked] == [[(1, 3)]]
+    assert [wanted(each) for each in cluster.leaders[2].asked] == [[(1, 3)]]
 
 
 def test_no_broker_answers_for_a_while(cluster: StandIn) -> None:
@@ -172,7 +184,7 @@ def test_no_broker_answers_for_a_while(cluster: StandIn) -> None:
     assert fetcher.last_problem == "no broker answers at a:1"
     cluster.topic = there
     fetcher.request()
-    assert len(cluster.brokers[1].asked) == 1
+    assert len(cluster.leaders[1].asked) == 1
 
 
 def test_a_broker_that_does_not_trust_us_fails_the_task_at_once(cluster: StandIn) -> None:
@@ -185,7 +197,7 @@ def test_a_broker_that_does_not_trust_us_fails_the_task_at_once(cluster: StandIn
 def test_a_refusal_fails_the_task_with_its_reason(cluster: StandIn) -> None:
     fetcher, _ = reading(cluster, 9)
     fetcher.request()
-    cluster.brokers[1].answers = [answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    cluster.leaders[1].answers = [answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     with pytest.raises(BarnabasError, match=f"cannot read t-0: {ErrorCode.TOPIC_AUTHORIZATION_FAILED.doc}"):
         list(fetcher.receive())
     cluster.topic = Topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ID, {})
@@ -196,7 +208,7 @@ def test_a_refusal_fails_the_task_with_its_reason(cluster: StandIn) -> None:
 def test_an_offset_out_of_range_goes_on_at_the_start_of_the_log(cluster: StandIn) -> None:
     fetcher, ranges = reading(cluster, 9, fail=False)
     fetcher.request()
-    cluster.brokers[1].answers = [answer(ErrorCode.OFFSET_OUT_OF_RANGE)]
+    cluster.leaders[1].answers = [answer(ErrorCode.OFFSET_OUT_OF_RANGE)]
     cluster.ends[EARLIEST] = (ErrorCode.NONE, 5)
     assert list(fetcher.receive()) == []
     assert ranges.position(A) == 5
@@ -213,7 +225,7 @@ def test_a_topic_that_stays_away_is_gone_but_one_that_is_late_is_not(
         fetcher.request()
     cluster.topic = there
     fetcher.request()
-    assert len(cluster.brokers[1].asked) == 1
+    assert len(cluster.leaders[1].asked) == 1
 
     cluster.topic = Topic(ErrorCode.NONE, ID, {1: 2})  # the topic is there, the partition is not
     fetcher, _ = reading(cluster, 9)
@@ -225,7 +237,7 @@ def test_a_topic_that_stays_away_is_gone_but_one_that_is_late_is_not(
 def test_a_topic_made_anew_under_the_same_name_is_not_read_on(cluster: StandIn) -> None:
     fetcher, ranges = reading(cluster, 9, fail=False)
     fetcher.request()
-    cluster.brokers[1].answers = [answer(ErrorCode.UNKNOWN_TOPIC_ID)]
+    cluster.leaders[1].answers = [answer(ErrorCode.UNKNOWN_TOPIC_ID)]
     list(fetcher.receive())
     cluster.topic = Topic(ErrorCode.NONE, OTHER_ID, {0: 1})
     fetcher.request()
@@ -250,10 +262,10 @@ def test_a_partition_that_metadata_lack_for_a_moment_is_not_taken_to_be_gone(
 
 def test_a_topic_made_anew_since_it_was_planned_is_not_read_at_all(cluster: StandIn) -> None:
     ranges = OpenRanges([OffsetRange("t", 0, 3, 9)], fail_on_data_loss=True)
-    fetcher = Fetcher(cluster, ranges, {"t": id_as_text(OTHER_ID)})  # type: ignore[arg-type]
+    fetcher = RangeFetcher(cluster, AT_ONCE, ranges, {"t": id_as_text(OTHER_ID)})  # type: ignore[arg-type]
     with pytest.raises(DataLossError, match="t-0 is gone"):
         fetcher.request()
-    assert cluster.brokers[1].asked == []
+    assert cluster.leaders[1].asked == []
 
 
 @pytest.mark.parametrize(("before", "after"), [(ZERO_TOPIC_ID, ID), (ID, ZERO_TOPIC_ID)])
@@ -263,10 +275,10 @@ def test_a_topic_whose_id_one_broker_knows_and_another_does_not_is_the_same_topi
     fetcher, _ = reading(cluster, 9)
     for topic_id in (before, after):
         cluster.topic = Topic(ErrorCode.NONE, topic_id, {0: 1})
-        cluster.brokers[1].answers = [answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, topic="t")]
+        cluster.leaders[1].answers = [answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, topic="t")]
         fetcher.request()
         assert list(fetcher.receive()) == []
-    assert [each.topics[0].topic_id for each in cluster.brokers[1].asked] == [before, ID]
+    assert [each.topics[0].topic_id for each in cluster.leaders[1].asked] == [before, ID]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +295,7 @@ def test_a_log_ends_early_only_by_its_leaders_word(
 ) -> None:
     fetcher, ranges = reading(cluster, 9, fail=False)
     fetcher.request()
-    cluster.brokers[1].answers = [answer(high_watermark=said)]
+    cluster.leaders[1].answers = [answer(high_watermark=said)]
     cluster.ends[LATEST] = latest
     for tp, data in fetcher.receive():
         fetcher.check_end(tp, data)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from barnabas.base.settings_file import read_unchecked
+from barnabas.client.brokers import Brokers
 from barnabas.client.certificate_folder import CertificateFolder
-from barnabas.client.connection import Connection, Security
 from barnabas.client.errors import ClientError
 from barnabas.client.properties import translate
 from barnabas.client.servers import Servers
@@ -29,7 +30,7 @@ def partitions_of(addresses: Sequence[str], secure: Path | None) -> dict[str, An
 
     ``partitions`` is None, and so is ``controller``, when none answers.
     """
-    answers = _answers(addresses, None if secure is None else _admin(secure))
+    answers = _answers(Servers(",".join(addresses), {} if secure is None else _admin(secure)))
     if answers is None:
         return {
             "controller": None,
@@ -71,22 +72,17 @@ def connection_error(server: str, timeout: float) -> Exception | None:
     return None
 
 
-def _admin(secure: Path) -> Security | None:
+def _admin(secure: Path) -> Mapping[str, str]:
     """The settings with which the admin of a secured cluster logs in. Raises SettingError and ConfigError."""
-    settings = translate(read_unchecked(CertificateFolder(secure).properties("admin"))).settings
-    return Servers("", settings).security
+    return translate(read_unchecked(CertificateFolder(secure).properties("admin"))).settings
 
 
-def _answers(addresses: Sequence[str], security: Security | None) -> tuple[int, MetadataResponse] | None:
+def _answers(servers: Servers) -> tuple[int, MetadataResponse] | None:
     """Return the controller and all topics, from the first broker that answers."""
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        try:
-            with Connection(host.strip("[]"), int(port), _ANSWER, security=security) as connection:
-                controller: int = connection.ask(DescribeClusterRequest()).controller_id
-                return controller, connection.ask(
-                    MetadataRequest(topics=None, allow_auto_topic_creation=False)
-                )
-        except ClientError:
-            continue
-    return None
+    try:
+        with closing(Brokers(servers, 2 * _ANSWER)) as brokers:
+            controller: int = brokers.ask_once(DescribeClusterRequest()).controller_id
+            everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+            return controller, brokers.ask_once(everything)
+    except ClientError:
+        return None

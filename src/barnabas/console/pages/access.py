@@ -7,9 +7,8 @@ from typing import Any
 
 from barnabas.base.errors import KafkaError
 from barnabas.client.acls import describe_acls
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, said
 from barnabas.client.quotas import describe_quotas
-from barnabas.console.kafka import said
 from barnabas.console.pages.query import Query
 from barnabas.console.rule_words import OPERATIONS
 from barnabas.console.view import ClusterView
@@ -58,13 +57,13 @@ def _rules(view: ClusterView, topic: str = "") -> list[dict[str, Any]]:
             "name": resource.name,
             "host": entry.host,
         }
-        for resource, entry in describe_acls(view.kafka.servers, _TIMEOUT_S, chosen)
+        for resource, entry in describe_acls(view.servers, _TIMEOUT_S, chosen)
     ]
 
 
 def _quotas(view: ClusterView) -> list[dict[str, Any]]:
     return [
         {"of": dict(entity), "name": name, "value": value}
-        for entity, values in describe_quotas(view.kafka.servers, _TIMEOUT_S)
+        for entity, values in describe_quotas(view.servers, _TIMEOUT_S)
         for name, value in sorted(values.items())
     ]

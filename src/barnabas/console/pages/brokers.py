@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.client.errors import ClientError, error_code
-from barnabas.console.kafka import Kafka, said
+from barnabas.client.addresses import Address
+from barnabas.client.brokers import Brokers
+from barnabas.client.errors import ClientError, error_code, said
 from barnabas.console.pages.query import Listing, Query, whole
 from barnabas.console.pages.topic import settings_of
 from barnabas.console.survey import Totals
@@ -32,7 +33,7 @@ class Member(NamedTuple):
     gone: bool
 
 
-def members_of(kafka: Kafka, metadata: Any, holders: Iterable[int] | None = None) -> list[Member]:
+def members_of(brokers: Brokers, metadata: Any, holders: Iterable[int] | None = None) -> list[Member]:
     """All brokers by their ids.
 
     Args:
@@ -42,18 +43,18 @@ def members_of(kafka: Kafka, metadata: Any, holders: Iterable[int] | None = None
     alive = {b.node_id: Member(b.node_id, f"{b.host}:{b.port}", b.rack, False) for b in metadata.brokers}
     if holders is None:
         holders = {n for topic in metadata.topics for p in topic.partitions for n in p.replica_nodes}
-    gone = {n: Member(n, _told(kafka.address(n)), None, True) for n in holders if n not in alive}
+    gone = {n: Member(n, _told(brokers.address_of(n)), None, True) for n in holders if n not in alive}
     return [member for _, member in sorted((alive | gone).items())]
 
 
-def _told(address: tuple[str, int] | None) -> str | None:
-    return None if address is None else f"{address[0]}:{address[1]}"
+def _told(address: Address | None) -> str | None:
+    return None if address is None else f"{address.host}:{address.port}"
 
 
 def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
     """The brokers page. Query: ``search`` in the topics' names, ``page`` of the matrix."""
     asked = Listing.asked(query, ("name",))
-    metadata = view.kafka.metadata()
+    metadata = view.metadata()
     controller = view.controller()
     found = sorted(
         (topic for topic in metadata.topics if asked.finds(topic.name)),
@@ -78,7 +79,7 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
                 "controller": member.id == controller,
                 "log_dirs": _directories(member.id, GONE if member.gone else volumes.get(member.id), totals),
             }
-            for member in members_of(view.kafka, metadata)
+            for member in members_of(view.brokers, metadata)
         ],
         "matrix": [*asked.cut_lazily(matrix)],
         "sizes_age_s": totals.age_s,
@@ -111,7 +112,7 @@ def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
 
 def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
     try:
-        response = view.kafka.ask(view.controller(), ListPartitionReassignmentsRequest(topics=None))
+        response = view.brokers.ask(view.controller(), ListPartitionReassignmentsRequest(topics=None))
     except (ClientError, KafkaError) as error:
         return [], said(error)
     return [
@@ -133,8 +134,8 @@ def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
         KafkaError: the cluster has no such broker, nor replicas of one.
     """
     number = whole({"id": name}, "id", 0, most=2**31 - 1)
-    metadata = view.kafka.metadata()
-    member = next((each for each in members_of(view.kafka, metadata) if each.id == number), None)
+    metadata = view.metadata()
+    member = next((each for each in members_of(view.brokers, metadata) if each.id == number), None)
     if member is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {number}")
     led, held, behind = _partitions(metadata, number)

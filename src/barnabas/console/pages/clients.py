@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.base.errors import KafkaError
-from barnabas.client.errors import ClientError
+from barnabas.client.brokers import check
+from barnabas.client.errors import ClientError, said
 from barnabas.console.client_metrics import read_series
-from barnabas.console.kafka import check, said
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
 from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -54,11 +54,11 @@ def clients(view: ClusterView, metrics: Sequence[str], query: Query) -> dict[str
 def _subscriptions(view: ClusterView) -> dict[str, Any]:
     """The client-metrics resources with their settings, or the cluster's error."""
     try:
-        listed = view.kafka.ask_any(ListConfigResourcesRequest(resource_types=[_CLIENT_METRICS]))
+        listed = view.brokers.ask_once(ListConfigResourcesRequest(resource_types=[_CLIENT_METRICS]))
         check(listed.error_code, "client-metrics resources")
         names = sorted(each.resource_name for each in listed.config_resources)[:_MOST]
         wanted = [DescribeConfigsResource(resource_type=_CLIENT_METRICS, resource_name=n) for n in names]
-        told = view.kafka.ask_any(DescribeConfigsRequest(resources=wanted)).results if wanted else []
+        told = view.brokers.ask_once(DescribeConfigsRequest(resources=wanted)).results if wanted else []
     except (ClientError, KafkaError) as error:
         return {"subscriptions": [], "subscriptions_problem": said(error)}
     rows = [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, NamedTuple
 
+from barnabas.base.types import TopicPartition
+from barnabas.client.fetching import Found
+from barnabas.client.json_bytes import record_line
 from barnabas.console.pages.query import Query, QueryError, choice
 from barnabas.console.pages.records import record_of, search
-from barnabas.console.reading import Found
 from barnabas.console.shown import Masks, exported
 from barnabas.console.view import ClusterView
 from barnabas.kafka.records import Record
@@ -54,13 +55,8 @@ def download_records(view: ClusterView, topic: str, query: Query) -> Download:
 
     def line(partition: int, found: Found) -> str:
         record = found.record
-        place = {
-            "topic": topic,
-            "partition": partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-        }
-        return json.dumps({**place, **_content(view, record, masks)}, ensure_ascii=False)
+        place = TopicPartition(topic, partition)
+        return record_line(place, record.offset, record.timestamp, _content(view, record, masks))
 
     found = search(view, topic, {**query, "markers": "no"}, line, MOST_RECORDS)
     content = "".join(f"{each}\n" for _, each in found.rows).encode(errors="backslashreplace")

@@ -7,10 +7,11 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.client.errors import ClientError
-from barnabas.client.offset_requests import EARLIEST, LATEST
-from barnabas.console.kafka import said
-from barnabas.console.offsets import committed_offsets, lags, leaders, offsets_at
+from barnabas.client.consumer_groups import offsets_of_groups
+from barnabas.client.errors import ClientError, said
+from barnabas.client.lag import lag_of
+from barnabas.client.leaders import live_leaders
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Listing, Query
 from barnabas.console.view import ClusterView
 
@@ -43,7 +44,7 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     # Of too many groups only those on the page are asked for.
     late = [row["name"] for row in shown if row["name"] not in committed]
     if late:
-        found = committed_offsets(view.kafka, late)
+        found = offsets_of_groups(view.brokers, late)
         ends = view.ends_of({place for offsets in found.values() for place in offsets})
         for row in shown:
             if row["name"] in found:
@@ -62,12 +63,12 @@ def _read_by(
     """The topics that a group reads, and its lag: None if its offsets are not known."""
     if offsets is None:
         return {"topics": [], "lag": None}
-    return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lags(ends, offsets).values())}
+    return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lag_of(ends, offsets).values())}
 
 
 def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     """A group's page: members, and each partition with its lag in records and in seconds."""
-    committed = committed_offsets(view.kafka, [name])[name]
+    committed = offsets_of_groups(view.brokers, [name])[name]
     problem, described = None, None
     try:
         described = view.admin.describe_group(name)
@@ -83,18 +84,18 @@ def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     for member in described.members if described is not None else ():
         owners |= dict.fromkeys(member.assignment, member.member_id)
     wanted = {p.topic for p in {*committed, *owners}}
-    metadata = view.kafka.metadata(sorted(wanted)) if wanted else None
+    metadata = view.metadata(sorted(wanted)) if wanted else None
     led = (
-        {p: leader for p, leader in leaders(metadata).items() if p in committed or p in owners}
+        {p: leader for p, leader in live_leaders(metadata.topics).items() if p in committed or p in owners}
         if metadata
         else {}
     )
-    ends = offsets_at(view.kafka, led, LATEST)
-    starts = offsets_at(view.kafka, led, EARLIEST)
-    behind = lags(ends, committed)
+    ends = offsets_at(view.brokers, led, LATEST)
+    starts = offsets_at(view.brokers, led, EARLIEST)
+    behind = lag_of(ends, committed)
     worst = sorted((p for p in behind if behind[p]), key=lambda p: -behind[p])[:_READ]
     seconds = view.ages.seconds_behind(
-        view.kafka, metadata, {p: committed[p] for p in worst}, view.clock.now_ms() / 1000
+        view.brokers, metadata, {p: committed[p] for p in worst}, view.clock.now_ms() / 1000
     )
     return {
         "name": name,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from barnabas.client.lag import lag_of
 from barnabas.console.events import Seen
-from barnabas.console.offsets import lags
 from barnabas.console.pages.brokers import members_of
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
@@ -20,11 +20,11 @@ _EVENTS = 20
 
 def overview(view: ClusterView, query: Query) -> dict[str, Any]:
     """The overview page."""
-    metadata = view.kafka.metadata()
+    metadata = view.metadata()
     totals = view.totals()
     groups, problem = view.groups()
     committed, ends = view.committed(), view.committed_ends()
-    lag = {group: sum(lags(ends, offsets).values()) for group, offsets in committed.items() if offsets}
+    lag = {group: sum(lag_of(ends, offsets).values()) for group, offsets in committed.items() if offsets}
     leads: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     in_sync: Counter[int] = Counter()
@@ -60,7 +60,7 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
                 "replicas": replicas[member.id],
                 "in_sync": in_sync[member.id],
             }
-            for member in members_of(view.kafka, metadata, replicas)
+            for member in members_of(view.brokers, metadata, replicas)
         ],
         **_counted(metadata.topics),
         "internal": _counted([topic for topic in metadata.topics if topic.is_internal]),

@@ -13,12 +13,10 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.client.offset_requests import EARLIEST, LATEST
-from barnabas.console.kafka import Kafka
-from barnabas.console.offsets import leaders, offsets_at
+from barnabas.client.fetching import fetch, next_offset, records_in
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Query
 from barnabas.console.pages.topic import described
-from barnabas.console.reading import fetch, next_offset, records_in
 from barnabas.console.shown import MOST_SHOWN, NOT_JSON, parsed, visible
 from barnabas.console.view import ClusterView
 
@@ -59,24 +57,20 @@ class Pipelines:
 
     def _read(self) -> int:
         """Read further. Returns the number of records that are left."""
-        kafka = self._view.kafka
+        brokers = self._view.brokers
         topic = described(self._view, STATUS_TOPIC)
         if bytes(topic.topic_id) != self._topic_id:  # a topic that was made anew begins anew
             self._topic_id = bytes(topic.topic_id)
             self._positions.clear()
             self._known.clear()
-        led = {
-            p: leader
-            for p, leader in leaders(kafka.metadata([STATUS_TOPIC])).items()
-            if p.topic == STATUS_TOPIC
-        }
-        ends, starts = offsets_at(kafka, led, LATEST), offsets_at(kafka, led, EARLIEST)
+        led = self._view.led([STATUS_TOPIC])
+        ends, starts = offsets_at(brokers, led, LATEST), offsets_at(brokers, led, EARLIEST)
         give_up = time.monotonic() + _MOST_SECONDS
         left = 0
         for partition, end in ends.items():
             position = max(self._positions.get(partition, 0), starts.get(partition, 0))
             while position < end and time.monotonic() < give_up:
-                following = self._take(kafka, led[partition], topic, partition.partition, position)
+                following = self._take(led[partition], topic, partition.partition, position)
                 if following == position:
                     break
                 position = following
@@ -84,8 +78,8 @@ class Pipelines:
             left += max(0, end - position)
         return left
 
-    def _take(self, kafka: Kafka, leader: int, topic: Any, partition: int, first: int) -> int:
-        chunk = fetch(kafka, leader, topic, {partition: first}, _AT_ONCE).get(partition)
+    def _take(self, leader: int, topic: Any, partition: int, first: int) -> int:
+        chunk = fetch(self._view.brokers, leader, topic, {partition: first}, _AT_ONCE).get(partition)
         if chunk is None:
             return first
         for found in records_in(chunk, first):

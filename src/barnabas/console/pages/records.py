@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from barnabas.base.types import TopicPartition
-from barnabas.client.offset_requests import EARLIEST, LATEST
+from barnabas.client.fetching import Found, fetch, next_offset, records_in
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.dead_letters import origin
 from barnabas.console.filters import Candidate, Filter, parse, paths
-from barnabas.console.offsets import leaders, offsets_at
 from barnabas.console.pages.query import Query, QueryError, choice, numbers, whole
 from barnabas.console.pages.topic import described
-from barnabas.console.reading import Found, fetch, next_offset, records_in
 from barnabas.console.shown import FORMATS, HIDDEN, MOST_SHOWN, PREVIEW, Masks, cell, compared, shown, visible
 from barnabas.console.view import ClusterView
 from barnabas.kafka.records import Record
@@ -86,12 +85,12 @@ def search(view: ClusterView, name: str, query: Query, row: Row[T], most: int) -
         raise QueryError("filter: values are hidden here (--hide-values), and a filter would tell of them")
     led = {
         p: leader
-        for p, leader in leaders(view.kafka.metadata([name])).items()
+        for p, leader in view.led([name]).items()
         if (wanted := numbers(query, "partitions")) is None or p.partition in wanted
     }
     led = dict(sorted(led.items())[:_MOST_PARTITIONS])
-    ends = offsets_at(view.kafka, led, LATEST)
-    starts = offsets_at(view.kafka, led, EARLIEST)
+    ends = offsets_at(view.brokers, led, LATEST)
+    starts = offsets_at(view.brokers, led, EARLIEST)
     positions = _positions(view, query, led, starts, ends, limit)
     # The last ones of all partitions together are known when each partition's last ones are read.
     takes_last = passes is None and not query.get("next") and choice(query, "from", _BEGINNINGS) == "end"
@@ -122,7 +121,7 @@ def _positions(
         at = whole(query, "at", 0)
         return {p: min(max(at, starts[p]), ends[p]) for p in led if p in starts and p in ends}
     if begin == "time":
-        first = offsets_at(view.kafka, led, time_of(query, "at"))
+        first = offsets_at(view.brokers, led, time_of(query, "at"))
         return {p: offset if offset >= 0 else ends[p] for p, offset in first.items() if p in ends}
     return {p: max(starts.get(p, 0), ends[p] - limit) for p in led if p in ends}
 
@@ -207,7 +206,7 @@ class Search(Generic[T]):
         ends: dict[TopicPartition, int],
     ) -> None:
         wanted = {p.partition: positions[p] for p in some}
-        chunks = fetch(self._view.kafka, leader, self._topic, wanted, _AT_ONCE)
+        chunks = fetch(self._view.brokers, leader, self._topic, wanted, _AT_ONCE)
         for partition in some:
             if self._is_enough:
                 return
@@ -259,10 +258,10 @@ def record_at(
 ) -> Record:
     """One record. Raises QueryError: there is none; KafkaError, ClientError: it cannot be read."""
     topic = described(view, name)
-    leader = leaders(view.kafka.metadata([name])).get(TopicPartition(name, partition))
+    leader = view.led([name]).get(TopicPartition(name, partition))
     if leader is None:
         raise QueryError(f"partition={partition}: {name[:40]} has no such partition with a leader")
-    chunk = fetch(view.kafka, leader, topic, {partition: offset}, 1).get(partition)
+    chunk = fetch(view.brokers, leader, topic, {partition: offset}, 1).get(partition)
     for found in records_in(chunk, offset) if chunk is not None else ():
         if found.record.offset == offset and not found.marker and (with_aborted or not found.aborted):
             return found.record

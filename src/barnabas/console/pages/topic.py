@@ -6,10 +6,9 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.client.errors import ClientError
-from barnabas.client.offset_requests import EARLIEST, LATEST
-from barnabas.console.kafka import said
-from barnabas.console.offsets import lags, leaders, offsets_at
+from barnabas.client.errors import ClientError, said
+from barnabas.client.lag import lag_of
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Query, choice
 from barnabas.console.view import ClusterView
 
@@ -19,10 +18,10 @@ _MOST = 1000
 
 def described(view: ClusterView, name: str) -> Any:
     """The topic in a MetadataResponse. Raises KafkaError."""
-    for topic in view.kafka.metadata().topics:
+    for topic in view.metadata().topics:
         if topic.name == name:
             return topic
-    return found_in(view.kafka.metadata([name]), name)
+    return found_in(view.metadata([name]), name)
 
 
 def found_in(metadata: Any, name: str) -> Any:
@@ -37,7 +36,7 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     """A topic's page. Query: ``brief`` (no, yes) for its metadata only."""
     is_brief = choice(query, "brief", ("no", "yes")) == "yes"
     # Of a large cluster all metadata is megabytes.
-    found = found_in(view.kafka.metadata([name]), name) if is_brief else described(view, name)
+    found = found_in(view.metadata([name]), name) if is_brief else described(view, name)
     about = {
         "name": name,
         "id": found.topic_id.hex() if any(found.topic_id) else None,
@@ -46,16 +45,16 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     }
     if is_brief:
         return about
-    led = {p: leader for p, leader in leaders(view.kafka.metadata([name])).items() if p.partition < _MOST}
-    starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
-    stable = offsets_at(view.kafka, led, LATEST, committed=True)
+    led = {p: leader for p, leader in view.led([name]).items() if p.partition < _MOST}
+    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
+    stable = offsets_at(view.brokers, led, LATEST, committed=True)
     view.rates.note(ends)
     sizes = view.topic_sizes([name])
     groups = []
     for group, offsets in view.committed().items():
         own = {p: offset for p, offset in offsets.items() if p.topic == name}
         if own:
-            groups.append({"group": group, "lag": sum(lags(ends, own).values())})
+            groups.append({"group": group, "lag": sum(lag_of(ends, own).values())})
     partitions = sorted(found.partitions, key=lambda p: int(p.partition_index))
     return {
         **about,

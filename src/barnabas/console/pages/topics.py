@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from typing import Any
 
-from barnabas.client.offset_requests import EARLIEST, LATEST
-from barnabas.console.offsets import leaders_of, offsets_at
+from barnabas.base.types import TopicPartition
+from barnabas.client.lag import lag_of
+from barnabas.client.leaders import live_leaders
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Listing, Query, choice
 from barnabas.console.view import ClusterView
 
@@ -22,7 +25,7 @@ def topics(view: ClusterView, query: Query) -> dict[str, Any]:
     """The topics page. Query: search, sort, order (up, down), page (from 1), internal (no, yes)."""
     asked = Listing.asked(query, _SORTED_BY)
     with_internal = choice(query, "internal", ("no", "yes")) == "yes"
-    metadata = view.kafka.metadata()
+    metadata = view.metadata()
     found = [
         topic
         for topic in metadata.topics
@@ -68,10 +71,14 @@ def _row(topic: Any) -> dict[str, Any]:
     }
 
 
+def _led(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
+    return live_leaders(topic for topic in metadata.topics if topic.name in rows)
+
+
 def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) -> None:
     """Add offsets, bytes and rates to `rows`, by requests for these topics only."""
-    led = leaders_of(topic for topic in metadata.topics if topic.name in rows)
-    starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
+    led = _led(metadata, rows)
+    starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     view.rates.note(ends)
     for partition, end in ends.items():  # what compaction has removed counts as records
         rows[partition.topic]["records"] += max(0, end - starts.get(partition, end))
@@ -98,14 +105,11 @@ def _add_rates(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
 
 
 def _name_groups(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
-    led = leaders_of(topic for topic in view.kafka.metadata().topics if topic.name in rows)
-    ends = offsets_at(view.kafka, led, LATEST)
+    ends = offsets_at(view.brokers, _led(view.metadata(), rows), LATEST)
     for group, offsets in view.committed().items():
-        behind: dict[str, int] = {}
-        for partition, offset in offsets.items():
-            if partition in ends:
-                lag = max(0, ends[partition] - offset)
-                behind[partition.topic] = behind.get(partition.topic, 0) + lag
+        behind: Counter[str] = Counter()
+        for partition, lag in lag_of(ends, offsets).items():
+            behind[partition.topic] += lag
         for topic, lag in behind.items():
             rows[topic]["groups"].append({"group": group, "lag": lag})
     for row in rows.values():

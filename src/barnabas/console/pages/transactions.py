@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.base.errors import KafkaError
-from barnabas.base.types import TopicPartition
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, said
+from barnabas.client.leaders import live_leaders
 from barnabas.client.transactions import Transactions
-from barnabas.console.kafka import said
 from barnabas.console.pages.query import Query, whole
 from barnabas.console.view import ClusterView
 
@@ -20,14 +19,9 @@ _PARTITIONS = 2000
 def transactions(view: ClusterView, query: Query) -> dict[str, Any]:
     """The transactions page. Query: ``older`` minutes count as hanging, 15 unless given."""
     minutes = whole(query, "older", 15, 0, 10**6)
-    with Transactions(view.kafka.servers) as known:
+    with Transactions(view.servers) as known:
         listed = known.listings()
-        partitions = sorted(
-            TopicPartition(topic.name, p.partition_index)
-            for topic in view.kafka.metadata().topics
-            for p in topic.partitions
-            if p.leader_id >= 0
-        )
+        partitions = sorted(live_leaders(view.metadata().topics))
         problem, hanging = None, []
         try:
             hanging = known.hanging(

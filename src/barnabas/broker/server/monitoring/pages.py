@@ -15,7 +15,7 @@ from barnabas.base.types import Offset, TopicPartition
 from barnabas.broker.metrics.catalogue import METRICS
 from barnabas.broker.server.monitoring import broker_page, partition_page
 from barnabas.broker.server.monitoring.census import Census
-from barnabas.broker.server.monitoring.lag import EndHistory, ask_ends, known_end
+from barnabas.broker.server.monitoring.log_ends import EndHistory, ask_ends, known_end
 from barnabas.broker.server.monitoring.partition_page import Committed, PartitionReading
 from barnabas.broker.server.monitoring.sources import Sources
 from barnabas.broker.server.requests.long_work import LongWork

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from barnabas.base.types import TopicPartition
-from barnabas.client.offset_requests import EARLIEST, LATEST, by_partition, offsets_request
+from barnabas.client.leaders import by_partition
+from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_request
 from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,

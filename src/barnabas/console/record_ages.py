@@ -9,10 +9,10 @@ from typing import Any
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import TopicPartition
+from barnabas.client.brokers import Brokers
 from barnabas.client.errors import ClientError
-from barnabas.console.kafka import Kafka
-from barnabas.console.offsets import leaders
-from barnabas.console.reading import fetch
+from barnabas.client.fetching import fetch
+from barnabas.client.leaders import live_leaders
 from barnabas.kafka.records import batches
 
 #: bytes of each partition in a request about all of them, and in one about a single partition: a leader sends
@@ -31,7 +31,7 @@ class Ages:
         self._known: dict[tuple[TopicPartition, int], int] = {}
 
     def seconds_behind(
-        self, kafka: Kafka, metadata: Any, committed: Mapping[TopicPartition, int], now: float
+        self, brokers: Brokers, metadata: Any, committed: Mapping[TopicPartition, int], now: float
     ) -> dict[TopicPartition, float]:
         """Seconds since the next record of each partition was produced, by its batch's time.
 
@@ -44,7 +44,7 @@ class Ages:
         """
         if metadata is None:
             return {}
-        led = leaders(metadata)
+        led = live_leaders(metadata.topics)
         missing = {p: o for p, o in committed.items() if p in led and (p, o) not in self._known}
         give_up = time.monotonic() + _LONGEST_S
         for topic in metadata.topics:
@@ -53,29 +53,31 @@ class Ages:
                 if partition.topic == topic.name:
                     by_leader.setdefault(led[partition], {})[partition.partition] = offset
             for leader, wanted in by_leader.items():
-                self._read(kafka, leader, topic, wanted, give_up)
+                self._read(brokers, leader, topic, wanted, give_up)
         return {
             p: max(0.0, round(now - self._known[p, o] / 1000, 1))
             for p, o in committed.items()
             if (p, o) in self._known
         }
 
-    def _read(self, kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], give_up: float) -> None:
+    def _read(
+        self, brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], give_up: float
+    ) -> None:
         try:
-            left = wanted.keys() - self._note(kafka, leader, topic, wanted, _TOGETHER)
+            left = wanted.keys() - self._note(brokers, leader, topic, wanted, _TOGETHER)
             for number in sorted(left):
                 if time.monotonic() > give_up:
                     return
-                self._note(kafka, leader, topic, {number: wanted[number]}, _ALONE)
+                self._note(brokers, leader, topic, {number: wanted[number]}, _ALONE)
         except (ClientError, KafkaError):
             return  # the next look asks the leader of then
 
     def _note(
-        self, kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
+        self, brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
     ) -> set[int]:
         """Read the times of records. Returns the partitions that had one."""
         found = set()
-        for number, chunk in fetch(kafka, leader, topic, wanted, most_bytes).items():
+        for number, chunk in fetch(brokers, leader, topic, wanted, most_bytes).items():
             for _, header in batches(chunk.data):
                 found.add(number)
                 if header.max_timestamp > 0:

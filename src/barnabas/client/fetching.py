@@ -1,11 +1,11 @@
-"""Records from partitions, without a group: batches as they are stored, and what lies in them."""
+"""Reads partitions without a group: fetches batches as they are stored, and decodes their records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from barnabas.console.kafka import Kafka, check
+from barnabas.client.brokers import Brokers, check
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.kafka.records import Record, batches, check_crc
 from barnabas.kafka.records.builder import batch_records
@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What a partition's leader has sent, and where the partition ends."""
+    """Batches that a partition's leader has sent, and the offsets at which the partition ends."""
 
     start: int
     stable: int
@@ -37,7 +37,9 @@ class Chunk(NamedTuple):
     aborted: tuple[tuple[int, int], ...]
 
 
-def fetch(kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int) -> dict[int, Chunk]:
+def fetch(
+    brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
+) -> dict[int, Chunk]:
     """Batches of a topic from one leader, without waiting.
 
     The first request reads committed records, since its answer names aborted transactions. A second one reads
@@ -51,20 +53,20 @@ def fetch(kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], most_by
     Raises:
         KafkaError: the leader refuses; partitions that cannot be read are left out.
     """
-    found = _fetched(kafka, leader, topic, wanted, most_bytes, committed=True)
+    found = _fetched(brokers, leader, topic, wanted, most_bytes, committed=True)
     behind = {
         p: reached
         for p, chunk in found.items()
         if chunk.stable <= (reached := next_offset(chunk, wanted[p])) < chunk.end
     }
     if behind:
-        for p, more in _fetched(kafka, leader, topic, behind, most_bytes, committed=False).items():
+        for p, more in _fetched(brokers, leader, topic, behind, most_bytes, committed=False).items():
             found[p] = found[p]._replace(data=found[p].data + more.data, end=max(found[p].end, more.end))
     return found
 
 
 def _fetched(
-    kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int, *, committed: bool
+    brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int, *, committed: bool
 ) -> dict[int, Chunk]:
     request = FetchRequest(
         max_bytes=min(most_bytes * len(wanted), _LARGEST_ANSWER),
@@ -80,7 +82,7 @@ def _fetched(
             )
         ],
     )
-    response = kafka.ask(leader, request)
+    response = brokers.ask(leader, request)
     check(response.error_code, topic.name)
     return {
         data.partition_index: Chunk(

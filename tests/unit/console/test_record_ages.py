@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.base.types import TopicPartition
-from barnabas.console.lag import Ages
+from barnabas.console.record_ages import Ages
 from barnabas.kafka.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.kafka.records import Record
 from barnabas.kafka.records.builder import encode_batch
@@ -63,10 +63,10 @@ def test_every_partition_of_a_group_has_its_lag_in_time(size):
 
 
 def test_a_read_that_takes_long_leaves_the_rest_to_the_next_look(monkeypatch):
-    from barnabas.console import lag
+    from barnabas.console import record_ages
 
     kafka, ages, clock = Kafka(1_000_000), Ages(), iter(range(1000))
-    monkeypatch.setattr(lag.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(record_ages.time, "monotonic", lambda: next(clock))
     committed = {TopicPartition("t", n): 0 for n in range(PARTITIONS)}
     first = ages.seconds_behind(kafka, kafka.metadata, committed, NOW_S)
     assert 0 < len(first) < PARTITIONS

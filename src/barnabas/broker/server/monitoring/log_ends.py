@@ -1,6 +1,6 @@
-"""The log ends of partitions, now and earlier, and the lag of groups.
+"""The log ends of partitions, now and earlier, by which the lag of groups is known.
 
-A group's coordinator may not lead the partitions that the group reads: this broker requests the ends that it
+A group's coordinator may not lead the partitions that the group reads. This broker requests the ends that it
 does not know from their leaders, once for each reading of the page.
 """
 
@@ -108,10 +108,10 @@ class EndHistory:
                 del seen[1:-1:2]  # coarser, and as far back as before
 
     def seconds_behind(self, partition: TopicPartition, offset: Offset, end: Offset, now: float) -> float:
-        """How long ago the partition ended at `offset`; 0 when it does now.
+        """Return the seconds since the partition ended at `offset`; 0 when it does now.
 
-        Between two ends that were seen, it is taken to have grown evenly. What lies before all of them is as
-        old as the first of them at least, and taken to have come at the rate since.
+        Between two noted ends, the partition is taken to have grown evenly. Before the first noted end, it is
+        taken to have grown at the rate since.
         """
         if offset >= end:
             return 0.0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pytest import approx
 
 from barnabas.base.types import TopicPartition
-from barnabas.broker.server.monitoring.lag import EndHistory
+from barnabas.broker.server.monitoring.log_ends import EndHistory
 
 ORDERS = TopicPartition("orders", 0)
 

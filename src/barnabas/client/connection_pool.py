@@ -1,0 +1,110 @@
+"""Connections to the brokers of a cluster: one to each broker is kept between requests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.client.addresses import Address
+from barnabas.client.connection import CLIENT_ID, BrokerConnection
+from barnabas.client.errors import ClientError
+from barnabas.client.servers import Servers
+
+#: Seconds that a broker has to accept a connection, or to answer what takes no waiting.
+PATIENCE = 5.0
+
+
+class ConnectionPool:
+    """From any thread; a connection that was taken belongs to the thread that took it."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._lock = threading.Lock()
+        self._idle: dict[Address, BrokerConnection] = {}
+
+    def close(self) -> None:
+        """Close the idle connections. A request after that connects again."""
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for connection in idle.values():
+            connection.close()
+
+    def take(
+        self, address: Address, deadline: float, on_open: Callable[[BrokerConnection, Address], None]
+    ) -> BrokerConnection:
+        """Return a connection to the broker at `address`; give it back, or close it. Raises ClientError.
+
+        A new connection is given to `on_open` before it is used.
+        """
+        with self._lock:
+            connection = self._idle.pop(address, None)
+        if connection is not None:
+            if connection.is_usable():
+                return connection
+            connection.close()  # the broker closed it while it was idle
+        connection = BrokerConnection(
+            *address,
+            fair_share(deadline - time.monotonic(), PATIENCE),
+            client_id=self._servers.settings.get("client.id", CLIENT_ID),
+            security=self._servers.security,
+        )
+        try:
+            on_open(connection, address)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def give_back(self, address: Address, connection: BrokerConnection) -> None:
+        """Keep a connection that has no request under way."""
+        with self._lock:
+            if self._idle.setdefault(address, connection) is connection:
+                return
+        connection.close()  # another thread has given one back
+
+
+class PendingResponse:
+    """A request that a broker has to answer. `receive` the response, or `abandon` it."""
+
+    def __init__(self, pool: ConnectionPool, address: Address, connection: BrokerConnection) -> None:
+        self._pool = pool
+        self._address = address
+        self._connection = connection
+
+    def fileno(self) -> int:
+        """Return the descriptor for a selector: readable when the response begins to arrive."""
+        return self._connection.fileno()
+
+    def receive(self, deadline: float, patience: float | None = None) -> Any:
+        """Return the response. Raises ClientError.
+
+        Args:
+            deadline: until when to wait for it, in monotonic seconds.
+            patience: seconds to wait at most; None for all of the time.
+        """
+        try:
+            self._connection.wait_for(answer_time(deadline, patience))
+            response = self._connection.receive()
+        except ClientError:
+            self._connection.close()
+            raise
+        self._pool.give_back(self._address, self._connection)
+        return response
+
+    def abandon(self) -> None:
+        """Close the connection: the response is not needed."""
+        self._connection.close()
+
+
+def answer_time(deadline: float, patience: float | None) -> float:
+    """Return the seconds that a broker has for its answer."""
+    left = max(deadline - time.monotonic(), 0.001)
+    return left if patience is None else fair_share(left, patience)
+
+
+def fair_share(left: float, patience: float) -> float:
+    """The seconds, `patience` at most, that one broker gets of those `left`: others shall have a turn."""
+    left = max(left, 0.001)
+    return min(patience, max(left / 2, 0.5), left)

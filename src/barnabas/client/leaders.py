@@ -1,0 +1,172 @@
+"""Requests to the leaders of partitions: one request for each leader, all of them under way together."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
+from barnabas.client.brokers import Brokers
+from barnabas.client.errors import AuthenticationError, ClientError, error_code
+from barnabas.client.repeated import Repeated
+from barnabas.kafka.protocol.schema import Request
+
+#: makes the request to one leader from its partitions
+RequestOf: TypeAlias = Callable[[Sequence[TopicPartition]], Request]
+
+
+@dataclass
+class LeaderAnswers:
+    """The answers for partitions; for each partition that has none, the reason.
+
+    Attributes:
+        told: the leader's part of a response for the partition.
+        refused: the code of a leader that refuses, or of a partition without a leader.
+        silent: the error of a leader that did not answer.
+    """
+
+    told: dict[TopicPartition, Any] = field(default_factory=dict)
+    refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    silent: dict[TopicPartition, ClientError] = field(default_factory=dict)
+
+    @cached_property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The offsets of responses to ListOffsets."""
+        return {partition: each.offset for partition, each in self.told.items()}
+
+    def errors(self) -> Iterator[BarnabasError]:
+        """Yield an error for each partition without an answer."""
+        yield from self.silent.values()
+        for partition, code in self.refused.items():
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                yield KafkaError(code, f"there is no partition {partition}")
+            else:
+                yield KafkaError(code, f"{partition}: {code.doc}")
+
+
+class LeaderQuestion:
+    """A request about partitions that is sent to their leaders as often as one likes.
+
+    An answer that equals the last one costs next to nothing: it is the same object.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        partitions: Iterable[TopicPartition],
+        leaders: Mapping[TopicPartition, BrokerId],
+        request_of: RequestOf,
+    ) -> None:
+        """`leaders` has `NO_BROKER` for a partition without a leader, and no entry for an unknown one."""
+        self._brokers = brokers
+        self._refused: dict[TopicPartition, ErrorCode] = {}
+        self._led: dict[BrokerId, list[TopicPartition]] = {}
+        for partition in partitions:
+            leader = leaders.get(partition)
+            if leader is None:
+                self._refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif leader == NO_BROKER:
+                self._refused[partition] = ErrorCode.LEADER_NOT_AVAILABLE
+            else:
+                self._led.setdefault(leader, []).append(partition)
+        self._requests = {leader: Repeated(request_of(led)) for leader, led in self._led.items()}
+        #: the responses that `_answers` is made of
+        self._responses: list[Any] | None = None
+        self._answers = LeaderAnswers()
+
+    def ask(self, *, patience: float | None = None, deadline: float | None = None) -> LeaderAnswers:
+        """Return the answers, with `patience` and `deadline` as of `Brokers.ask_each`.
+
+        Raises:
+            AuthenticationError: a leader and the client do not trust each other.
+        """
+        found, failures = self._brokers.ask_each(self._requests, patience=patience, deadline=deadline)
+        for error in failures.values():
+            if isinstance(error, AuthenticationError):
+                raise error
+        responses = list(found.values())
+        is_known = self._responses is not None and all(map(operator.is_, responses, self._responses))
+        if failures or not is_known:
+            self._answers = self._put_together(found, failures)
+            self._responses = None if failures else responses
+        return self._answers
+
+    def _put_together(
+        self, found: Mapping[BrokerId, Any], failures: Mapping[BrokerId, ClientError]
+    ) -> LeaderAnswers:
+        answers = LeaderAnswers(refused=dict(self._refused))
+        for leader, error in failures.items():
+            answers.silent |= dict.fromkeys(self._led[leader], error)
+        for response in found.values():
+            for partition, each in by_partition(response):
+                if each.error_code:
+                    answers.refused[partition] = error_code(each.error_code)
+                else:
+                    answers.told[partition] = each
+        return answers
+
+
+def ask_leaders(
+    brokers: Brokers,
+    partitions: Iterable[TopicPartition],
+    request_of: RequestOf,
+    *,
+    patience: float | None = None,
+    skip_failed: bool = False,
+) -> dict[TopicPartition, Any]:
+    """Return the answers of the partitions' leaders, asked again while leaders change.
+
+    Leaders that have answered are not asked again.
+
+    Args:
+        patience: seconds for each answer at most; None for all that is left.
+        skip_failed: leave partitions out whose leader does not answer, instead of asking again.
+
+    Raises:
+        KafkaError: a leader refuses. ClientError: a leader does not answer.
+    """
+    wanted = list(partitions)
+    told: dict[TopicPartition, Any] = {}
+
+    def attempt(deadline: float) -> None:
+        rest = [partition for partition in wanted if partition not in told]
+        metadata = brokers.metadata(sorted({partition.topic for partition in rest}), deadline)
+        question = LeaderQuestion(brokers, rest, leaders_of(metadata.topics), request_of)
+        answers = question.ask(patience=patience, deadline=deadline)
+        told.update(answers.told)
+        if not skip_failed:
+            for error in answers.errors():
+                raise error
+
+    if wanted:
+        brokers.insist(attempt)
+    return {partition: told[partition] for partition in wanted if partition in told}
+
+
+def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
+    """Return the leader of each partition of some topics of a MetadataResponse; `NO_BROKER` where none is."""
+    return {
+        TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
+        for topic in topics
+        for partition in topic.partitions
+    }
+
+
+def live_leaders(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
+    """Return the leader of each partition that has one, of some topics of a MetadataResponse."""
+    return {partition: leader for partition, leader in leaders_of(topics).items() if leader != NO_BROKER}
+
+
+def by_partition(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield the answer for each partition of a response to a leader's request.
+
+    A response to WriteTxnMarkers has the topics in its markers.
+    """
+    for part in getattr(response, "markers", [response]):
+        for topic in part.topics:
+            for each in topic.partitions:
+                yield TopicPartition(topic.name, each.partition_index), each

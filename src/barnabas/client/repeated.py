@@ -1,0 +1,30 @@
+"""A request that is sent again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.kafka.protocol.schema import Request
+
+#: bytes; what begins with a larger size is no response
+LARGEST_RESPONSE = 2**28
+
+
+class Repeated:
+    """A request that is sent again and again. A response equal to the last one is not decoded again.
+
+    Only one thread may use it at a time.
+
+    Attributes:
+        answer: the last response; the same object for as long as the broker answers the same.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.answer: Any = None
+        #: the connection that the frame was made for, since another may speak in other versions
+        self.connection: object = None
+        self.version = 0
+        self.frame = bytearray()
+        #: the last response, but for its correlation id
+        self.encoded = bytearray()

@@ -1,0 +1,78 @@
+"""The topics of a cluster as a reading process knows them: their ids, and the leaders of their partitions."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode
+from barnabas.base.types import BrokerId, TopicId
+from barnabas.client.brokers import Brokers
+from barnabas.client.connection_pool import PATIENCE
+from barnabas.client.errors import error_code
+from barnabas.client.repeated import Repeated
+from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+
+class Topic(NamedTuple):
+    """A topic in a cluster's metadata."""
+
+    error: ErrorCode
+    topic_id: TopicId
+    #: by partition; -1 where there is none now
+    leaders: dict[int, BrokerId]
+
+
+def id_as_text(topic_id: TopicId) -> str:
+    """Return the text of a topic id that Kafka's tools write and checkpoints have."""
+    return base64.b64encode(topic_id).decode().rstrip("=")
+
+
+def id_from_text(text: str) -> TopicId:
+    """Return the topic id of a text from `id_as_text`."""
+    return base64.b64decode(text + "==")
+
+
+class TopicLookup:
+    """Looks topics up, again and again. Owned by one thread."""
+
+    def __init__(self, brokers: Brokers, timeout_s: float) -> None:
+        """`timeout_s` is for one answer."""
+        self.brokers = brokers
+        self._timeout_s = timeout_s
+        self._names: frozenset[str] | None = frozenset()
+        self._request = Repeated(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        self._decoded: MetadataResponse | None = None
+        self._topics: Mapping[str, Topic] = {}
+
+    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+        """These topics, or all, as they are now; the same object as before when nothing has changed.
+
+        Raises:
+            ClientError: no broker answers; one may the next time.
+            AuthenticationError: a broker and the client do not trust each other.
+        """
+        wanted = None if names is None else frozenset(names)
+        if wanted != self._names:
+            named = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
+            self._names = wanted
+            self._request = Repeated(MetadataRequest(topics=named, allow_auto_topic_creation=False))
+            self._topics = {}
+        deadline = time.monotonic() + self._timeout_s
+        answer = self.brokers.ask_once(self._request, patience=PATIENCE, deadline=deadline)
+        if answer is not self._decoded:
+            self._decoded = answer
+            topics = {
+                each.name: Topic(
+                    error_code(each.error_code),
+                    each.topic_id,
+                    {partition.partition_index: partition.leader_id for partition in each.partitions},
+                )
+                for each in answer.topics
+                if each.name is not None
+            }
+            if topics != self._topics:  # an answer also tells of brokers
+                self._topics = topics
+        return self._topics
