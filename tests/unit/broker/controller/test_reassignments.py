@@ -187,6 +187,40 @@ def test_replicas_on_a_broker_that_is_away_may_stay_there_but_none_may_go_there(
     play(scenario, others=2)
 
 
+async def forget(member: Member, broker: int) -> None:
+    """The broker dies and is unregistered."""
+    await member.store.delete(znodes.broker(broker))
+    await member.loader.settled()
+    await member.controller.unregistration.unregister(broker)
+
+
+def test_a_move_away_from_an_unregistered_broker_ends(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        await create(member, [1, 2])
+        assert await move(member, 1, 3) is ErrorCode.NONE
+        await in_sync(member, 1)
+        await forget(member, 2)
+        assert state(member).removing == (2,)
+        await in_sync(member, 1, 3)
+        assert (state(member).replicas, state(member).removing) == ((1, 3), ())
+
+    play(scenario, others=2)
+
+
+def test_a_move_to_an_unregistered_broker_waits_until_it_is_cancelled(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        await create(member, [1, 2])
+        assert await move(member, 1, 3) is ErrorCode.NONE
+        await forget(member, 3)
+        waiting = state(member)
+        assert (waiting.replicas, waiting.adding, waiting.isr) == ((1, 3, 2), (3,), (1, 2))
+        assert await cancel(member) is ErrorCode.NONE
+        assert (state(member).replicas, state(member).isr) == ((1, 2), (1, 2))
+        assert await move(member, 1, 3) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+    play(scenario, others=2)
+
+
 def test_partitions_added_meanwhile_have_as_many_replicas_as_there_will_be(play: Play) -> None:
     async def scenario(member: Member) -> None:
         await create(member, [1, 2])
