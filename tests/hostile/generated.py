@@ -130,7 +130,7 @@ class World:
 
 def shapes(request: type[Request], version: int) -> Iterator[Shape]:
     """Every shape of one version of a request."""
-    paths = list(_array_paths(request, version))
+    paths = list(array_paths(request, version))
     yield Shape("names of 32 KB", None if paths else (), name_length=LONGEST_NAME)
     if version >= request.flexible_from:
         yield Shape("unknown tagged fields", paths[-1] if paths else (), tags=True)
@@ -145,14 +145,14 @@ def shapes(request: type[Request], version: int) -> Iterator[Shape]:
         yield Shape(f"{'.'.join(path)}, distinct, undivided", path, distinct=True, most_elements=few)
 
 
-def _array_paths(cls: type[Struct], version: int, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def array_paths(cls: type[Struct], version: int, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for each in cls.__fields__:
         if each.in_version(version):
             here = (*above, each.name)
             if each.is_array:
                 yield here
             if isinstance(each.type, type):
-                yield from _array_paths(each.type, version, here)
+                yield from array_paths(each.type, version, here)
 
 
 def frame(request: type[Request], version: int, shape: Shape, world: World) -> bytes:

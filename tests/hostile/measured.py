@@ -167,14 +167,19 @@ def cost(broker: MeasuredBroker, frame: bytes, patience: float = 60.0) -> Cost:
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     with broker.connect() as client:
         broker.reset()
-        answered = _exchange(broker, client, frame, patience)
+        answered = exchange(broker, client, frame, patience)
         peak = _status("VmHWM") - before
     _settle(broker)
     _trim()
     return Cost(broker.longest, peak, _status("VmRSS") - before, answered)
 
 
-def _exchange(broker: MeasuredBroker, client: socket.socket, frame: bytes, patience: float) -> int:
+def exchange(broker: MeasuredBroker, client: socket.socket, frame: bytes, patience: float = 60.0) -> int:
+    """Send a request and read its answer.
+
+    Returns:
+        The answer's number of bytes; 0 if there is none, -1 if the broker closed the connection.
+    """
     room = bytearray(1 << 16)
     client.settimeout(1.0)
     try:
