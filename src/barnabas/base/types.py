@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 Offset: TypeAlias = int
@@ -10,6 +11,10 @@ LeaderEpoch: TypeAlias = int
 ProducerId: TypeAlias = int
 ProducerEpoch: TypeAlias = int
 BrokerId: TypeAlias = int
+
+#: A value that is written as JSON; code that reads JSON checks what it finds, and has Any until then.
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+JsonObject: TypeAlias = dict[str, Json]
 
 #: Anything that lends its bytes without a copy.
 Buffer: TypeAlias = bytes | bytearray | memoryview

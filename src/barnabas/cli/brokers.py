@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.base.types import JsonObject
 from barnabas.cli.moving import (
     begin_moves,
     connect_moves,
@@ -102,7 +103,7 @@ def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
     follows = [name for name, each in held.items() if each.leader != broker]
     behind = [name for name in follows if broker not in held[name].isr]
     directories = describe_log_dirs(moves.brokers, broker)
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "broker": node.id,
         "host": node.host,
         "port": node.port,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.base.errors import KafkaError
-from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.base.types import BrokerId, JsonObject, TopicPartition
 from barnabas.cli.output import numbers
 from barnabas.cli.streams import report
 
@@ -63,7 +63,7 @@ def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPart
     }
 
 
-def plan_as_json(plan: Mapping[TopicPartition, Sequence[BrokerId]]) -> dict[str, Any]:
+def plan_as_json(plan: Mapping[TopicPartition, Sequence[BrokerId]]) -> JsonObject:
     """Return the plan in the JSON of Kafka's kafka-reassign-partitions."""
     return {
         "version": 1,

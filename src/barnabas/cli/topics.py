@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.base.types import TopicPartition
+from barnabas.base.types import JsonObject, TopicPartition
 from barnabas.cli.complete import topic_names, topic_settings
 from barnabas.cli.configs import require_known
 from barnabas.cli.options import (
@@ -419,7 +419,7 @@ def _changed(configs: Sequence[ConfigValue]) -> dict[str, str | None]:
     return {value.name: value.value for value in configs if value.source == "topic"}
 
 
-def _summary(topic: TopicDescription) -> dict[str, Any]:
+def _summary(topic: TopicDescription) -> JsonObject:
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,
@@ -456,7 +456,7 @@ def _details(
     configs: dict[str, str | None],
     extents: dict[TopicPartition, _Extent],
     health: Health,
-) -> dict[str, Any]:
+) -> JsonObject:
     partitions = [
         {
             "partition": partition.partition,

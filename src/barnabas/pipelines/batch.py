@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from barnabas.base.types import JsonObject
 from barnabas.pipelines.status import ROWS_WRITTEN
 
 _CANCEL_AGAIN_S = 0.1
@@ -46,7 +46,7 @@ class BatchRun:
         return [self.lastProgress] if self.lastProgress else []
 
     @property
-    def status(self) -> dict[str, Any]:
+    def status(self) -> JsonObject:
         return {"isTriggerActive": self.isActive, "isDataAvailable": self.isActive}
 
     def exception(self) -> Exception | None:

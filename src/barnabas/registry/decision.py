@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 
 from barnabas.registry.records import Record
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
+class Decision(Generic[T_co]):
     """`records` are written all or none. Without records nothing has to change."""
 
     records: Sequence[Record]
-    answer: T
+    answer: T_co

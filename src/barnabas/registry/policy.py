@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.base.types import JsonObject
 from barnabas.registry.decision import Decision
 from barnabas.registry.errors import Code, RegistryError, not_permitted
 from barnabas.registry.levels import Level, Mode
@@ -16,16 +17,16 @@ from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
 _CONFIG_FIELDS = {"compatibility", "compatibilityLevel", "normalize"}
 
 
-def config_of(state: State, subject: str | None) -> dict[str, Any]:
+def config_of(state: State, subject: str | None) -> JsonObject:
     """Return the effective settings of a subject: each its own, else its context's, else the global one."""
-    merged: dict[str, Any] = {"compatibilityLevel": state.default_level}
+    merged: JsonObject = {"compatibilityLevel": state.default_level}
     for scope in reversed(_scopes(subject)):
         merged |= state.configs.get(scope, {})
     return merged
 
 
 def level_of(state: State, subject: str) -> Level:
-    return Level(config_of(state, subject)["compatibilityLevel"])
+    return Level(str(config_of(state, subject)["compatibilityLevel"]))
 
 
 def mode_of(state: State, subject: str | None) -> Mode:
@@ -44,7 +45,7 @@ def require_writable(state: State, subject: str | None) -> Mode:
     return mode
 
 
-def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision[dict[str, Any]]:
+def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision[JsonObject]:
     """Change the settings that `body` names, of a subject or (None) globally."""
     unknown = body.keys() - _CONFIG_FIELDS
     if any(body[name] is not None for name in unknown):
@@ -70,7 +71,7 @@ def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> De
     )
 
 
-def delete_config(state: State, subject: str | None) -> Decision[dict[str, Any]]:
+def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
     """Delete the settings of a subject, or the global ones; the answer has the deleted settings."""
     if subject is not None and subject not in state.configs:
         raise config_missing(subject)
@@ -82,7 +83,7 @@ def delete_config(state: State, subject: str | None) -> Decision[dict[str, Any]]
 
 def set_mode(
     state: State, subject: str | None, body: Mapping[str, Any], *, force: bool
-) -> Decision[dict[str, Any]]:
+) -> Decision[JsonObject]:
     """Set the mode of a subject, or the global one. IMPORT requires that no schema exists, or force."""
     mode = _choice(Mode, body.get("mode"), Code.INVALID_MODE)
     if mode is Mode.READONLY_OVERRIDE and subject is not None:
@@ -94,7 +95,7 @@ def set_mode(
     return Decision([Record(Key("MODE", subject), {"mode": mode.value})], {"mode": mode.value})
 
 
-def delete_mode(state: State, subject: str | None) -> Decision[dict[str, Any]]:
+def delete_mode(state: State, subject: str | None) -> Decision[JsonObject]:
     """Delete the mode of a subject, or the global one; the answer has the deleted mode."""
     if subject is not None and subject not in state.modes:
         raise mode_missing(subject)

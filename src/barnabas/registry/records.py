@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.base.types import JsonObject
 from barnabas.registry.document import encoded
 
 _MAGIC = {"SCHEMA": 1}
@@ -34,7 +35,7 @@ class Key:
     version: int | None = None
 
     def encode(self) -> bytes:
-        fields: dict[str, Any] = {"keytype": self.keytype, "subject": self.subject, "version": self.version}
+        fields: JsonObject = {"keytype": self.keytype, "subject": self.subject, "version": self.version}
         if self.version is None:
             del fields["version"]
         if self.keytype == "NOOP":

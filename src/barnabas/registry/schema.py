@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from barnabas.base.types import JsonObject
 from barnabas.registry import limits
 from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
 from barnabas.registry.limits import TooLargeError
@@ -30,7 +31,7 @@ class Reference:
     subject: str
     version: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
@@ -59,7 +60,7 @@ class Schema:
         """Equal in every registry that has the schema."""
         return str(uuid.UUID(bytes=self.fingerprint))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The format of bodies and records: empty fields, and the type AVRO, are omitted."""
         kind = {} if self.type == AVRO else {"schemaType": self.type}
         return {**kind, **self._extras(), "schema": self.text}
@@ -102,7 +103,7 @@ class Schema:
             raise RegistryError(422, f"the version of a reference is {INT_MAX} at the most")
         return schema
 
-    def _extras(self) -> dict[str, Any]:
+    def _extras(self) -> JsonObject:
         extras = {
             "references": [reference.to_json() for reference in self.references],
             "metadata": self.metadata,

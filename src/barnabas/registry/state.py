@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from barnabas.base.types import JsonObject
 from barnabas.registry.levels import Level, Mode
 from barnabas.registry.limits import shortened
 from barnabas.registry.records import Record, decode
@@ -46,7 +47,7 @@ class State:
         #: the default compatibility level
         self.default_level = default_level
         self.subjects: dict[str, dict[int, Version]] = {}
-        self.configs: dict[str | None, dict[str, Any]] = {}
+        self.configs: dict[str | None, JsonObject] = {}
         self.modes: dict[str | None, str] = {}
         self._contexts: dict[str, Ids] = {}
         #: the versions that refer to a version; both as (subject, version)

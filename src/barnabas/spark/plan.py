@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.types import JsonObject
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange, Offsets, Task, from_json, plan_tasks, to_json
 
@@ -65,7 +66,7 @@ class Plan:
         starts = from_json(known.get("starts", {}))
         return cls(known["parallelism"], known.get("minPartitions"), known.get("maxRecords"), starts, initial)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The form for the checkpoint."""
         known = {
             "version": _VERSION if self.initial is None else _START_UNKNOWN,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from barnabas.base.types import JsonObject
 
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 #: of Grafana's grid
@@ -91,7 +93,7 @@ DASHBOARDS = (
 )  # fmt: skip
 
 
-def _dashboard(dashboard: Dashboard) -> dict[str, Any]:
+def _dashboard(dashboard: Dashboard) -> JsonObject:
     name, values = dashboard.variable
     return {
         "title": dashboard.title,
@@ -122,7 +124,7 @@ def _dashboard(dashboard: Dashboard) -> dict[str, Any]:
     }
 
 
-def _panel(number: int, panel: Panel) -> dict[str, Any]:
+def _panel(number: int, panel: Panel) -> JsonObject:
     row, column = divmod(number, _IN_A_ROW)
     return {
         "id": number + 1,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-from barnabas.base.types import TopicId, TopicPartition
+from barnabas.base.types import JsonObject, TopicId, TopicPartition
 from barnabas.kafka.records import BatchHeader
 
 
@@ -27,7 +26,7 @@ class Finding:
     def text(self) -> str:
         return f"{self.state:8} {self.path}: {self.detail}"
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> JsonObject:
         values = asdict(self)
         lost = values.pop("lost")
         return values | {"lost_from": lost[0], "lost_to": lost[1]} if lost else values

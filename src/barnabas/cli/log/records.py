@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from barnabas.base.errors import ProtocolError
-from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_id_to_str
+from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, JsonObject, topic_id_to_str
 from barnabas.kafka.protocol.codec import decode
 from barnabas.kafka.protocol.records.consumer_group import KINDS as CONSUMER_GROUP_KINDS
 from barnabas.kafka.protocol.records.consumer_protocol import (
@@ -52,7 +52,7 @@ def decoder_for(directory: str) -> Decoder:
     return _plain_record
 
 
-def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> dict[str, Any]:
+def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> JsonObject:
     """Return a record for JSON."""
     key, value = _decode(record, header, decoder)
     return {
@@ -117,7 +117,7 @@ def _coordinator_record(kinds: _Kinds, record: Record) -> tuple[Any, Any]:
     return shown_key, {"version": str(version), "data": _fields(message, version)}
 
 
-def _fields(struct_: Struct, version: int) -> dict[str, Any]:
+def _fields(struct_: Struct, version: int) -> JsonObject:
     """Return the fields that the version has, under the specification's names."""
     found = {}
     for field in struct_.__fields__:

@@ -8,8 +8,8 @@ by name after its definition. Documentation and unknown properties are kept.
 from __future__ import annotations
 
 import json
-from typing import Any
 
+from barnabas.base.types import Json, JsonObject
 from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, SchemaNode
 
 
@@ -24,7 +24,7 @@ class _Writer:
         self._sort = sort_properties
         self._defined = defined
 
-    def form(self, node: SchemaNode, namespace: str) -> Any:
+    def form(self, node: SchemaNode, namespace: str) -> Json:
         if node.kind == "union":
             return [self.form(branch, namespace) for branch in node.branches]
         if node.kind in NAMED:
@@ -37,8 +37,8 @@ class _Writer:
             return {"type": node.kind, inside: self.form(node.inner, namespace), **self._kept(node)}
         return {"type": node.kind, **self._kept(node)} if node.properties else node.kind
 
-    def _definition(self, node: SchemaNode, namespace: str) -> dict[str, Any]:
-        form: dict[str, Any] = {"type": node.kind, "name": node.simple_name}
+    def _definition(self, node: SchemaNode, namespace: str) -> JsonObject:
+        form: JsonObject = {"type": node.kind, "name": node.simple_name}
         if node.namespace != namespace:
             form["namespace"] = node.namespace
         if node.doc is not None:
@@ -56,8 +56,8 @@ class _Writer:
             form["aliases"] = [_relative(alias, node.namespace) for alias in node.aliases]
         return form
 
-    def _field(self, field: Field, namespace: str) -> dict[str, Any]:
-        form: dict[str, Any] = {"name": field.name, "type": self.form(field.node, namespace)}
+    def _field(self, field: Field, namespace: str) -> JsonObject:
+        form: JsonObject = {"name": field.name, "type": self.form(field.node, namespace)}
         if field.doc is not None:
             form["doc"] = field.doc
         if field.has_default:
@@ -68,7 +68,7 @@ class _Writer:
             form["aliases"] = list(field.aliases)
         return form | self._kept(field)
 
-    def _kept(self, node: SchemaNode | Field) -> dict[str, Any]:
+    def _kept(self, node: SchemaNode | Field) -> JsonObject:
         items = node.properties.items()
         return dict(sorted(items) if self._sort else items)
 

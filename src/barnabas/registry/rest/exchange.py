@@ -7,13 +7,14 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
+from barnabas.base.types import Json, JsonObject
 from barnabas.registry import document, queries, workers
 from barnabas.registry.computed import NotComputed
 from barnabas.registry.errors import Code, RegistryError
@@ -56,21 +57,23 @@ _COMPUTE_S = 60.0
 _COMPUTERS = ThreadPoolExecutor(workers.SIZE, "registry-computer")
 
 #: the decoded body of the request that this task answers, whose handler may be called again
+T = TypeVar("T")
+
 _body: ContextVar[Mapping[str, Any] | None] = ContextVar("body", default=None)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def answer(value: Any) -> web.Response:
+def answer(value: Json) -> web.Response:
     """`value` as JSON."""
     return web.Response(text=_json(value))
 
 
-def _json(value: Any) -> str:
+def _json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-async def stream(request: web.Request, items: Iterable[Any]) -> web.StreamResponse:
+async def stream(request: web.Request, items: Iterable[Json]) -> web.StreamResponse:
     """Stream `items` as a JSON array in slices: it may contain everything that is registered."""
     response = web.StreamResponse()
     response.content_type = _acceptable(request.headers.get("Accept", "*/*")) or _ANSWERED[0]
@@ -132,21 +135,25 @@ def number(request: web.Request, name: str, otherwise: int) -> int:
         raise RegistryError(400, f"{name}={text} is not a whole number") from None
 
 
-def page(request: web.Request, items: list[Any]) -> list[Any]:
+def page(request: web.Request, items: Sequence[T]) -> Sequence[T]:
     """Return the slice of `items` for the parameters offset and limit."""
     start, limit = max(number(request, "offset", 0), 0), number(request, "limit", -1)
     return items[start:] if limit < 0 else items[start : start + limit]
 
 
-def schema_json(request: web.Request, version: Version) -> dict[str, Any]:
-    """Return the schema of `version` in JSON, with its text in the requested format.
+def schema_json(request: web.Request, version: Version) -> JsonObject:
+    """Return the schema of `version` in JSON, with its text in the requested format."""
+    return {**version.schema.to_json(), "schema": schema_text(request, version)}
+
+
+def schema_text(request: web.Request, version: Version) -> str | None:
+    """Return the text of the schema of `version` in the requested format.
 
     ``format=serialized`` is a format of Protobuf's only; every other schema, and every other format, is text.
     """
-    described = version.schema.to_json()
     if request.query.get("format") == "serialized" and version.schema.type == PROTOBUF:
-        described["schema"] = serialized(source_of_version(request.app[STATE], version))
-    return described
+        return serialized(source_of_version(request.app[STATE], version))
+    return version.schema.text
 
 
 async def body_of(request: web.Request) -> Mapping[str, Any]:

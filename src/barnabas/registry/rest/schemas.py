@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from aiohttp import web
 
+from barnabas.base.types import JsonObject
 from barnabas.registry import queries
 from barnabas.registry.formats import types
 from barnabas.registry.rest.authorization import sees, visible_use
-from barnabas.registry.rest.exchange import STATE, answer, flag, id_of, page, schema_json, stream
+from barnabas.registry.rest.exchange import STATE, answer, flag, id_of, page, schema_json, schema_text, stream
 from barnabas.registry.rest.subjects import described
 from barnabas.registry.state import Version
 from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
@@ -27,7 +27,7 @@ async def list_schemas(request: web.Request) -> web.StreamResponse:
         latest_only=flag(request, "latestOnly"),
     )
     found = [version for version in found if sees(version.subject)]
-    items: Iterator[dict[str, Any]] = (described(request, version) for version in page(request, found))
+    items: Iterator[JsonObject] = (described(request, version) for version in page(request, found))
     if request.query.get("format") == "serialized":  # compute everything before the answer begins
         items = iter(list(items))
     return await stream(request, items)
@@ -49,7 +49,7 @@ async def list_contexts(request: web.Request) -> web.Response:
 @routes.get("/schemas/ids/{id}")
 async def get_by_id(request: web.Request) -> web.Response:
     version = visible_use(request)
-    described: dict[str, Any] = {**schema_json(request, version), "guid": version.schema.guid}
+    described: JsonObject = {**schema_json(request, version), "guid": version.schema.guid}
     if flag(request, "fetchMaxId"):
         described["maxId"] = request.app[STATE].ids(context_of(_subject(request))).highest
     return answer(described)
@@ -57,7 +57,7 @@ async def get_by_id(request: web.Request) -> web.Response:
 
 @routes.get("/schemas/ids/{id}/schema")
 async def get_text_by_id(request: web.Request) -> web.Response:
-    return web.Response(text=schema_json(request, visible_use(request))["schema"])
+    return web.Response(text=schema_text(request, visible_use(request)))
 
 
 @routes.get("/schemas/ids/{id}/subjects")
@@ -67,7 +67,9 @@ async def get_subjects_by_id(request: web.Request) -> web.Response:
 
 @routes.get("/schemas/ids/{id}/versions")
 async def get_versions_by_id(request: web.Request) -> web.Response:
-    found = [{"subject": version.subject, "version": version.number} for version in _versions(request)]
+    found: list[JsonObject] = [
+        {"subject": version.subject, "version": version.number} for version in _versions(request)
+    ]
     return answer(page(request, found))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from aiohttp import web
 
+from barnabas.base.types import JsonObject
 from barnabas.registry import policy
 from barnabas.registry.decision import Decision
 from barnabas.registry.rest.exchange import LOG, STATE, answer, body_of, flag, scope_of
@@ -65,5 +65,5 @@ async def delete_mode(request: web.Request) -> web.Response:
     return await _write(request, lambda: policy.delete_mode(state, subject))
 
 
-async def _write(request: web.Request, decide: Callable[[], Decision[dict[str, Any]]]) -> web.Response:
+async def _write(request: web.Request, decide: Callable[[], Decision[JsonObject]]) -> web.Response:
     return answer(await request.app[LOG].write(decide))

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
+from barnabas.base.types import JsonObject
 from barnabas.registry import deletion, queries, registration
 from barnabas.registry.rest.authorization import sees
-from barnabas.registry.rest.exchange import LOG, STATE, answer, body_of, flag, page, schema_json, subject_of
+from barnabas.registry.rest.exchange import (
+    LOG,
+    STATE,
+    answer,
+    body_of,
+    flag,
+    page,
+    schema_json,
+    schema_text,
+    subject_of,
+)
 from barnabas.registry.state import Version
 
 routes = web.RouteTableDef()
 
 
-def described(request: web.Request, version: Version) -> dict[str, Any]:
+def described(request: web.Request, version: Version) -> JsonObject:
     """Return a version in the format of answers."""
     return {
         "subject": version.subject,
@@ -95,7 +104,7 @@ async def get_version(request: web.Request) -> web.Response:
 
 @routes.get("/subjects/{subject}/versions/{version}/schema")
 async def get_schema(request: web.Request) -> web.Response:
-    return web.Response(text=schema_json(request, _version(request))["schema"])
+    return web.Response(text=schema_text(request, _version(request)))
 
 
 @routes.get("/subjects/{subject}/versions/{version}/referencedby")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from barnabas.base.errors import ErrorCode, error_code
 from barnabas.base.text import shown
-from barnabas.base.types import ZERO_TOPIC_ID, topic_id_to_str
+from barnabas.base.types import ZERO_TOPIC_ID, Json, JsonObject, topic_id_to_str
 from barnabas.kafka.protocol.schema import Struct
 from barnabas.kafka.security.acls import Operation, PatternType, Permission, ResourceType
 
@@ -78,19 +78,19 @@ _CODES: _Codes = {
 }
 
 
-def outline(request: Struct) -> dict[str, Any]:
+def outline(request: Struct) -> JsonObject:
     """The contents of a request as a JSON value. The time it takes does not grow with the request."""
     codes = _ACL_CODES if "Acls" in type(request).__name__ else _CODES
     return _outline(request, codes, [_MOST_TOLD])
 
 
-def failures(response: Struct, among: frozenset[int] | None = None) -> list[dict[str, Any]]:
+def failures(response: Struct, among: frozenset[int] | None = None) -> list[JsonObject]:
     """The things that a response gives an error for, each with what names it: `MOST_NAMED` at most.
 
     Args:
         among: the codes that are looked for; all errors when left out.
     """
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     for labels, code in _coded(response, {}, [_MOST_SEARCHED]):
         if code and (among is None or code in among):
             found.append({**labels, "error": error_name(code)})
@@ -104,8 +104,8 @@ def error_name(code: int) -> str:
     return error_code(code).name
 
 
-def _outline(struct: Struct, codes: _Codes, left: list[int]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+def _outline(struct: Struct, codes: _Codes, left: list[int]) -> JsonObject:
+    told: JsonObject = {}
     for field in struct.__fields__:
         name = field.name
         value = getattr(struct, name)
@@ -119,8 +119,8 @@ def _outline(struct: Struct, codes: _Codes, left: list[int]) -> dict[str, Any]:
     return told
 
 
-def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[int]) -> list[Any]:
-    told: list[Any] = []
+def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[int]) -> list[Json]:
+    told: list[Json] = []
     for value in values[: min(MOST_NAMED, max(left[0], 0))]:
         left[0] -= 1
         if isinstance(value, Struct):
@@ -134,7 +134,7 @@ def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[in
     return told
 
 
-def _scalar(name: str, value: object, codes: _Codes) -> Any:
+def _scalar(name: str, value: object, codes: _Codes) -> Json:
     """The value as a JSON value; None if it is left out."""
     if isinstance(value, bool):
         return value or None  # a switch that is off says nothing
@@ -149,7 +149,7 @@ def _scalar(name: str, value: object, codes: _Codes) -> Any:
     return None
 
 
-def _coded(struct: Struct, labels: dict[str, Any], budget: list[int]) -> Iterator[tuple[dict[str, Any], int]]:
+def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tuple[JsonObject, int]]:
     """What has an error code in a response, with the names of what it is inside of."""
     own = dict(labels)
     arrays = []

@@ -10,7 +10,7 @@ from barnabas.broker.server.auditing.outline import DENIALS, error_name, failure
 from barnabas.broker.server.auditing.trail import CHANGE, DENIED, AuditTrail
 from barnabas.broker.server.requests.api import Api, Served
 from barnabas.broker.server.requests.context import RequestContext
-from barnabas.kafka.protocol.schema import Response
+from barnabas.kafka.protocol.schema import Request, Response
 
 
 def changes_audited(served: Served, trail: AuditTrail) -> Served:
@@ -18,13 +18,13 @@ def changes_audited(served: Served, trail: AuditTrail) -> Served:
     if not served.api.is_audited or not trail.has_file:
         return served
 
-    def note(context: RequestContext, request: Any, failed: list[dict[str, Any]]) -> None:
+    def note(context: RequestContext, request: Request, failed: list[dict[str, Any]]) -> None:
         details: dict[str, Any] = {"request": served.api.name, "change": outline(request)}
         if failed:
             details["failed"] = failed
         trail.note(CHANGE, context.connection, context.client_id, **details)
 
-    async def handle(context: RequestContext, request: Any) -> Response | None:
+    async def handle(context: RequestContext, request: Request) -> Response | None:
         try:
             response = await settled(served.handle(context, request))
         except KafkaError as error:
@@ -43,7 +43,7 @@ class Denials:
     def __init__(self, trail: AuditTrail) -> None:
         self._trail = trail
 
-    def whole(self, api: Api[Any], context: RequestContext, request: Any, error: KafkaError) -> None:
+    def whole(self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError) -> None:
         """A request was refused as a whole."""
         if error.code in DENIALS:
             named = {

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.answers import Answer, continued, is_pending
 from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.broker.server.requests.leadership import PartitionsOf
-from barnabas.kafka.protocol.schema import Response
+from barnabas.kafka.protocol.schema import Request, Response
 
 
 class Confirmation(Protocol):
@@ -38,7 +38,7 @@ def confirmed(
         refusal: the error for a broker that cannot tell whether it leads them.
     """
 
-    def confirm_and_handle(context: RequestContext, request: Any) -> Answer[Response | None]:
+    def confirm_and_handle(context: RequestContext, request: Request) -> Answer[Response | None]:
         if confirmation.is_certain():
             return handle(context, request)
         confirming = confirmation.confirm(partitions_of(request))

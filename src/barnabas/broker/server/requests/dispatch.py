@@ -228,7 +228,7 @@ class Dispatcher:
         served: Served,
         header: RequestHeader,
         context: RequestContext,
-        request: Any,
+        request: Request,
         client: Client,
         began: float,
         done: asyncio.Future[Any],
@@ -280,7 +280,7 @@ class Dispatcher:
             return await timed(answering, context.usage)
 
     async def _answer_large(
-        self, served: Served, header: RequestHeader, context: RequestContext, request: Any, count: int
+        self, served: Served, header: RequestHeader, context: RequestContext, request: Request, count: int
     ) -> Chunks | None:
         api = served.api
         pieces = await self._long_work.run(_pieces, api, request)
@@ -296,7 +296,7 @@ class Dispatcher:
         return None if response is None else await self._long_work.run(encode_response, header, response)
 
     async def _answer_divided(
-        self, served: Served, header: RequestHeader, context: RequestContext, request: Any, pieces: Pieces
+        self, served: Served, header: RequestHeader, context: RequestContext, request: Request, pieces: Pieces
     ) -> Chunks | None:
         """Answer a request that was decoded on the event loop: it has not more than `DIRECT_ELEMENTS`."""
         divide = partial(pieces.divide, request)
@@ -313,7 +313,7 @@ class Dispatcher:
         self,
         served: Served,
         context: RequestContext,
-        request: Any,
+        request: Request,
         pieces: Pieces,
         divide: Callable[[], Answer[list[Piece]]],
     ) -> Response | None:
@@ -340,7 +340,7 @@ class Dispatcher:
         api: AnyApi,
         header: RequestHeader,
         context: RequestContext,
-        request: Any,
+        request: Request,
         answer: Awaitable[Response | None],
     ) -> Chunks | None:
         try:
@@ -351,7 +351,7 @@ class Dispatcher:
             response = context.usage.settle(response)
         return None if response is None else await self._long_work.run(encode_response, header, response)
 
-    def _refusal(self, api: AnyApi, request: Any) -> Response:
+    def _refusal(self, api: AnyApi, request: Request) -> Response:
         error = KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"the arrays of this {api.name} have {elements(request)} elements, "
@@ -359,7 +359,7 @@ class Dispatcher:
         )
         return self._failure(api, request, error)
 
-    async def _answer(self, served: Served, context: RequestContext, request: Any) -> Response | None:
+    async def _answer(self, served: Served, context: RequestContext, request: Request) -> Response | None:
         try:
             return await settled(served.handle(context, request))
         except Exception as error:
@@ -384,7 +384,7 @@ class Dispatcher:
         client.close(str(error) if isinstance(error, ProtocolError) else f"{api.name} failed")
         return None
 
-    def _failure(self, api: AnyApi, request: Any, error: BaseException) -> Response:
+    def _failure(self, api: AnyApi, request: Request, error: BaseException) -> Response:
         """The response for an error that escaped the handler; it has failed this request alone."""
         if not isinstance(error, KafkaError):
             # not what is in it: that may be records, or a password
@@ -401,7 +401,7 @@ def _lets_others_begin(api: AnyApi, header: RequestHeader, answer: Awaitable[Any
     return isinstance(answer, SecondPhase) or api.order.is_of_brokers(header.api_version)
 
 
-def _pieces(api: AnyApi, request: Any) -> Pieces | None:
+def _pieces(api: AnyApi, request: Request) -> Pieces | None:
     """How to divide a request; None when it is not to be divided."""
     for pieces in api.pieces:
         if pieces.apply_to(request):

@@ -12,14 +12,14 @@ from barnabas.broker.server.requests.api import Api, Served
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Each, Need, Refused, with_items, without
 from barnabas.broker.view import BrokerView
-from barnabas.kafka.protocol.schema import Response
+from barnabas.kafka.protocol.schema import Request, Response
 from barnabas.kafka.security.acls import Access, Authorizer
 
 
 class Denials(Protocol):
     """Is told what was denied."""
 
-    def whole(self, api: Api[Any], context: RequestContext, request: Any, error: KafkaError) -> None:
+    def whole(self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError) -> None:
         """A request was refused as a whole, maybe for another reason."""
 
     def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
@@ -53,7 +53,7 @@ class _Guard:
         self._view = view
         self._denials = denials
 
-    def handle(self, context: RequestContext, request: Any) -> Answer[Response | None]:
+    def handle(self, context: RequestContext, request: Request) -> Answer[Response | None]:
         """Raises KafkaError for a request that is refused as a whole; else as the handler."""
         connection = context.connection
         context.access = access = self._access(connection.principal, connection.client_host)
@@ -83,7 +83,7 @@ class _Guard:
         access: Access,
         refusals: int,
         context: RequestContext,
-        request: Any,
+        request: Request,
         answer: Awaitable[Response | None],
     ) -> Response | None:
         try:
@@ -95,7 +95,7 @@ class _Guard:
             denials.some(self._served.api, context, response)
         return response
 
-    def _handle(self, access: Access, context: RequestContext, request: Any) -> Answer[Response | None]:
+    def _handle(self, access: Access, context: RequestContext, request: Request) -> Answer[Response | None]:
         handle = self._served.handle
         for need in self._whole:
             need.check(access, request)
@@ -114,7 +114,7 @@ class _Guard:
 
 
 def _with_refused(
-    api: Api[Any], each: Each, response: Response | None, request: Any, refused: Sequence[Refused]
+    api: Api[Any], each: Each, response: Response | None, request: Request, refused: Sequence[Refused]
 ) -> Response | None:
     """The answers to the allowed things, and then those to the others."""
     for items, error in refused:

@@ -17,6 +17,7 @@ from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, T
 from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.broker.coordinator.coordinator import Coordinator
 from barnabas.broker.server.requests.parts import Parts
+from barnabas.kafka.protocol.schema import Request
 
 #: the partitions whose leader alone may answer a request
 PartitionsOf: TypeAlias = Callable[[Any], Iterable[TopicPartition]]
@@ -66,7 +67,7 @@ class _CoordinatorOf(Leadership):
     def partitions_of(self, parts: Parts) -> PartitionsOf:
         partition_for = parts.get(self._coordinator).partition_for
 
-        def named(request: Any) -> list[TopicPartition]:
+        def named(request: Request) -> list[TopicPartition]:
             return [TopicPartition(self._topic, partition_for(key)) for key in _keys(request, self._fields)]
 
         return named
@@ -82,7 +83,7 @@ def transaction_coordinator(*fields: str) -> Leadership:
     return _CoordinatorOf(TransactionCoordinator, TRANSACTION_STATE_TOPIC, fields or ("transactional_id",))
 
 
-def _keys(request: Any, fields: Iterable[str]) -> Iterator[str]:
+def _keys(request: Request, fields: Iterable[str]) -> Iterator[str]:
     """The names in fields of a request; null is none."""
     for path in fields:
         items, _, field = path.rpartition(".")

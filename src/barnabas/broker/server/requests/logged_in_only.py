@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.answers import Answer
 from barnabas.broker.logins.delegation_tokens import TokenPrincipal
 from barnabas.broker.server.requests.context import Handle, RequestContext
-from barnabas.kafka.protocol.schema import Response
+from barnabas.kafka.protocol.schema import Request, Response
 from barnabas.kafka.security.principal import ANONYMOUS
 
 
 def logged_in_only(handle: Handle) -> Handle:
     """`handle` for clients that have logged in or shown a certificate, and not by a delegation token."""
 
-    def check_and_handle(context: RequestContext, request: Any) -> Answer[Response | None]:
+    def check_and_handle(context: RequestContext, request: Request) -> Answer[Response | None]:
         principal = context.connection.principal
         if principal == ANONYMOUS or isinstance(principal, TokenPrincipal):
             raise KafkaError(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ZERO_TOPIC_ID, TopicId
+from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.security.acls import CLUSTER_NAME, Access, Operation, ResourceType
 
 _KINDS = {
@@ -53,7 +54,7 @@ class Need(ABC):
     is_checked = True
 
     @abstractmethod
-    def check(self, access: Access, request: Any) -> None:
+    def check(self, access: Access, request: Request) -> None:
         """Raises KafkaError for a request that is refused as a whole."""
 
 
@@ -65,7 +66,7 @@ class Anyone(Need):
     def __init__(self, why: str = "") -> None:
         self.text = f"nothing{f' ({why})' if why else ''}"
 
-    def check(self, access: Access, request: Any) -> None:
+    def check(self, access: Access, request: Request) -> None:
         pass
 
 
@@ -77,7 +78,7 @@ class checked_by_handler(Need):
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def check(self, access: Access, request: Any) -> None:
+    def check(self, access: Access, request: Request) -> None:
         pass
 
 
@@ -88,7 +89,7 @@ class Cluster(Need):
         self._operations = operations
         self.text = f"cluster {' or '.join(operation.name for operation in operations)}"
 
-    def check(self, access: Access, request: Any) -> None:
+    def check(self, access: Access, request: Request) -> None:
         if not any(access.on_cluster(operation) for operation in self._operations):
             raise refusal(ResourceType.CLUSTER)
 
@@ -102,7 +103,7 @@ class _Named(Need):
         self._field = field
         self.text = f"{_KINDS[kind][0]} {operation.name}"
 
-    def check(self, access: Access, request: Any) -> None:
+    def check(self, access: Access, request: Request) -> None:
         name = getattr(request, self._field)
         if name is not None and not access.allows(self._operation, self._kind, name):
             raise refusal(self._kind)
@@ -157,10 +158,10 @@ class Each(Need):
         alternative = f" or cluster {unless.name}" if unless is not None else ""
         self.text = text or f"{_KINDS[kind][0]} {operation.name}{alternative}"
 
-    def check(self, access: Access, request: Any) -> None:
+    def check(self, access: Access, request: Request) -> None:
         pass
 
-    def sort_out(self, access: Access, request: Any, topic_names: TopicNames) -> list[Refused]:
+    def sort_out(self, access: Access, request: Request, topic_names: TopicNames) -> list[Refused]:
         """The things that are refused, by the error."""
         items = getattr(request, self.array)
         if not items or (self._unless is not None and access.on_cluster(self._unless)):
@@ -243,13 +244,13 @@ class EachConfigResource(Each):
         return [Refused(items, refusal(kind)) for kind, items in refused.items()]
 
 
-def without(request: Any, array: str, refused: Sequence[Refused]) -> Any:
+def without(request: Request, array: str, refused: Sequence[Refused]) -> Any:
     """The request without the things that are refused."""
     gone = {id(item) for each in refused for item in each.items}
     return with_items(request, array, [item for item in getattr(request, array) if id(item) not in gone])
 
 
-def with_items(request: Any, array: str, items: list[Any]) -> Any:
+def with_items(request: Request, array: str, items: list[Any]) -> Any:
     """The request with other things in one of its arrays."""
     changed = copy(request)
     setattr(changed, array, items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of, shown
@@ -12,7 +12,7 @@ from barnabas.broker.answers import Answer
 from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.broker.view import BrokerView
-from barnabas.kafka.protocol.schema import Response
+from barnabas.kafka.protocol.schema import Request, Response
 from barnabas.kafka.security.principal import Principal
 
 log = logger_of(__name__)
@@ -138,7 +138,7 @@ def bounded(handle: Handle, bound: BoundedNames) -> Handle:
     """`handle` for as many new names as a principal may have. ACLs must restrict the principal at all."""
     admit, named_by = bound.names.admit, bound.named_by
 
-    def admit_and_handle(context: RequestContext, request: Any) -> Answer[Response | None]:
+    def admit_and_handle(context: RequestContext, request: Request) -> Answer[Response | None]:
         name: str | None = getattr(request, named_by)
         if name and not context.access.is_unrestricted:
             admit(context.connection.principal, name)

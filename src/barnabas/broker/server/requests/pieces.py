@@ -12,7 +12,7 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import KafkaError
-from barnabas.kafka.protocol.schema import Struct
+from barnabas.kafka.protocol.schema import Request, Struct
 
 #: what one thing may consist of: a topic to be made with its settings, say
 MAX_ITEM_ELEMENTS = 10_000
@@ -26,7 +26,7 @@ _IDENTITIES = {*_NAMES, "partition_index", "partition", "resource_type", "resour
 class Piece(NamedTuple):
     """A part of a request, itself a request."""
 
-    request: Any
+    request: Request
     #: on how many levels its first item goes on with the last one of the piece before
     continued: int
     #: whether a single item of it has more elements than any may
@@ -60,15 +60,15 @@ class Pieces:
         self._unique = unique
         self._check = check
 
-    def apply_to(self, request: Any) -> bool:
+    def apply_to(self, request: Request) -> bool:
         """Whether it is by these arrays that `request` asks: some APIs have others in other versions."""
         return bool(getattr(request, self._request[0]))
 
-    def count(self, request: Any) -> int:
+    def count(self, request: Request) -> int:
         """How many items a request has."""
         return count_along(request, self._request)
 
-    def divide(self, request: Any) -> list[Piece]:
+    def divide(self, request: Request) -> list[Piece]:
         """The pieces of a request, in its order.
 
         Raises:
@@ -85,7 +85,7 @@ class Pieces:
             for part, continued in _divide(items, inner, self.size)
         ]
 
-    def failed(self, request: Any, response: Any, error: KafkaError) -> None:
+    def failed(self, request: Request, response: Any, error: KafkaError) -> None:
         """Give each thing that `request` asks about its answer in `response`: the error."""
         _fail(getattr(request, self._request[0]) or (), response, self._request[1:], self._response, error)
 

@@ -10,6 +10,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.quotas import ClientQuotas, Mutations
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.pieces import count_along
+from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.security.principal import ITSELF
 
 MAX_CHANGES = 10_000
@@ -25,7 +26,7 @@ def limit_changes(*path: str) -> Callable[[Any], None]:
     The check raises KafkaError POLICY_VIOLATION, as Apache Kafka does: nothing of the request is changed.
     """
 
-    def check(request: Any) -> None:
+    def check(request: Request) -> None:
         above = 0
         for depth, name in enumerate(path, 1):
             count = count_along(request, path[:depth]) - above
