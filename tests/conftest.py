@@ -113,9 +113,22 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make test` leaves out, and those that can use the samples of real logs."""
+    """Mark slow tests, tests that can use the samples of real logs, and tests that share something.
+
+    Tests that share a fixture of their module, such as a broker, run in one worker: each would start its own.
+    """
     for item in items:
         if slow.is_slow(item.nodeid):
             item.add_marker(pytest.mark.slow)
         if "real_logs" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.real_logs)
+        if _shares_with_module(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _shares_with_module(item: pytest.Item) -> bool:
+    """Tell whether a test has a fixture of its module, and no Spark session, which decides by itself."""
+    found = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    if "spark" in found:
+        return False
+    return any(definitions[-1].scope == "module" for definitions in found.values())
