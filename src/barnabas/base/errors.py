@@ -164,7 +164,7 @@ _BY_NUMBER = {int(code): code for code in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """Return the code of a response from elsewhere; UNKNOWN_SERVER_ERROR for one that is not known here."""
+    """Return the error of a received code; UNKNOWN_SERVER_ERROR if Barnabas does not know the code."""
     return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -194,9 +194,9 @@ class ConfigError(BarnabasError):
 
 
 def fenced_since(first_version: int, version: int, error: KafkaError) -> KafkaError:
-    """The error as a request of `version` may be answered, when PRODUCER_FENCED came in `first_version`.
+    """Return the error for a response of `version`, if PRODUCER_FENCED was added in `first_version`.
 
-    Older clients know only INVALID_PRODUCER_EPOCH (KIP-588).
+    Earlier versions have INVALID_PRODUCER_EPOCH in its place (KIP-588).
     """
     if error.code is ErrorCode.PRODUCER_FENCED and version < first_version:
         return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)

@@ -21,8 +21,8 @@ def start_task(work: Coroutine[Any, Any, T], name: str, *, is_vital: bool = Fals
     """Start a task in the background, and report an error that ends it.
 
     Args:
-        work: what the task does.
-        name: names the task in a report.
+        work: the coroutine to run.
+        name: the task's name in error reports.
         is_vital: the process must stop if the task fails.
     """
     task = asyncio.get_running_loop().create_task(work, name=name)

@@ -1,4 +1,4 @@
-"""Text that came from outside, made fit for a line of the log, and URLs, made fit to be seen."""
+"""Makes text from outside safe to log on one line, and URLs safe to show."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MAX_LINE = 1000
 def shown(text: object, most: int = MAX_SHOWN) -> str:
     """Return `text` on one line: unprintable characters are escaped, and text longer than `most` is cut.
 
-    Every name, id and reason that a client gives goes through here before it is logged. It could otherwise
-    end the line and forge the next one, or contain a terminal's commands.
+    Every name, id and reason from a client passes through here before it is logged. Otherwise it could
+    end the line and forge the next one, or contain commands for the terminal.
     """
     raw = str(text)
     if len(raw) <= most and raw.isprintable():
@@ -35,13 +35,13 @@ _MOST_KINDS = 1000
 
 
 def logger_of(name: str, *, is_limited: bool = False) -> logging.Logger:
-    """The logger `name`, whose lines are `shown`: whatever it is told to log, each message is one line.
+    """Return the logger `name`, which writes each message as one line (see `shown`).
 
-    The server, the coordinators and the controller have theirs from here, since they log what clients send.
+    The server, the coordinators and the controller use it, since they log text that clients send.
 
     Args:
-        is_limited: clients make it write as often as they like, so of one kind of line (one format), `BURST`
-            are written at once and `PER_SECOND` from then on; errors always are.
+        is_limited: limit the rate, since clients can cause any number of lines. Of lines with the same
+            format, `BURST` are written at once and then `PER_SECOND`. Errors are never limited.
     """
     logger = logging.getLogger(name)
     for filter_ in (limited,) if is_limited else ():

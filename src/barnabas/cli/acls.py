@@ -1,4 +1,4 @@
-"""`barnabas acls`: who may do what, where the brokers have an authorizer."""
+"""`barnabas acls`: access control lists, for brokers with an authorizer."""
 
 from __future__ import annotations
 

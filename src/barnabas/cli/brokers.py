@@ -38,7 +38,7 @@ def brokers() -> None:
 @json_option
 @bootstrap_option
 def list_brokers(as_json: bool, bootstrap_server: str) -> None:
-    """List the brokers that are alive, and what they hold."""
+    """List the live brokers and their replicas."""
     moves = connect_moves(bootstrap_server)
     cluster = moves.cluster()
     held, led, behind = count_replicas(moves.holders().values())

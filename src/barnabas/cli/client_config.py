@@ -29,11 +29,11 @@ def read_servers(
     *,
     may_ask: bool,
 ) -> Servers:
-    """The cluster that the options name: `given` addresses override the file's, which override the profile's.
+    """Return the cluster to connect to. The `given` addresses override the file's, and those the profile's.
 
     Args:
-        default: the addresses where none of them has any.
-        may_ask: whether a password may be asked for at the terminal.
+        default: the addresses if none of the three has any.
+        may_ask: whether to prompt for a password if it is missing.
 
     Raises:
         SettingError: a setting is unknown or cannot be honoured.

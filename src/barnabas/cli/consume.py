@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class TimedOut(BarnabasError):
-    """Fewer records came than were asked for."""
+    """Fewer records arrived than were requested."""
 
 
 class OffsetAbsent(BarnabasError):
@@ -170,7 +170,7 @@ def _read(
     since_ms: int | None,
     until_end: bool,
 ) -> Iterator[list[Record]]:
-    """Batches of the partitions from the offsets that the options name; empty ones while nothing comes."""
+    """Yield batches of records from the offsets that the options name; empty ones while no records arrive."""
     marks = {place: consumer.watermarks(place) for place in places}
     if since_ms is not None:
         found = consumer.offsets_for_time(places, since_ms)
@@ -190,7 +190,7 @@ def _read(
 
 
 def _starts(offset: int, marks: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-    """The offset at which reading begins, by partition; stderr tells where it is not the one asked for."""
+    """Return each partition's first offset to read, and report differences from the request on stderr."""
     if offset < 0:
         return {place: max(high + offset, low) for place, (low, high) in marks.items()}
     if all(offset > high for _, high in marks.values()):

@@ -36,16 +36,16 @@ class InputForm(NamedTuple):
 def read_records(
     stream: IO[bytes], form: InputForm, longest: int, name: str
 ) -> Iterator[tuple[str, Outgoing]]:
-    """Yield each record, with its position in the input as messages name it: "line 7".
+    """Yield each record with its position for messages, e.g. "line 7".
 
-    A line ends with LF or CRLF, which are not part of the record; the last one may end with the input.
+    A line ends with LF or CRLF, which are not part of the record; the last line may lack it.
 
     Args:
-        longest: bytes that a record may have; the text of no larger one is held in memory.
-        name: of the stream, for messages.
+        longest: maximum size of a record in bytes, which also bounds the memory used.
+        name: name of the stream, for messages.
 
     Raises:
-        InputError: the stream cannot be read, a line is too long, or is not what `form` says.
+        InputError: the stream cannot be read, a line is too long, or does not have the format `form`.
     """
     is_json = form.as_json or form.value is not None or form.key is not None
     longest_text = longest * _JSON_FACTOR + _JSON_NAMES if is_json else longest

@@ -61,9 +61,9 @@ class _Repeated:
 
 
 class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes a line once in `WINDOW`: how often it came again is said with the first line after that.
+    """Writes a repeated line once per `WINDOW`, and the number of its repetitions afterwards.
 
-    Else a failing disk, or a client in a loop, would fill the log with one line and hide the others.
+    Otherwise a failing disk or a client in a loop would fill the log with one line and hide the others.
     """
 
     def __init__(self) -> None:

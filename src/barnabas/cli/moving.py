@@ -165,7 +165,7 @@ def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> Non
 
 
 def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None:
-    """Report moves as they end; return when none of the partitions is moving any more."""
+    """Report each move that ends; return when none of the partitions is moving."""
     left = len(partitions)
     while True:
         moving = len(moves.under_way().keys() & set(partitions))

@@ -90,9 +90,9 @@ class Target:
     def offsets(
         self, admin: Admin, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """The new offset of each partition, kept between its first record and its end as Kafka's tool does.
+        """Return each partition's new offset, limited to its first and end offset as Kafka's tool does.
 
-        Where that is not what was asked for, stderr says so.
+        An offset that had to be changed is reported on stderr.
         """
         earliest = admin.offsets(partitions, "earliest")
         latest = admin.offsets(partitions, "latest")

@@ -283,7 +283,7 @@ def parse_assignments(items: Iterable[str], option: str) -> dict[str, str]:
 
 
 def require_unique(names: Iterable[str], what: str) -> None:
-    """Raise click.UsageError when a name comes twice; `what` begins the sentence that says so."""
+    """Raise click.UsageError if a name occurs twice; `what` begins the message."""
     seen = set()
     for name in names:
         if name in seen:

@@ -78,7 +78,7 @@ _IRREGULAR = {"compresscodec": "compression", "isvalid": "is_valid"}
 
 
 def numbers(values: Iterable[int]) -> str | None:
-    """Return broker ids as Kafka's tools write them: 1,2,3; None if there are none."""
+    """Return broker ids as Kafka's tools write them: 1,2,3; None for an empty list."""
     return ",".join(map(str, values)) or None
 
 

@@ -47,11 +47,12 @@ def from_json(line: bytes, encode_value: Encode | None = None, encode_key: Encod
     """Parse the output of `to_json`. Only `value` is required; a value that is not text is sent as JSON.
 
     Args:
-        encode_value, encode_key: make the bytes of a value or a key that is not null, instead.
+        encode_value: converts a value that is not null to bytes, in place of the default.
+        encode_key: the same for a key.
 
     Raises:
-        UnfitError: one of these functions does not take it.
-        ValueError: the line is not that; the text says what is wrong.
+        UnfitError: one of these functions refuses the value or the key.
+        ValueError: the line is not valid; the text is the reason.
     """
     try:
         document = json.loads(line.removeprefix(codecs.BOM_UTF8))

@@ -101,7 +101,7 @@ class SecuredCluster(Secured):
         return self.folder.properties(_SERVER)
 
     def write_settings(self) -> None:
-        """Write the settings of the brokers; the secrets in them stay what they were."""
+        """Write the settings of the brokers. Existing secrets are kept."""
         before = read_unchecked(self.settings_file) if self.settings_file.exists() else {}
         jaas = before.get("sasl.jaas.config") or (
             f'{SCRAM} required username="{_BROKER}" password="{secrets.token_urlsafe(18)}";'
@@ -132,18 +132,18 @@ class SecuredCluster(Secured):
         return {**own, **values, "super.users": super_users}
 
     def close_zookeeper(self, address: str, *, is_own: bool, is_new: bool) -> str:
-        """Allow only the brokers to change the cluster's nodes, whatever made them.
+        """Restrict all nodes of the cluster in ZooKeeper to changes by its brokers.
 
         Args:
             address: of ZooKeeper, with the chroot.
-            is_own: whether the cluster alone uses that ZooKeeper.
-            is_new: whether the cluster is about to be made.
+            is_own: whether only this cluster uses that ZooKeeper.
+            is_new: whether the cluster does not exist yet.
 
         Returns:
-            A warning for the person at the terminal; empty if there is none.
+            A warning for the user; empty if there is none.
 
         Raises:
-            ConfigError: another client could change the nodes of a new cluster, or has taken them.
+            ConfigError: another client could change the nodes of a new cluster, or owns them.
             StoreError: ZooKeeper does not answer.
         """
         digest = read_settings(self.settings_file)["zookeeper.digest"]
@@ -199,7 +199,7 @@ def secure_cluster(folder: Path, addresses: Iterable[str], data: Path) -> Secure
     """Make the files that the brokers at some addresses (``host:port``) need, if they are missing.
 
     Args:
-        folder: where it goes.
+        folder: the folder for these files.
         data: the first broker's folder, which must not hold a lone broker's metadata.
 
     Raises:

@@ -22,11 +22,11 @@ class InputError(BarnabasError):
 def prepare_streams() -> None:
     """Make the standard streams of this process safe to use.
 
-    - A closed one is opened on /dev/null: else the next file or socket would take its number, and what is
-      printed would go there. Results that are printed to a closed stdout are an error; messages are dropped.
-    - Errors of stdout name it. After the first one its descriptor leads to /dev/null, so that what is still
-      buffered does not fail once more when Python ends.
-    - What cannot be encoded is printed with escapes.
+    - A closed stream is opened on /dev/null. Otherwise the next file or socket would get its descriptor,
+      and receive the output. Results that are printed to a closed stdout are an error; messages are dropped.
+    - Errors of stdout name it. After the first error its descriptor leads to /dev/null, so that buffered
+      output does not fail again when Python ends.
+    - Characters that cannot be encoded are printed as escapes.
     """
     missing = [number for number in (0, 1, 2) if not _is_open(number)]
     for _ in missing:
@@ -68,7 +68,7 @@ def stdout_has_reader() -> bool:
 
 
 def report(text: str) -> None:
-    """Report on stdout what has been done; continue if the reader is gone."""
+    """Report a completed action on stdout; continue if the reader is gone."""
     with suppress(BrokenPipeError):
         click.echo(text)
 

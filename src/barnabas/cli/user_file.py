@@ -1,4 +1,4 @@
-"""Client settings of a new user, beside those of the admin who adds it."""
+"""Client settings of a new user, derived from those of the administrator who adds it."""
 
 from __future__ import annotations
 

@@ -77,11 +77,13 @@ class _Login(NamedTuple):
 
 
 class ClusterAccess:
-    """Logins and ACLs of the cluster that a registry is a client of. Owned by one event loop.
+    """Authenticates and authorizes a registry's clients by the logins and ACLs of its cluster.
+
+    Owned by one event loop.
 
     Args:
-        servers: the cluster, with the registry's own login; it needs DESCRIBE on the cluster.
-        super_users: names of users who may do everything, beside the registry's own.
+        servers: the cluster, with the registry's own login, which needs DESCRIBE on the cluster.
+        super_users: names of users without restrictions, in addition to the registry's own user.
 
     Raises:
         ConfigError: the registry itself does not log in by a password, so no client can.
@@ -167,9 +169,10 @@ class ClusterAccess:
             await self._forget_deleted()
 
     async def _forget_deleted(self) -> None:
-        """Forget the logins of users who are gone.
+        """Forget the logins of deleted users.
 
-        Users whom a listener's own settings have are not told, so their logins are tried again each time.
+        Users in a listener's settings are not listed by the cluster, so their logins are checked again each
+        time.
         """
         users = {login.user for login in self._logins.values()}
         if not users:

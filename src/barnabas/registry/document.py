@@ -19,7 +19,7 @@ class Elements:
     """Counts the JSON values of one request.
 
     Args:
-        what: the name of the document, for error messages.
+        what: name of the document, for error messages.
     """
 
     def __init__(self, what: str = "it", limit: int = limits.ELEMENTS, depth: int = limits.DEPTH) -> None:

@@ -1,4 +1,4 @@
-"""One reason why a schema cannot read what another one writes."""
+"""One reason why a schema cannot read another schema's data."""
 
 from __future__ import annotations
 

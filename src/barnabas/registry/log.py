@@ -3,9 +3,9 @@
 Several registries may share one topic, and none may decide on stale state: two registries could assign the
 same id. So the right to write is the newest producer epoch of one transactional id, which all registries of a
 topic share. To take it, a registry initialises a producer: from then on brokers refuse the records of any
-other registry, and abort its transaction. It then reads the topic to its end, which no other registry can
-move any more, decides, and writes the records in one transaction. If another registry has taken the right
-meanwhile, the commit is refused, and everything starts again: read, decide, write. A pause is harmless at any
+other registry, and abort its transaction. It then reads the topic to its end, to which no other registry can
+append, decides, and writes the records in one transaction. If another registry has taken the right
+meanwhile, the commit is refused, and the registry reads, decides and writes again. A pause is harmless at any
 point and of any length; there is no lease that could expire.
 
 docs/adr/0004 compares this with Confluent's election of a leader.
@@ -57,7 +57,7 @@ class SchemasLog:
     """The topic of one registry. All methods are called from one event loop, which also replays.
 
     Args:
-        replay: takes the key and the value of each record, in order.
+        replay: receives the key and the value of each record, in order.
         admin: a client that is connected already: a new one may take seconds for its first answer.
     """
 

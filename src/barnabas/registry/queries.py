@@ -1,4 +1,4 @@
-"""Queries of what is registered."""
+"""Queries of registered schemas."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def version(state: State, subject: str, number: int | None, *, deleted: bool = F
 def version_numbers(
     state: State, subject: str, *, deleted: bool = False, deleted_only: bool = False
 ) -> list[int]:
-    """Return the numbers of a subject's versions. Raises SUBJECT_NOT_FOUND when there are none to tell."""
+    """Return the numbers of a subject's versions. Raises SUBJECT_NOT_FOUND if there are none."""
     versions = state.versions(subject, deleted=deleted or deleted_only)
     found = [version.number for version in versions if version.deleted or not deleted_only]
     if not found:

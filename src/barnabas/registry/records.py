@@ -7,8 +7,8 @@
     {"keytype":"CLEAR_SUBJECT","subject":"s","magic":0}       {"subject":"s"}
     {"keytype":"NOOP","magic":0}                              {"maxIds":{".":7}}
 
-A NULL value takes back the key's last value. DELETE_SUBJECT deletes softly, up to a version. CLEAR_SUBJECT,
-which is only read here, takes the deleted versions away for good. Confluent's registry never reads the
+A NULL value deletes the key's last value. DELETE_SUBJECT deletes softly, up to a version. CLEAR_SUBJECT,
+which is only read here, deletes the softly deleted versions permanently. Confluent's registry never reads the
 value of a NOOP. Here it keeps the highest id of each context. Permanent deletes and compaction would
 otherwise lose it, and the registry would assign it again.
 """

@@ -1,9 +1,9 @@
 """The process that parses and compares schemas for a registry.
 
-Parsing a schema may take any time and memory, whatever is counted before. Python's threads cannot be stopped,
-and they share one lock with the event loops of the registry and of a broker beside it. So this work has a
-process of its own, with limits enforced by the operating system. It ends when the other end of its connection
-is closed.
+Parsing a schema may take any amount of time and memory, despite all limits on its size. Python's threads
+cannot be stopped, and they share one lock with the event loops of the registry and of a broker in the same
+process. So this work has a process of its own, with limits enforced by the operating system. It ends when the
+other end of its connection is closed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEPT, _KEPT_TEXT = 1024, 2_000_000
 class Source(NamedTuple):
     """A schema with all of its references.
 
-    `references` are names and texts, what is referred to before what refers to it.
+    `references` are names and texts; each schema comes after those that it refers to.
     """
 
     type: str

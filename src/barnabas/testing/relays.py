@@ -1,7 +1,7 @@
 """TCP relays on the loopback interface, one for each ordered pair of brokers, that a test cuts and heals.
 
-A cut holds data back. As on a real network, TCP keeps it and delivers it after the healing, if the
-two ends have not given up by then. So a test can part two brokers without root.
+A cut holds data back. As on a real network, TCP keeps it and delivers it after the healing, if neither
+end has closed the connection. So a test can separate two brokers without root.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Relays:
         return self._call(self._start, pairs, ports)
 
     def cut(self, ways: Iterable[Pair]) -> None:
-        """Let nothing pass any more from the first of each pair to its second."""
+        """Hold back all data from the first of each pair to the second."""
         self._call(self._set, list(ways), True)
 
     def heal(self, ways: Iterable[Pair] | None = None) -> None:
@@ -48,7 +48,7 @@ class Relays:
         self._call(self._set, None if ways is None else list(ways), False)
 
     def stop(self) -> None:
-        """Break all connections and listen no more."""
+        """Close all connections and stop listening."""
         if self._thread.is_alive():
             self._call(self._stop)
             self._loop.call_soon_threadsafe(self._loop.stop)

@@ -200,7 +200,7 @@ class SharedStore(SingleOperations):
         self._session.enter(SessionState.CLOSED)
 
     def abandon(self) -> None:
-        """Send and receive nothing any more, like a killed process: the session ends by timeout."""
+        """Stop sending and receiving, like a killed process: the session ends by timeout."""
         self._beating.cancel()
         self._watches.clear()
 

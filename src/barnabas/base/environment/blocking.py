@@ -31,11 +31,11 @@ class Pool(Protocol):
         ...
 
     async def close(self) -> None:
-        """Wait until all submitted calls have ended, and take no more."""
+        """Accept no more calls, and wait until those that were submitted have ended."""
         ...
 
     def abandon(self) -> None:
-        """Start no more calls, and do not wait for those that run."""
+        """Start no more calls, and do not wait for the running ones."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Facts about this machine: the name that clients are given, and who uses a port."""
+"""Facts about this machine: the name to advertise to clients, and the process that uses a port."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class ProcessUse(NamedTuple):
 
 
 def memory_held() -> int:
-    """Return the bytes of memory that this process holds; 0 where the system does not tell."""
+    """Return the memory of this process in bytes; 0 if the system does not report it."""
     return limits.memory_held()
 
 

@@ -39,9 +39,10 @@ class Durations:
         return zip(bounds, accumulate(self.counts), strict=True)
 
     def quantile(self, q: float) -> float:
-        """About how long the fraction `q` of them took at most, in seconds; 0 when there were none.
+        """Return the approximate `q` quantile of the durations in seconds; 0 if there are none.
 
-        Within a bucket they are taken to be spread evenly; what is beyond the last bound counts as that.
+        Durations are assumed to be spread evenly within a bucket. Those above the last bound count as that
+        bound.
         """
         wanted = q * self.count
         below, low = 0, 0.0

@@ -1,7 +1,7 @@
 """Files by position, their durability and their permissions.
 
-Everything raises OSError as the system does. `pread`, `pwritev` and `sendfile` are the system's own functions
-where it has them, so that this module costs nothing there.
+All functions raise OSError as the system does. `pread`, `pwritev` and `sendfile` are the system's own
+functions if it has them, so that this module adds no cost.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ def sync_directory(path: str) -> None:
 
 
 def open_file(path: str, mode: int, *, create: bool) -> int:
-    """Open for reading and writing; other code may rename and remove the file meanwhile.
+    """Open a file for reading and writing. Other code may rename or remove it while it is open.
 
     Args:
-        mode: the permissions of a file that is made. Windows gives it those of its folder.
+        mode: the permissions of a new file. On Windows it has those of its folder.
     """
     if _IS_WINDOWS:
         return _open_shared(path, write=True, create=create)
@@ -171,7 +171,7 @@ def remove(path: str) -> None:
 
 
 def is_read_only(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder's file system takes no writes at all; False where the system does not tell."""
+    """Whether a folder's file system is mounted read-only; False if the system does not report it."""
     if not hasattr(os, "statvfs"):
         return False
     return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)

@@ -73,9 +73,9 @@ def limit_cpu(seconds: int) -> None:
 
 
 def memory_held() -> int:
-    """Return the memory of this process in bytes; its peak where the system reports no more, else 0.
+    """Return the memory of this process in bytes; its peak if the system reports only that; 0 if neither.
 
-    On Linux the most that it has had would not do: it begins with what the process that started it had.
+    The peak is not used on Linux: there it starts from the memory of the parent process.
     """
     if resource is None:
         return 0
@@ -93,9 +93,9 @@ def on_cpu_timer(interrupt: Callable[[], object]) -> None:
 
 
 def set_cpu_timer(seconds: float, again: float = 0.0) -> None:
-    """Set a timer of this process's processor time, which runs out again every `again` seconds; 0 stops it.
+    """Start a timer of this process's CPU time, which then repeats every `again` seconds; 0 stops it.
 
-    Where there is no such timer it never runs out: another process must bound the time.
+    If the system has no such timer, it never expires: another process must limit the time.
     """
     if hasattr(signal, "SIGPROF"):
         signal.setitimer(signal.ITIMER_PROF, seconds, again)

@@ -28,8 +28,8 @@ def lock(fd: int, *, against_java: bool = False) -> None:
             Windows there is only one kind of lock.
 
     Raises:
-        BlockingIOError: another descriptor has it.
-        OSError: the file system has no locks.
+        BlockingIOError: another descriptor holds the lock.
+        OSError: the file system does not support locks.
     """
     if fcntl is None:
         _lock_first_byte(fd)
@@ -54,7 +54,7 @@ def is_locked(fd: int) -> bool:
 
 
 def owner(path: Path) -> int | None:
-    """Return the process that holds a lock taken with `against_java`; None where that cannot be found out."""
+    """Return the id of the process that holds a lock taken with `against_java`; None if it is unknown."""
     if fcntl is None or not sys.platform.startswith("linux") or sys.maxsize < 2**32:
         return None
     try:

@@ -7,14 +7,14 @@ import socket
 
 
 def own_names(claimed: socket.socket, scheme: str) -> frozenset[str] | None:
-    """Return the ``Host`` headers, in lower case, of a server that this machine alone reaches.
+    """Return the valid ``Host`` headers, in lower case, of a server that only this machine can reach.
 
     Args:
         claimed: the address that the server is bound to.
         scheme: ``http`` or ``https``, whose usual port may be left out.
 
     Returns:
-        None if other machines reach it: by which names is not known here.
+        None if other machines can reach it: the names that they use are unknown.
     """
     host, port = claimed.getsockname()[:2]
     if not ipaddress.ip_address(host).is_loopback:

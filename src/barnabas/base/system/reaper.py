@@ -1,4 +1,4 @@
-"""The process of `orphans.py`: ``reaper.py PID MARK`` kills what has the mark once process PID has ended."""
+"""The process of `orphans.py`: ``reaper.py PID MARK`` kills processes with MARK once PID has ended."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
 def handle_reload_signal(loop: asyncio.AbstractEventLoop, handle: Callable[[], object]) -> None:
     """Call `handle` on the event loop at each SIGHUP; for the main thread only.
 
-    A process with a terminal is left as it is: there SIGHUP says that the terminal is gone, and ends it.
+    A process with a terminal keeps the default. There SIGHUP means that the terminal has closed, and it ends
+    the process.
     """
     if hasattr(signal, "SIGHUP") and not (sys.stdin is not None and sys.stdin.isatty()):
         _handle(loop, signal.SIGHUP, lambda number: handle())

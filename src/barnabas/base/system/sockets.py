@@ -20,13 +20,14 @@ def claim_alone(sock: socket.socket) -> None:
 
 
 def claim_address(listen: str, who: str, example: str) -> socket.socket:
-    """Take the address HOST:PORT, on which nothing is answered yet.
+    """Bind a socket to HOST:PORT, which does not accept connections yet.
 
     Args:
-        who: who is to listen there, and `example`: an address that would do; for messages.
+        who: the server that will listen there, for messages.
+        example: a valid address, for messages.
 
     Raises:
-        ConfigError: it is not one, or it is in use.
+        ConfigError: the address is not valid or is in use.
     """
     host, _, port = listen.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:

@@ -1,6 +1,6 @@
-"""An authority of one's own, and the keys and certificates that it signs: bytes in, bytes out.
+"""A private certificate authority, and the keys and certificates that it signs, as bytes without files.
 
-`cryptography`, which makes them, is imported on use: most brokers make no certificate.
+`cryptography` is imported on first use: most brokers make no certificates.
 """
 
 from __future__ import annotations

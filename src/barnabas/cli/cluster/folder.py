@@ -2,13 +2,13 @@
 
 `barnabas cluster start` runs one, and so does `barnabas start --brokers`.
 
-cluster.json     what stays from one start to the next: addresses, racks, the ZooKeeper
-control.json     while it runs: the port and the secret of its control connection; for the user alone
-.lock            held by the process that runs the cluster, also while it starts, stops or stands still
-broker-1/        data of broker 1;  broker-1.log   what it logs
-broker-1.toml    its settings, secrets among them, as of its last start; for the user alone
-secure/          what --secure has made: certificates, passwords
-zookeeper/       data and log of the ZooKeeper, where the cluster runs its own
+cluster.json     the layout, kept between starts: addresses, racks, the ZooKeeper
+control.json     port and secret of the control connection while the cluster runs; only the user can read it
+.lock            locked by the process that runs the cluster, also while it starts, stops or is paused
+broker-1/        data of broker 1;  broker-1.log   its log output
+broker-1.toml    its settings at its last start, with secrets; only the user can read it
+secure/          certificates and passwords that --secure made
+zookeeper/       data and log of the cluster's own ZooKeeper, if it runs one
 metadata-1.journal, metadata-2.journal, metadata.lock
                  the metadata of `barnabas start --brokers`, as that of a lone broker
 

@@ -104,17 +104,17 @@ Beside: TypeAlias = Callable[[str, Sequence[str]], AbstractContextManager[object
 
 
 class ClusterRunner:
-    """Owns the processes. Threads that wait for them, or receive commands, only put events into a queue.
+    """Owns the processes. Threads that wait for them or receive commands only put events into a queue.
 
     Args:
-        folder: where all of it goes.
-        layout: which brokers there are; their addresses are filled in.
+        folder: the cluster's folder.
+        layout: the brokers; their addresses are filled in.
         store: the metadata store that they share.
-        settings: of every broker, by Kafka's names.
+        settings: for every broker, by Kafka's names.
         say: prints one line for the person at the terminal.
-        metrics: where broker 1 serves metrics, and the others at the ports that follow; each at a free one
-            if the port is 0. None for nowhere.
-        secured: what `--secure` has made; None without it.
+        metrics: the address of broker 1's metrics; the other brokers use the ports that follow. Port 0 gives
+            each broker a free port. None for no metrics.
+        secured: the certificates and passwords of `--secure`; None without it.
         beside: runs services while the brokers serve.
         launch: how the brokers' processes run.
         prepare: called once the store runs, before the brokers do.
@@ -152,10 +152,10 @@ class ClusterRunner:
         self._serves = False
 
     def run(self) -> None:
-        """Start everything, say that it is ready, and serve commands until a signal; then stop everything.
+        """Start all processes, report that, and serve commands until a signal; then stop the processes.
 
         Raises:
-            ClusterFolderError: a cluster runs in the folder.
+            ClusterFolderError: a cluster already runs in the folder.
             ZooKeeperMissingError: there is no Java, or no PySpark.
             ClusterStartError: a broker did not start.
             ClusterFailedError: the metadata store has failed.

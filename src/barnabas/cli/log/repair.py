@@ -48,9 +48,9 @@ class Repair:
     """One run over a broker's log directories.
 
     Args:
-        found: what the check found.
-        say: called with a line about each step.
-        dry_run: say what would be done and change nothing.
+        found: the findings of the check.
+        say: receives one line about each step.
+        dry_run: report the steps and change nothing.
     """
 
     def __init__(self, found: Directories, say: Callable[[str], None], *, dry_run: bool) -> None:
@@ -340,7 +340,7 @@ class Repair:
     def _rewrite(self, partition: Partition, segment: Segment, limit: int) -> None:
         """Write a segment's undamaged batches to a new file, with empty batches in place of lost offsets.
 
-        A marker that is known to have aborted a transaction is made again: without it, the producer's next
+        A marker that is known to have aborted a transaction is written again. Without it, the producer's next
         marker would commit the records.
         """
         parts: list[bytes] = []

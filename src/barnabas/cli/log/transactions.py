@@ -40,7 +40,7 @@ class _Open(NamedTuple):
 def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
     """Yield the `.txnindex` files that are missing or name other transactions than their segments abort.
 
-    Says nothing of segments behind damage, nor where the producers at the log's start are not known.
+    Skips segments after damage, and logs whose producer state at the start is unknown.
     """
     producers = _producers_at_start(partition)
     if producers is None:

@@ -28,7 +28,7 @@ class FunctionBuilder:
 
     @contextmanager
     def block(self, opening: str = "") -> Iterator[None]:
-        """Indent what is emitted within, after the line that opens the block."""
+        """Emit the line that opens a block, and indent all lines emitted inside."""
         if opening:
             self.emit(opening)
         self._depth += 1
@@ -56,7 +56,7 @@ class FunctionBuilder:
         return name
 
     def function(self, verb: str, parameters: str, head: list[str], tail: list[str]) -> Any:
-        """Compile what was emitted, between `head` and `tail`."""
+        """Compile the emitted lines, between `head` and `tail`."""
         name = f"{verb}_{self.message.__name__}_v{self.version}"
         lines = [*(f" {line}" for line in head), *self._lines, *(f" {line}" for line in tail)]
         source = "\n".join([f"def {name}({parameters}):", *lines])

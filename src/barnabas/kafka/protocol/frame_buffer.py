@@ -17,10 +17,10 @@ _SIZE = Struct(">i")
 
 
 class FrameBuffer:
-    """The frames of one connection to a peer that is trusted to send what it announces.
+    """Splits the stream of a trusted peer into frames: memory for a frame is reserved by its announced size.
 
     Args:
-        max_size: of a frame in bytes, without the size itself.
+        max_size: maximum size of a frame in bytes, without the size field.
     """
 
     def __init__(self, max_size: int) -> None:

@@ -1,8 +1,8 @@
-"""Frames and headers: from a stream of bytes to requests, from responses to bytes, and the client's way back.
+"""Frames and headers of requests and responses, for servers and clients.
 
-A frame is an int32 size and that number of bytes. Those are a header and a message. Request headers are
-version 2 when the request's version is flexible, else 1; response headers 1 and 0 likewise, except that
-ApiVersions always has 0.
+A frame is an int32 size, then a header and a message of that size together. A request header has version 2 if
+the request's version is flexible, else 1. A response header has version 1 or 0 respectively. The response
+header of ApiVersions always has version 0.
 """
 
 from struct import Struct, error
@@ -36,9 +36,9 @@ class RequestHeader(NamedTuple):
 
 
 class FrameDecoder:
-    """Cuts a stream into frames, whatever the pieces it arrives in.
+    """Splits a stream into frames; it may arrive in pieces of any size.
 
-    It holds one incomplete frame at most: what was received of it, or four times that of a large one.
+    It buffers at most one incomplete frame: the received bytes, or for a large frame four times as many.
     Owned by one connection.
     """
 

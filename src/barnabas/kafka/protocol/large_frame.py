@@ -12,9 +12,9 @@ class LargeFrame:
     """An incomplete frame.
 
     Args:
-        size: how many bytes it will have.
-        beginning: those that have come, fewer than `size`.
-        trusted: take the memory for all of it at once, so that nothing is copied as it grows.
+        size: size of the complete frame in bytes.
+        beginning: the bytes received so far, fewer than `size`.
+        trusted: allocate the memory of the complete frame at once, so that no bytes are copied as it grows.
     """
 
     __slots__ = ("_bytes", "_size", "filled")

@@ -137,7 +137,7 @@ class StructType(type):
 
 
 class Struct(metaclass=StructType):
-    """A group of fields. Built by keyword; what is not given holds the protocol's default."""
+    """A group of fields. Constructed by keyword; omitted fields have the protocol's default."""
 
     __fields__: ClassVar[tuple[Field, ...]] = ()
 

@@ -5,7 +5,7 @@ A batch opens with 61 bytes, big-endian, and its records follow, compressed as o
     at  bytes  field
      0      8  base offset              outside the CRC, so that a broker may set it
      8      4  batch length             of all that follows this field
-    12      4  partition leader epoch   outside the CRC, likewise
+    12      4  partition leader epoch   outside the CRC, for the same reason
     16      1  magic                    2
     17      4  CRC-32C                  of everything from the attributes to the end
     21      2  attributes               see the constants below

@@ -32,7 +32,7 @@ def parse_jaas(text: str) -> Jaas:
     """Read ``MODULE required name="value" ...;``.
 
     Raises:
-        ConfigError: it is none; the text repeats nothing of it.
+        ConfigError: the text is not valid. The message contains no part of it: it may have a password.
     """
     match = _JAAS.fullmatch(text)
     options = None if match is None else _options(match["options"])

@@ -1,4 +1,4 @@
-"""SASL mechanisms as a client speaks them: generators that yield what to send, and are sent the answers.
+"""Client side of the SASL mechanisms: generators that yield messages and receive the server's replies.
 
 PLAIN is RFC 4616, SCRAM RFC 5802 and RFC 7677 (KIP-84).
 """
@@ -28,7 +28,7 @@ def plain(username: str, password: str) -> ClientExchange:
 def scram(
     mechanism: str, username: str, password: str, nonce: bytes, *, is_token: bool = False
 ) -> ClientExchange:
-    """SCRAM-SHA-256 or SCRAM-SHA-512: both sides prove that they know the password.
+    """SCRAM-SHA-256 or SCRAM-SHA-512: client and server prove to each other that they know the password.
 
     Deriving the proof takes milliseconds of CPU time.
 
@@ -37,7 +37,7 @@ def scram(
         is_token: the name is a delegation token's id, the password its HMAC as base64 (KIP-48).
 
     Raises:
-        SaslError: the server does not know the password, or speaks otherwise.
+        SaslError: the server does not know the password, or breaks the protocol.
     """
     variant = MECHANISMS[mechanism]
     ours = base64.b64encode(nonce).decode()

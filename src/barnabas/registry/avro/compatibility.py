@@ -142,7 +142,7 @@ class _Check:
 
 
 class _Branches:
-    """The branches of a reader's union, indexed by what makes them match a writer's type."""
+    """The branches of a reader's union, indexed by the type names that they match."""
 
     def __init__(self, union: SchemaNode) -> None:
         self.unnamed = [branch for branch in union.branches if branch.kind not in NAMED]

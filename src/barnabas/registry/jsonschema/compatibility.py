@@ -1,9 +1,9 @@
 """Whether one JSON Schema accepts every document that another accepts.
 
-A reader needs that of the schemas of its writers. The decision goes keyword by keyword and is conservative. A
-keyword that it cannot compare (``pattern``, ``if``) must not have changed. The cases and their names are
-those of Confluent's registry. Its rules for JSON Schema say the same in other words. A property may be added
-only where the old schema left no room for any.
+A reader's schema must accept every document of its writers' schemas. The comparison goes keyword by keyword
+and is conservative: a keyword that cannot be compared (``pattern``, ``if``) must not change. The cases and
+their names are those of Confluent's registry. A property may be added only if the old schema allowed no other
+properties.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
     """Return the first places where `reader` may reject what `writer` accepts; empty if it never does.
 
     Raises:
-        TooLargeError: it takes too many steps to find out.
+        TooLargeError: the comparison takes too many steps.
     """
     return _Check().compare(reader, writer, "#")
 
@@ -211,10 +211,10 @@ class _Check:
         return self.compare(reader, writer.inside(self._one(merged)), place)
 
     def _merged(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        """Return a schema that accepts what both accept, as far as one can be had without more keywords.
+        """Return a schema that accepts the documents that both accept, as far as one schema can express them.
 
-        Where both set a keyword that cannot be joined, the first one's stands: that accepts more, and so may
-        only find more to complain of.
+        If both have a keyword that cannot be combined, the first schema's value is used. The result then
+        accepts more documents, so the comparison can only report more incompatibilities.
         """
         merged = {**other, **one}
         if "properties" in one and "properties" in other:

@@ -22,11 +22,12 @@ class ProtobufSchema:
     `normalize` imports are in order.
 
     Blocks for as long as protoc takes: some 50 ms if `schema` is that text already, twice that otherwise. A
-    registry stores the text without end, so protoc compiles the written text once more first.
+    registry keeps the text forever, so protoc first compiles the written text again.
 
     Raises:
-        InvalidSchemaError: protoc refuses it, or the base64 has no descriptor, or one that no text has.
-        RegistryError: OPERATION_TIMEOUT, STORE_ERROR, protoc does not come to an end of its own.
+        InvalidSchemaError: protoc refuses it, or the base64 has no descriptor, or one that cannot be written
+            as text.
+        RegistryError: OPERATION_TIMEOUT or STORE_ERROR: protoc does not end by itself.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):

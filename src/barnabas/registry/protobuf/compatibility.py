@@ -1,9 +1,9 @@
-"""Whether another file's messages can read data of one file's messages, by Confluent's rules and their names.
+"""Whether the messages of one file can read another file's data, by Confluent's rules and their names.
 
 Source:
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/serdes-protobuf.html
-and, for what is the same on the wire, https://protobuf.dev/programming-guides/proto3/#updating. Messages are
-found by their names within the package, fields by their numbers. Enums and services may change at will.
+and, for types with the same wire format, https://protobuf.dev/programming-guides/proto3/#updating. Messages
+are found by their names within the package, fields by their numbers. Enums and services may change at will.
 """
 
 from __future__ import annotations

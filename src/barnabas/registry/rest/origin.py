@@ -23,11 +23,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozenset[str] | None:
-    """Return the ``Host`` headers that are answered; None for any.
+    """Return the accepted ``Host`` headers; None to accept any.
 
     Args:
-        hosts: those that are known to be the registry's; None if they are not known.
-        allowed: names that are given in addition, each with or without a port.
+        hosts: the names of the registry; None if they are unknown.
+        allowed: more names, each with or without a port.
     """
     if hosts is None and not allowed:
         return None

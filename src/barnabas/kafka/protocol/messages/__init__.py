@@ -1,4 +1,4 @@
-"""Requests and responses, one module an API, named after it.
+"""Requests and responses: one module per API, with the API's name.
 
 Names, order and defaults of the fields are those of the protocol specification, versions those that Apache
 Kafka 4.2 serves. A module's docstring says what the versions brought.

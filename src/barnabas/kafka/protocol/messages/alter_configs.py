@@ -1,6 +1,6 @@
 """AlterConfigs (key 33): replace all dynamic settings of a topic or broker (KIP-133).
 
-Superseded by IncrementalAlterConfigs, which leaves alone what it does not name.
+Superseded by IncrementalAlterConfigs, which keeps the settings that a request does not name.
 """
 
 from barnabas.kafka.protocol.schema import Bool, Int8, Int16, Int32, Request, Response, String, Struct

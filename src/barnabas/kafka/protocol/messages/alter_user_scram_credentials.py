@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (key 51): give users passwords for SCRAM, and take them away (KIP-554)."""
+"""AlterUserScramCredentials (key 51): set and delete users' SCRAM passwords (KIP-554)."""
 
 from barnabas.kafka.protocol.schema import Bytes, Int8, Int16, Int32, Request, Response, String, Struct
 

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (key 69): groups of the consumer protocol with members and assignments (KIP-848).
+"""ConsumerGroupDescribe (key 69): describe consumer-protocol groups with members and assignments (KIP-848).
 
-v1 tells by which protocol a member came (KIP-1099).
+v1 adds each member's protocol (KIP-1099).
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,6 +1,6 @@
-"""DescribeDelegationToken (key 41): the tokens of some owners that one may see (KIP-48).
+"""DescribeDelegationToken (key 41): list the delegation tokens that the caller may see (KIP-48).
 
-v3 tells who has created each (KIP-373).
+v3 adds each token's requester (KIP-373).
 """
 
 from barnabas.kafka.protocol.schema import (

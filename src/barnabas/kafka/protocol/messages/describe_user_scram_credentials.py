@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50): who has SCRAM credentials, never what they are (KIP-554)."""
+"""DescribeUserScramCredentials (key 50): list users with SCRAM credentials, without secrets (KIP-554)."""
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Request, Response, String, Struct
 

@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): which broker coordinates a group or a transactional id.
+"""FindCoordinator (key 10): find the coordinator of a group or a transactional id.
 
-v1 added the kind of key (KIP-98), v4 asks for several keys at once (KIP-699), v5 may answer
-TRANSACTION_ABORTABLE (KIP-890), v6 knows share groups (KIP-932).
+v1 adds the key type (KIP-98), v4 several keys in one request (KIP-699). v5 can return TRANSACTION_ABORTABLE
+(KIP-890). v6 adds share groups (KIP-932).
 """
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Request, Response, String, Struct, since, until

@@ -1,6 +1,6 @@
 """JoinGroup (key 11): become a member of a classic group, or take part in its rebalance.
 
-- v1: a rebalance timeout apart from the session timeout (KIP-62).
+- v1: a rebalance timeout, separate from the session timeout (KIP-62).
 - v4: requires the member id that the first response assigns (KIP-394).
 - v5: static members (KIP-345).
 - v7: returns the protocol type (KIP-559).

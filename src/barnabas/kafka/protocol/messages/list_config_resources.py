@@ -1,6 +1,6 @@
-"""ListConfigResources (key 74): what has settings, by type (KIP-1142).
+"""ListConfigResources (key 74): list the resources of a type that have settings (KIP-1142).
 
-v0 was ListClientMetricsResources (KIP-714) and knows nothing else; v1 has types.
+v0 was ListClientMetricsResources (KIP-714), for client metrics only; v1 adds the other types.
 """
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Request, Response, String, Struct, since

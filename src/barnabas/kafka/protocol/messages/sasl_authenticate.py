@@ -1,6 +1,6 @@
-"""SaslAuthenticate (key 36): one message of the SASL exchange and the answer to it (KIP-152).
+"""SaslAuthenticate (key 36): one client message of the SASL exchange and the server's reply (KIP-152).
 
-v1 says how long the authentication holds (KIP-368).
+v1 adds the session lifetime (KIP-368).
 """
 
 from barnabas.kafka.protocol.schema import Bytes, Int16, Int64, Request, Response, String, since

@@ -1,6 +1,6 @@
-"""SyncGroup (key 14): the leader hands in the assignment, everyone gets their part.
+"""SyncGroup (key 14): the leader sends the assignment, and each member receives its partitions.
 
-v3 knows static members (KIP-345), v5 checks protocol type and name (KIP-559).
+v3 adds static members (KIP-345), v5 checks the protocol's type and name (KIP-559).
 """
 
 from barnabas.kafka.protocol.schema import Bytes, Int16, Int32, Request, Response, String, Struct, since

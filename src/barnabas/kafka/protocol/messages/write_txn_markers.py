@@ -1,7 +1,7 @@
-"""WriteTxnMarkers (key 27): a coordinator ends a transaction in the partitions it wrote to (KIP-98).
+"""WriteTxnMarkers (key 27): write a transaction's end to its partitions (KIP-98).
 
-Sent from broker to broker, and by an administrator who aborts a hanging transaction (KIP-664). v2 says which
-version of transactions the marker belongs to (KIP-1228), on which the check of its epoch depends.
+Sent by the transaction coordinator, and by an administrator who aborts a hanging transaction (KIP-664). v2
+adds the transaction version (KIP-1228), which decides how the marker's epoch is checked.
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,8 +1,8 @@
-"""Classic consumers' metadata in JoinGroup and assignments in SyncGroup.
+"""The subscription in JoinGroup and the assignment in SyncGroup, for classic consumers.
 
-They are opaque bytes to a broker, except where it must know a group's topics (OffsetDelete) or a tool shows
-them. Each begins with its version as an int16, which is not part of the declaration. A version above the
-known is read as the highest known: later versions only add fields at the end, which are ignored.
+A broker treats them as opaque bytes, except to find a group's topics (OffsetDelete) or to show them in a
+tool. Each begins with its version as an int16, which is not part of the declaration. A higher version than
+those declared is read as the highest: later versions only add fields at the end, which are ignored.
 """
 
 from barnabas.kafka.protocol.schema import Bytes, Int32, Message, String, Struct, since

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: what a transactional id is doing; a null value deletes it.
+"""Records of `__transaction_state`: the state of a transactional id; a null value deletes it.
 
 Key and value each begin with their version as an int16, which is not part of the declaration. Version 1 of
 the value, whose tagged fields transactions v2 need, is written from `transaction.version` 1 on (KIP-890).

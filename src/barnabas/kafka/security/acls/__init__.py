@@ -1,4 +1,4 @@
-"""Access control lists: who may do what to which resource, without I/O (KIP-11, KIP-290)."""
+"""Access control lists, without I/O (KIP-11, KIP-290)."""
 
 from barnabas.kafka.security.acls.acls import Acls, PatternRules
 from barnabas.kafka.security.acls.authorizer import UNRESTRICTED, Access, Authorizer

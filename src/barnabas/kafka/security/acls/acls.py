@@ -38,7 +38,7 @@ class PatternRules:
 
     @property
     def principals(self) -> set[str]:
-        """Whom the entries name."""
+        """The principals that the entries name."""
         return set(self._by_principal)
 
     def of(self, principal: str) -> Iterator[tuple[AclEntry, str]]:

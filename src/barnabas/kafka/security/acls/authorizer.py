@@ -64,7 +64,7 @@ class Access:
         return self.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
     def cluster_operations(self) -> int:
-        """Return the operations allowed on the cluster, as `operations`; none for who may not DESCRIBE it."""
+        """Return the operations allowed on the cluster, like `operations`; 0 if DESCRIBE is not allowed."""
         if not self.on_cluster(Operation.DESCRIBE):
             return 0
         return self.operations(ResourceType.CLUSTER, CLUSTER_NAME)
@@ -148,8 +148,8 @@ class Authorizer:
     """Decides by the rules of the latest cluster image.
 
     Args:
-        acls: the rules that hold now.
-        subjects: what holds beside them.
+        acls: the current access control lists.
+        subjects: the super users, and the default for resources without entries.
     """
 
     def __init__(self, acls: Callable[[], Acls], subjects: SubjectRules) -> None:
