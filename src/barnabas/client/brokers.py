@@ -91,6 +91,8 @@ class Brokers:
         self._bootstrap = parse_servers(servers)
         #: the brokers that the cluster had when it was asked last; those that did not answer come last
         self._known: list[Address] = []
+        #: the response that they are from; a repeated request may get the same object again
+        self._noted: MetadataResponse | None = None
         #: by broker, also of brokers that have gone
         self._addresses: dict[BrokerId, Address] = {}
         self._lock = threading.Lock()
@@ -329,7 +331,7 @@ class Brokers:
             share = None if address is entries[-1] else patience
             try:
                 answer = self.connected(address, deadline, methodcaller("ask", request), share)
-                if isinstance(answer, MetadataResponse):
+                if isinstance(answer, MetadataResponse) and answer is not self._noted:
                     self._note(answer, address)
                     if not answer.brokers:  # it has just started; that it has no topics either says nothing
                         raise ClientError(f"the broker at {address} knows of no brokers yet")
@@ -349,6 +351,7 @@ class Brokers:
         """Remember the brokers, for the day when those that were named at first are gone."""
         addresses = self.addresses(metadata)
         with self._lock:
+            self._noted = metadata if metadata.brokers else None
             self._known = [entry, *addresses.values()]
             self._addresses |= addresses
 

@@ -15,7 +15,7 @@ from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.admin_types import GroupDescription, GroupListing, GroupMember
 from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import BrokerConnection, UnservedError
-from barnabas.client.leaders import by_partition
+from barnabas.client.leaders import by_partition, by_topic
 from barnabas.kafka.protocol.codec import decode
 from barnabas.kafka.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -130,10 +130,7 @@ def committed(
     before_v8: list[OffsetFetchRequestTopic] | None = None
     since_v8: list[OffsetFetchRequestTopics] | None = None
     if only is not None:
-        by_topic: dict[str, list[int]] = {}
-        for topic, number in only:
-            by_topic.setdefault(topic, []).append(number)
-        wanted = by_topic.items()
+        wanted = by_topic(only).items()
         before_v8 = [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in wanted]
         since_v8 = [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in wanted]
     request = OffsetFetchRequest(

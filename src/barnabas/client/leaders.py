@@ -161,6 +161,14 @@ def live_leaders(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
     return {partition: leader for partition, leader in leaders_of(topics).items() if leader != NO_BROKER}
 
 
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by their topics."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
 def by_partition(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
     """Yield the answer for each partition of a response to a leader's request.
 

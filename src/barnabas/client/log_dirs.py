@@ -9,6 +9,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.brokers import BrokerResponses, Brokers
 from barnabas.client.errors import check_code, error_code
+from barnabas.client.leaders import by_topic
 from barnabas.kafka.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -93,7 +94,7 @@ def move(brokers: Brokers, targets: Mapping[Replica, str]) -> dict[Replica, Kafk
                 AlterReplicaLogDir(
                     path=path,
                     topics=[
-                        AlterReplicaLogDirTopic(name=n, partitions=ps) for n, ps in _by_topic(those).items()
+                        AlterReplicaLogDirTopic(name=n, partitions=ps) for n, ps in by_topic(those).items()
                     ],
                 )
                 for path, those in paths.items()
@@ -118,7 +119,7 @@ def _describe(brokers: Brokers, replicas: Iterable[Replica]) -> BrokerResponses:
             broker: DescribeLogDirsRequest(
                 topics=[
                     DescribableLogDirTopic(topic=name, partitions=numbers)
-                    for name, numbers in _by_topic(partitions).items()
+                    for name, numbers in by_topic(partitions).items()
                 ]
             )
             for broker, partitions in _by_broker(replicas).items()
@@ -145,10 +146,3 @@ def _by_broker(replicas: Iterable[Replica]) -> dict[BrokerId, list[TopicPartitio
     for broker, partition in sorted(replicas):
         brokers.setdefault(broker, []).append(partition)
     return brokers
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
-    return topics

@@ -11,6 +11,7 @@ from barnabas.client.admin_types import ClusterDescription, described
 from barnabas.client.brokers import Brokers
 from barnabas.client.connection_pool import PATIENCE
 from barnabas.client.errors import check_code, error_code
+from barnabas.client.leaders import by_topic
 from barnabas.client.servers import servers_of
 from barnabas.kafka.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -135,13 +136,12 @@ class Moves:
             partitions: where to elect.
             is_unclean: a replica that may lack records, where there is no leader; else the preferred leader.
         """
-        asked: dict[str, TopicPartitions] = {}
-        for partition in sorted(partitions or ()):
-            topic = asked.setdefault(partition.topic, TopicPartitions(topic=partition.topic))
-            topic.partitions.append(partition.partition)
+        asked = None if partitions is None else by_topic(sorted(partitions))
         request = ElectLeadersRequest(
             election_type=_UNCLEAN if is_unclean else _PREFERRED,
-            topic_partitions=None if partitions is None else list(asked.values()),
+            topic_partitions=None
+            if asked is None
+            else [TopicPartitions(topic=name, partitions=numbers) for name, numbers in asked.items()],
             timeout_ms=round(1000 * self.brokers.timeout),
         )
         response = self.brokers.ask_once(request)

@@ -15,7 +15,7 @@ from barnabas.client.brokers import Brokers, CoordinatorType, check
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.connection_pool import PATIENCE
 from barnabas.client.errors import check_code
-from barnabas.client.leaders import ask_leaders, leaders_of
+from barnabas.client.leaders import ask_leaders, by_topic, leaders_of
 from barnabas.client.reach import require_broker
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP
@@ -215,11 +215,9 @@ class Transactions:
 
 def producers_request(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:
     """Return the request for the producers that a leader remembers in some of its partitions."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
+    topics = by_topic(partitions).items()
     return DescribeProducersRequest(
-        topics=[TopicRequest(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+        topics=[TopicRequest(name=name, partition_indexes=numbers) for name, numbers in topics]
     )
 
 

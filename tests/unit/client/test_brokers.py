@@ -65,6 +65,10 @@ class FakeCluster:
         #: the leader of the only partition by the metadata, and who takes itself for it
         self.leader = 1
         self.leads = {1}
+        #: requests for offsets and their responses, by broker
+        self.events: list[str] = []
+        #: how many groups each FindCoordinator named
+        self.looked_up: list[int] = []
 
 
 class FakeConnection:
@@ -95,8 +99,10 @@ class FakeConnection:
 
     def send(self, request: Any, *, at_most: int | None = None) -> None:
         self._sent = request.request if isinstance(request, Repeated) else request
+        self.cluster.events.append(f"send {self.port}")
 
     def receive(self) -> Any:
+        self.cluster.events.append(f"receive {self.port}")
         return self.ask(self._sent)
 
     def ask(self, request: Any, *, at_most: int | None = None) -> Any:
@@ -126,8 +132,13 @@ class FakeConnection:
         assert isinstance(request, FindCoordinatorRequest)
         number = self.cluster.coordinator
         host, port = (FIRST, SECOND)[number - 1]
-        found = Coordinator(key="g", node_id=number, host=host, port=port, error_code=self.cluster.refuses)
-        return FindCoordinatorResponse(coordinators=[found])
+        self.cluster.looked_up.append(len(request.coordinator_keys))
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(key=key, node_id=number, host=host, port=port, error_code=self.cluster.refuses)
+                for key in request.coordinator_keys
+            ]
+        )
 
     def _offsets(self) -> ListOffsetsResponse:
         code = ErrorCode.NONE if self.port in self.cluster.leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -350,3 +361,61 @@ def test_partitions_whose_leader_does_not_tell_are_left_out_on_request(cluster: 
 def test_offsets_of_no_partitions_ask_nobody(cluster: FakeCluster) -> None:
     assert Admin("one:1").offsets([], "latest") == {}
     assert cluster.opened == []
+
+
+def test_each_broker_gets_its_request_before_the_first_response_is_awaited(cluster: FakeCluster) -> None:
+    asked = calls()
+    cluster.leads = {1, 2}
+    request = ListOffsetsRequest()
+    found = asked.ask_each({1: request, 2: request})
+    assert cluster.events == ["send 1", "send 2", "receive 1", "receive 2"]
+    assert [response.topics[0].partitions[0].offset for response in found.responses.values()] == [10, 20]
+    assert found.failures == {}
+
+
+def test_a_broker_that_hangs_costs_the_answers_of_no_other(cluster: FakeCluster) -> None:
+    asked = calls()
+    asked.ask(2, ListOffsetsRequest())
+    cluster.silent = {2}
+    found = asked.ask_each({2: ListOffsetsRequest(), 1: ListOffsetsRequest()})
+    assert list(found.responses) == [1]
+    assert "does not answer" in str(found.failures[2])
+    with pytest.raises(ClientError, match="does not answer"):
+        asked.ask(2, ListOffsetsRequest())
+
+
+def test_every_live_broker_is_asked(cluster: FakeCluster) -> None:
+    assert list(calls().ask_every(ListOffsetsRequest()).responses) == [1, 2]
+
+
+def test_a_broker_of_an_unknown_id_is_asked_nothing(cluster: FakeCluster) -> None:
+    with pytest.raises(ClientError, match="the cluster has no broker 7; its brokers are 1, 2"):
+        calls().ask(7, ListOffsetsRequest())
+
+
+def test_a_hundred_groups_are_looked_up_in_one_request(cluster: FakeCluster) -> None:
+    asked = calls()
+    groups = [f"group-{number}" for number in range(150)]
+    cluster.coordinator = 2
+    assert asked.coordinators(groups) == dict.fromkeys(groups, 2)
+    assert cluster.looked_up == [100, 50]
+
+
+def test_a_group_whose_coordinator_is_not_known_is_left_out(cluster: FakeCluster) -> None:
+    cluster.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert calls().coordinators(["g"]) == {}
+
+
+def test_once_asked_no_broker_is_asked_again(cluster: FakeCluster) -> None:
+    cluster.silent = {1}
+    with pytest.raises(ClientError, match="does not answer"):
+        calls().ask_once(MetadataRequest())
+    assert cluster.opened == [1]
+
+
+def test_a_request_that_waits_is_abandoned_with_its_connection(cluster: FakeCluster) -> None:
+    asked = calls()
+    asked.send(1, ListOffsetsRequest()).abandon()
+    assert cluster.closed == 1
+    asked.ask(1, ListOffsetsRequest())
+    assert cluster.opened == [1, 1], "the abandoned one is not used again"
