@@ -167,7 +167,7 @@ def test_members_and_what_they_read(console, orders, barnabas_broker):
 
 
 def test_brokers_tell_leaders_directories_and_settings(console, orders):
-    told = console.get("brokers")
+    told = console.get("brokers", search=orders)
     assert {"partition": f"{orders}-0", "leader": 1, "replicas": [1], "in_sync": [1]} in told["matrix"]
     (directory,) = told["brokers"][0]["log_dirs"]["directories"]
     assert directory["replicas"] > 0 and directory["error"] is None
