@@ -6,6 +6,7 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
+from barnabas.client.errors import ClientError, said
 from barnabas.client.lag import lag_of
 from barnabas.client.offset_calls import EARLIEST, LATEST, offsets_at
 from barnabas.console.pages.query import Query, choice
