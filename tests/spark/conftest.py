@@ -12,6 +12,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,11 +42,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ours = [
         item for item in items if "spark" in getattr(item, "fixturenames", ()) and here in item.path.parents
     ]
-    files = [*dict.fromkeys(item.path for item in ours)]
+    counts = Counter(item.path for item in ours)
+    tests = [0] * _SESSIONS
+    session_of: dict[Path, int] = {}
+    for file, count in counts.most_common():
+        session_of[file] = tests.index(min(tests))
+        tests[session_of[file]] += count
     for item in ours:
         item.add_marker(pytest.mark.spark)
         item.add_marker(pytest.mark.timeout(300))
-        item.add_marker(pytest.mark.xdist_group(f"spark-{files.index(item.path) % _SESSIONS}"))
+        item.add_marker(pytest.mark.xdist_group(f"spark-{session_of[item.path]}"))
 
 
 @pytest.fixture(scope="session")
