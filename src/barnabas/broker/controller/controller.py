@@ -67,12 +67,9 @@ class Controller:
     KafkaError(KAFKA_STORAGE_ERROR).
 
     Args:
-        store: the metadata store of the cluster.
-        loader: shows this broker's image of it.
-        view: the broker's settings and clock; the registration sets the broker epoch in it.
+        view: the registration sets the broker epoch in it.
         broker: the broker to register.
         random: spreads replicas.
-        ask: sends a request to a broker.
         on_failure: called when another broker has registered by this one's id: this one has to stop.
         token_keys: makes the HMACs of delegation tokens; None where there are none.
     """

@@ -44,9 +44,6 @@ class ControllerElection:
     replaced without noticing changes nothing (as in Apache Kafka since KAFKA-6082).
 
     Args:
-        store: the metadata store of the cluster.
-        broker_id: this broker.
-        clock: the time of an election.
         loader: has this broker's image; the next controller epoch is higher than the image's.
     """
 

@@ -32,7 +32,6 @@ class ElectionControl:
     """The part of the controller that elects leaders on request.
 
     Args:
-        election: gives leave to decide, and writes.
         caught_up: waits until the controller has processed all changes of the brokers.
         ask: sends requests to brokers.
     """

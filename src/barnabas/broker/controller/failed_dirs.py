@@ -25,9 +25,6 @@ class FailedDirs:
     directories may work again.
 
     Args:
-        loader: has the cluster as it is now.
-        is_active: whether this broker is the controller.
-        ask: sends a request to a broker.
         on_news: called when more replicas are known to have failed.
     """
 

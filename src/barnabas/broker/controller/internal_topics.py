@@ -36,9 +36,8 @@ class InternalTopics:
     """Adds replicas to internal topics when brokers come.
 
     Args:
-        is_due: whether this broker is the one to do it.
-        view: the broker's settings and image.
-        reassign: has partitions moved.
+        is_due: whether this broker is the controller.
+        reassign: moves partitions.
     """
 
     def __init__(

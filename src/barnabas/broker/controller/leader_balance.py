@@ -19,12 +19,10 @@ log = logger_of(__name__)
 
 
 class LeaderBalance:
-    """Looks now and then for brokers that lead too few of the partitions whose preferred leader they are.
+    """Elects preferred leaders at intervals, for brokers that lead too few of their partitions.
 
     Args:
-        elections: elects them.
-        is_due: whether this broker is the one to do it.
-        view: the broker's settings and image.
+        is_due: whether this broker is the controller.
     """
 
     def __init__(

@@ -72,11 +72,7 @@ class PartitionControl:
     new epoch (KIP-380, KIP-903). The controller neither waits for a broker that is starting nor elects it.
 
     Args:
-        election: gives leave to decide, and writes.
-        loader: shows this broker's image.
-        configs: the effective settings of a topic.
-        unclean: elects where no replica is sure to have everything.
-        ask: sends a request to a broker.
+        unclean: elects where no replica is sure to have all records.
         on_stuck: called when a write has failed: this controller has resigned, and has to run again.
     """
 

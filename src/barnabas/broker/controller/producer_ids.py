@@ -22,8 +22,6 @@ class ProducerIdControl:
     twice, even if a user deletes the node of the last one.
 
     Args:
-        store: stores the last block.
-        election: gives leave to decide, and writes.
         seen: the last id that this broker has seen granted, -1 for none.
     """
 

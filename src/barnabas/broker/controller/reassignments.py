@@ -38,9 +38,6 @@ class ReassignmentControl:
     Reassignments under way are in the store alone, so that the next controller goes on with them.
 
     Args:
-        election: gives leave to decide, and writes.
-        loader: shows this broker's image.
-        configs: what holds for a topic.
         caught_up: waits until what has happened to the brokers has been dealt with.
         on_stuck: called when a write has failed: this controller has resigned, and has to run again.
     """

@@ -30,9 +30,7 @@ class TokenControl:
     """The part of the controller that decides which delegation tokens there are.
 
     Args:
-        election: whether this broker is the controller.
-        view: the lifetimes of tokens, and the time.
-        keys: makes the HMACs; None where tokens are switched off.
+        keys: makes the HMACs; None if tokens are disabled.
         random: makes ids.
     """
 
