@@ -9,13 +9,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.metadata import acl_nodes
 from barnabas.broker.metadata.store import Create, Delete, Operation, Set
-from barnabas.kafka.security.acls import (
-    AclBinding,
-    AclEntry,
-    AclFilter,
-    Acls,
-    ResourcePattern,
-)
+from barnabas.kafka.security.acls import AclBinding, AclEntry, AclFilter, Acls, ResourcePattern
 
 #: the most rules of one resource pattern: one node of the store contains them
 MOST_RULES = 5000

@@ -36,9 +36,7 @@ class AutoCreation:
     """
 
     def __init__(
-        self,
-        view: BrokerView,
-        create: Callable[[CreateTopicsRequest], Awaitable[CreateTopicsResponse]],
+        self, view: BrokerView, create: Callable[[CreateTopicsRequest], Awaitable[CreateTopicsResponse]]
     ) -> None:
         self._view = view
         self._create = create

@@ -48,11 +48,7 @@ class ControllerElection:
     """
 
     def __init__(
-        self,
-        store: MetadataStore,
-        broker_id: BrokerId,
-        clock: Clock,
-        loader: MetadataLoader | None = None,
+        self, store: MetadataStore, broker_id: BrokerId, clock: Clock, loader: MetadataLoader | None = None
     ) -> None:
         self._loader = loader
         self._store = store

@@ -37,10 +37,7 @@ class ElectionControl:
     """
 
     def __init__(
-        self,
-        election: ControllerElection,
-        caught_up: Callable[[], Awaitable[None]],
-        ask: Ask,
+        self, election: ControllerElection, caught_up: Callable[[], Awaitable[None]], ask: Ask
     ) -> None:
         self._election = election
         self._caught_up = caught_up

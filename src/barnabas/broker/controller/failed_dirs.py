@@ -29,11 +29,7 @@ class FailedDirs:
     """
 
     def __init__(
-        self,
-        loader: MetadataLoader,
-        is_active: Callable[[], bool],
-        ask: Ask,
-        on_news: Callable[[], None],
+        self, loader: MetadataLoader, is_active: Callable[[], bool], ask: Ask, on_news: Callable[[], None]
     ) -> None:
         self._loader = loader
         self._is_active = is_active

@@ -40,12 +40,7 @@ class InternalTopics:
         reassign: moves partitions.
     """
 
-    def __init__(
-        self,
-        is_due: Callable[[], bool],
-        view: BrokerView,
-        reassign: Reassign,
-    ) -> None:
+    def __init__(self, is_due: Callable[[], bool], view: BrokerView, reassign: Reassign) -> None:
         self._is_due = is_due
         self._view = view
         self._reassign = reassign

@@ -25,12 +25,7 @@ class LeaderBalance:
         is_due: whether this broker is the controller.
     """
 
-    def __init__(
-        self,
-        elections: ElectionControl,
-        is_due: Callable[[], bool],
-        view: BrokerView,
-    ) -> None:
+    def __init__(self, elections: ElectionControl, is_due: Callable[[], bool], view: BrokerView) -> None:
         self._elections = elections
         self._is_due = is_due
         self._view = view

@@ -61,10 +61,7 @@ class ReassignmentControl:
         self._must_finish = False
 
     async def alter(
-        self,
-        targets: Mapping[TopicPartition, Sequence[BrokerId] | None],
-        *,
-        may_change_factor: bool = True,
+        self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None], *, may_change_factor: bool = True
     ) -> dict[TopicPartition, KafkaError]:
         """Move partitions; for each that is not moved, why.
 

@@ -35,11 +35,7 @@ class TokenControl:
     """
 
     def __init__(
-        self,
-        election: ControllerElection,
-        view: BrokerView,
-        keys: TokenKeys | None,
-        random: Random,
+        self, election: ControllerElection, view: BrokerView, keys: TokenKeys | None, random: Random
     ) -> None:
         self._election = election
         self._view = view

@@ -17,12 +17,7 @@ from barnabas.broker.controller.configs import check_topic_config
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.eligibility import eligibility_of, known_brokers
 from barnabas.broker.controller.names import Collisions, check_topic_name
-from barnabas.broker.controller.placement import (
-    check_assignment,
-    check_assignments,
-    place_replicas,
-    refuse,
-)
+from barnabas.broker.controller.placement import check_assignment, check_assignments, place_replicas, refuse
 from barnabas.broker.controller.reassignment import target_of
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.configs import ConfigResolver
@@ -164,11 +159,7 @@ class TopicControl:
         return {path for path, node in zip(paths, nodes, strict=True) if node is None}
 
     def _plan(
-        self,
-        topic: NewTopic,
-        image: ClusterImage,
-        defaults: BrokerConfig,
-        collisions: Collisions,
+        self, topic: NewTopic, image: ClusterImage, defaults: BrokerConfig, collisions: Collisions
     ) -> TopicImage:
         check_topic_name(topic.name)
         if topic.name in image.topics:

@@ -176,10 +176,7 @@ class UncleanElections:
 
 
 def _report(
-    elected: Mapping[TopicPartition, Reach],
-    leaders: Mapping[TopicPartition, BrokerId],
-    *,
-    is_unclean: bool,
+    elected: Mapping[TopicPartition, Reach], leaders: Mapping[TopicPartition, BrokerId], *, is_unclean: bool
 ) -> None:
     if not elected:
         return

@@ -41,13 +41,7 @@ from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
-from barnabas.base.types import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    LeaderEpoch,
-    Offset,
-    ProducerIdentity,
-)
+from barnabas.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerIdentity
 from barnabas.broker.answers import Answer, is_pending, settled
 from barnabas.broker.coordinator.backoff import Complaints
 from barnabas.broker.coordinator.contract import Operation, Result, S, Shard, ShardContext
@@ -376,10 +370,7 @@ class CoordinatorRuntime(Generic[S]):
         producer = result.producer or _NO_PRODUCER
         if result.marker is not None:
             return encode_end_transaction(
-                result.marker,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.epoch,
-                timestamp=now,
+                result.marker, producer_id=producer.producer_id, producer_epoch=producer.epoch, timestamp=now
             )
         return encode_batch(
             [Record(*record.encode(), now) for record in result.records],
@@ -407,11 +398,7 @@ def _replay(shard: Shard, result: Result[Any]) -> None:
 
 
 #: another broker leads the partition, or will: the image will show it
-_NOT_LED = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-)
+_NOT_LED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 #: errors of an append, as the coordinator's clients get them
 _APPEND_ERRORS = {

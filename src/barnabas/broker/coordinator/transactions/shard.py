@@ -119,11 +119,7 @@ class TransactionShard:
         return transaction is None or is_exhausted(transaction.epoch)
 
     def init_producer(
-        self,
-        transactional_id: str,
-        timeout_ms: int,
-        expected: ProducerIdentity | None,
-        fresh: ProducerId,
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, fresh: ProducerId
     ) -> Result[ProducerIdentity]:
         """InitProducerId: an id and an epoch that fence the earlier producer with this transactional id.
 

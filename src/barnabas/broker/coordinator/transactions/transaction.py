@@ -105,12 +105,7 @@ class Transaction(NamedTuple):
         )
 
     def prepared(
-        self,
-        *,
-        commit: bool,
-        client_version: int,
-        now_ms: int,
-        next_producer_id: ProducerId = NO_PRODUCER_ID,
+        self, *, commit: bool, client_version: int, now_ms: int, next_producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Transaction:
         """The state after the decision.
 

@@ -56,9 +56,7 @@ def _failed(
     is_audited=True,
 )
 async def alter_partition_reassignments(
-    reassignments: ReassignmentControl,
-    context: RequestContext,
-    request: AlterPartitionReassignmentsRequest,
+    reassignments: ReassignmentControl, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     asked = [
         (TopicPartition(topic.name, partition.partition_index), partition.replicas)

@@ -33,11 +33,7 @@ _TELEMETRY = (GetTelemetrySubscriptionsRequest.api_key, PushTelemetryRequest.api
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-@handles(
-    ApiVersionsRequest,
-    needs=[Anyone()],
-    unconfirmed="it is about the connection",
-)
+@handles(ApiVersionsRequest, needs=[Anyone()], unconfirmed="it is about the connection")
 def api_versions(
     view: BrokerView, served: ServedApis, context: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:

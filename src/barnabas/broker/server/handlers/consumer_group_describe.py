@@ -118,8 +118,5 @@ def _assignment(partitions: Partitions, image: ClusterImage) -> Assignment:
 
 def _failure(group_id: str, error: KafkaError) -> DescribedGroup:
     return DescribedGroup(
-        group_id=group_id,
-        error_code=error.code,
-        error_message=error.message,
-        authorized_operations=NOT_ASKED,
+        group_id=group_id, error_code=error.code, error_message=error.message, authorized_operations=NOT_ASKED
     )

@@ -80,8 +80,5 @@ def _describe(group: ClassicGroup) -> DescribedGroup:
 
 def _failure(group_id: str, error: KafkaError) -> DescribedGroup:
     return DescribedGroup(
-        group_id=group_id,
-        error_code=error.code,
-        error_message=error.message,
-        authorized_operations=NOT_ASKED,
+        group_id=group_id, error_code=error.code, error_message=error.message, authorized_operations=NOT_ASKED
     )

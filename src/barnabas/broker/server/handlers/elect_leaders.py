@@ -32,10 +32,7 @@ def _failed(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResp
     on_error=_failed,
     pieces=[
         Pieces(
-            "topic_partitions.partitions",
-            "replica_election_results.partition_result",
-            size=1000,
-            unique=True,
+            "topic_partitions.partitions", "replica_election_results.partition_result", size=1000, unique=True
         )
     ],
     listing="replica_election_results.partition_result",

@@ -23,11 +23,7 @@ _FENCED_FROM = 2
 _EPOCH_BUMP_FROM = 5
 
 
-@handles(
-    EndTxnRequest,
-    needs=[TransactionalId(Operation.WRITE)],
-    confirmed_by=transaction_coordinator(),
-)
+@handles(EndTxnRequest, needs=[TransactionalId(Operation.WRITE)], confirmed_by=transaction_coordinator())
 def end_txn(
     transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
 ) -> Answer[EndTxnResponse]:

@@ -50,10 +50,7 @@ class _ForwardedConnection:
 
 
 @handles(
-    EnvelopeRequest,
-    needs=[BETWEEN_BROKERS],
-    order=BetweenBrokers(),
-    unconfirmed="the controller decides it",
+    EnvelopeRequest, needs=[BETWEEN_BROKERS], order=BetweenBrokers(), unconfirmed="the controller decides it"
 )
 async def envelope(ports: Ports, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
     if not ports.controller.active:

@@ -24,11 +24,7 @@ from barnabas.kafka.protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
     needs=[BETWEEN_BROKERS],
     pieces=[
-        Pieces(
-            "topic_partitions.partitions",
-            "topic_partition_log_info_list.partition_log_info",
-            size=256,
-        )
+        Pieces("topic_partitions.partitions", "topic_partition_log_info_list.partition_log_info", size=256)
     ],
     order=BetweenBrokers(),
     unconfirmed="it tells what this broker holds",

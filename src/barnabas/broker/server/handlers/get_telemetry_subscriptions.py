@@ -28,9 +28,7 @@ _ASKS_AGAIN_AFTER = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_CO
 
 
 @handles(
-    GetTelemetrySubscriptionsRequest,
-    needs=[Anyone()],
-    unconfirmed="it is about the client's own metrics",
+    GetTelemetrySubscriptionsRequest, needs=[Anyone()], unconfirmed="it is about the client's own metrics"
 )
 def get_telemetry_subscriptions(
     clients: TelemetryClients,

@@ -20,12 +20,7 @@ def _failed(_request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error.code)
 
 
-@handles(
-    HeartbeatRequest,
-    needs=[Group(Operation.READ)],
-    on_error=_failed,
-    confirmed_by=group_coordinator(),
-)
+@handles(HeartbeatRequest, needs=[Group(Operation.READ)], on_error=_failed, confirmed_by=group_coordinator())
 def heartbeat(
     groups: GroupCoordinator, _context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:

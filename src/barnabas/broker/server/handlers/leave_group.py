@@ -41,12 +41,7 @@ def _failed(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse
     return LeaveGroupResponse(error_code=error.code)
 
 
-@handles(
-    LeaveGroupRequest,
-    needs=[Group(Operation.READ)],
-    on_error=_failed,
-    confirmed_by=group_coordinator(),
-)
+@handles(LeaveGroupRequest, needs=[Group(Operation.READ)], on_error=_failed, confirmed_by=group_coordinator())
 def leave_group(
     groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest
 ) -> Answer[LeaveGroupResponse]:

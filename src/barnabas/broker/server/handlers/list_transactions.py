@@ -90,9 +90,7 @@ async def _list_matching(
 
 def _state(name: str, transaction: Transaction) -> TransactionState:
     return TransactionState(
-        transactional_id=name,
-        producer_id=transaction.producer_id,
-        transaction_state=transaction.state.label,
+        transactional_id=name, producer_id=transaction.producer_id, transaction_state=transaction.state.label
     )
 
 

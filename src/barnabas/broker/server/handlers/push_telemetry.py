@@ -35,11 +35,7 @@ class Ports:
     long_work: LongWork
 
 
-@handles(
-    PushTelemetryRequest,
-    needs=[Anyone()],
-    unconfirmed="it is about the client's own metrics",
-)
+@handles(PushTelemetryRequest, needs=[Anyone()], unconfirmed="it is about the client's own metrics")
 def push_telemetry(
     ports: Ports, context: RequestContext, request: PushTelemetryRequest
 ) -> Answer[PushTelemetryResponse]:

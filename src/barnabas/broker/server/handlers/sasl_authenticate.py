@@ -15,11 +15,7 @@ from barnabas.kafka.protocol.messages.sasl_authenticate import (
 )
 
 
-@handles(
-    SaslAuthenticateRequest,
-    needs=[Anyone()],
-    unconfirmed="it is about the connection",
-)
+@handles(SaslAuthenticateRequest, needs=[Anyone()], unconfirmed="it is about the connection")
 def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,

@@ -12,10 +12,6 @@ from barnabas.broker.server.requests.needs import Anyone
 from barnabas.kafka.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-@handles(
-    SaslHandshakeRequest,
-    needs=[Anyone()],
-    unconfirmed="it is about the connection",
-)
+@handles(SaslHandshakeRequest, needs=[Anyone()], unconfirmed="it is about the connection")
 def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

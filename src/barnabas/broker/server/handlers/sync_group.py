@@ -18,12 +18,7 @@ from barnabas.kafka.security.acls import Operation
 _PROTOCOL_REQUIRED_FROM = 5
 
 
-@handles(
-    SyncGroupRequest,
-    needs=[Group(Operation.READ)],
-    is_held_back=True,
-    confirmed_by=group_coordinator(),
-)
+@handles(SyncGroupRequest, needs=[Group(Operation.READ)], is_held_back=True, confirmed_by=group_coordinator())
 def sync_group(
     groups: GroupCoordinator, context: RequestContext, request: SyncGroupRequest
 ) -> Answer[SyncGroupResponse]:

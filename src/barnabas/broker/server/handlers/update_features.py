@@ -19,12 +19,7 @@ _UPGRADE_TYPES_FROM = 1
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
 
 
-@handles(
-    UpdateFeaturesRequest,
-    needs=[Cluster(Operation.ALTER)],
-    is_forwarded=True,
-    is_audited=True,
-)
+@handles(UpdateFeaturesRequest, needs=[Cluster(Operation.ALTER)], is_forwarded=True, is_audited=True)
 async def update_features(
     features: FeatureControl, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:

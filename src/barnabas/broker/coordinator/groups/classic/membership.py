@@ -208,9 +208,7 @@ class ClassicMembership:
                 error = failure.code
             outcomes.append(
                 MemberResponse(
-                    member_id=leaver.member_id,
-                    group_instance_id=leaver.group_instance_id,
-                    error_code=error,
+                    member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error
                 )
             )
         if gone:

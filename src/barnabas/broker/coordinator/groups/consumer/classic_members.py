@@ -177,9 +177,7 @@ class ClassicMembers:
                 error = failure.code
             response.members.append(
                 MemberResponse(
-                    member_id=leaver.member_id,
-                    group_instance_id=leaver.group_instance_id,
-                    error_code=error,
+                    member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error
                 )
             )
         return self._membership.remove(group, gone, "it left", response)
