@@ -7,7 +7,6 @@ begins. Topics come in the order of their names.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import INTERNAL_TOPICS
@@ -30,14 +29,6 @@ from barnabas.kafka.protocol.messages.describe_topic_partitions import (
 from barnabas.kafka.security.acls import Operation, ResourceType
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    view: BrokerView
-    long_work: LongWork
-
-
 def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
     topics = [
         DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
@@ -54,43 +45,35 @@ def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Descr
     unconfirmed="it tells what the image shows",
 )
 def describe_topic_partitions(
-    ports: Ports, context: RequestContext, request: DescribeTopicPartitionsRequest
+    view: BrokerView, long_work: LongWork, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Answer[DescribeTopicPartitionsResponse]:
-    image = ports.view.image
+    image, response = view.image, DescribeTopicPartitionsResponse()
     names = sorted({topic.name for topic in request.topics} or image.topics)
+    most = view.config.max_request_partition_size_limit
     if context.access.is_unrestricted:
-        response = DescribeTopicPartitionsResponse()
-        for _ in _fill(response, ports, context, request, image, names, frozenset()):
+        for _ in _fill(response, image, context, request, names, frozenset(), most):
             pass
         return response
-    return LongAnswer(_page_of_allowed(ports, context, request, image, names))
 
+    async def answer() -> DescribeTopicPartitionsResponse:
+        may = context.access.on_topic
+        refused = {name async for name in long_work.slices(names) if not may(Operation.DESCRIBE, name)}
+        shown = names if request.topics else [name for name in names if name not in refused]
+        async for _ in long_work.slices(_fill(response, image, context, request, shown, refused, most)):
+            pass
+        return response
 
-async def _page_of_allowed(
-    ports: Ports,
-    context: RequestContext,
-    request: DescribeTopicPartitionsRequest,
-    image: ClusterImage,
-    names: list[str],
-) -> DescribeTopicPartitionsResponse:
-    may = context.access.on_topic
-    refused = {name async for name in ports.long_work.slices(names) if not may(Operation.DESCRIBE, name)}
-    if not request.topics:
-        names = [name for name in names if name not in refused]
-    response = DescribeTopicPartitionsResponse()
-    async for _ in ports.long_work.slices(_fill(response, ports, context, request, image, names, refused)):
-        pass
-    return response
+    return LongAnswer(answer())
 
 
 def _fill(
     response: DescribeTopicPartitionsResponse,
-    ports: Ports,
+    image: ClusterImage,
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
-    image: ClusterImage,
     names: list[str],
     refused: Container[str],
+    most: int,
 ) -> Iterator[str]:
     """Fill one page, topic by topic: the allowed operations of a topic take some ten decisions.
 
@@ -98,8 +81,7 @@ def _fill(
         KafkaError: INVALID_REQUEST for a cursor that points nowhere.
     """
     first, start = _cursor(request)
-    access = context.access
-    room = max(1, min(request.response_partition_limit, ports.view.config.max_request_partition_size_limit))
+    room = max(1, min(request.response_partition_limit, most))
     for name in names:
         if name < first:
             continue
@@ -109,7 +91,7 @@ def _fill(
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             response.topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=code))
             continue
-        operations = access.operations(ResourceType.TOPIC, name)
+        operations = context.access.operations(ResourceType.TOPIC, name)
         if topic is None:
             response.topics.append(_missing(name, operations))
             continue
@@ -126,7 +108,7 @@ def _fill(
 
 
 def _cursor(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
-    """The topic and the partition that the page begins with."""
+    """The first topic and partition of the page."""
     cursor = request.cursor
     if cursor is None:
         return "", 0
@@ -156,17 +138,17 @@ def _topic(
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = [
         DescribeTopicPartitionsResponsePartition(
-            error_code=leader_error(image, topic.partitions[number], listener),
+            error_code=leader_error(image, state, listener),
             partition_index=number,
-            leader_id=topic.partitions[number].leader,
-            leader_epoch=topic.partitions[number].leader_epoch,
-            replica_nodes=list(topic.partitions[number].replicas),
-            isr_nodes=list(topic.partitions[number].isr),
-            eligible_leader_replicas=list(topic.partitions[number].elr),
-            last_known_elr=list(topic.partitions[number].last_known_elr),
-            offline_replicas=[r for r in topic.partitions[number].replicas if r not in image.brokers],
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=list(state.replicas),
+            isr_nodes=list(state.isr),
+            eligible_leader_replicas=list(state.elr),
+            last_known_elr=list(state.last_known_elr),
+            offline_replicas=[r for r in state.replicas if r not in image.brokers],
         )
-        for number in range(begin, end)
+        for number, state in enumerate(topic.partitions[begin:end], begin)
     ]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,

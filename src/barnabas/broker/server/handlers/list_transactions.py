@@ -6,9 +6,6 @@ KIP-1152). Patterns have the syntax of RE2. The broker refuses a pattern that ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import shown
 from barnabas.broker.answers import Answer, LongAnswer
@@ -27,17 +24,6 @@ from barnabas.kafka.protocol.messages.list_transactions import (
 )
 from barnabas.kafka.security.acls import Operation
 
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    transactions: TransactionCoordinator
-    view: BrokerView
-    long_work: LongWork
-    search: PatternSearch
-
-
 #: further states of Apache Kafka; no stored transaction has them
 _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
 
@@ -49,16 +35,21 @@ _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
     unconfirmed="it only informs",
 )
 def list_transactions(
-    ports: Ports, context: RequestContext, request: ListTransactionsRequest
+    transactions: TransactionCoordinator,
+    view: BrokerView,
+    long_work: LongWork,
+    search: PatternSearch,
+    context: RequestContext,
+    request: ListTransactionsRequest,
 ) -> Answer[ListTransactionsResponse]:
     known = _NEVER_SEEN.union(state.label for state in State)
-    now = ports.view.clock.now_ms()
+    now = view.clock.now_ms()
+    pattern = request.transactional_id_pattern
 
     def is_wanted(item: tuple[str, Transaction]) -> bool:
         name, transaction = item
-        return context.access.on_transactional_id(Operation.DESCRIBE, name) and _passes(
-            request, transaction, now
-        )
+        may = context.access.on_transactional_id(Operation.DESCRIBE, name)
+        return may and _passes(request, transaction, now)
 
     def respond(states: list[TransactionState]) -> ListTransactionsResponse:
         return ListTransactionsResponse(
@@ -66,26 +57,18 @@ def list_transactions(
             transaction_states=states,
         )
 
-    items = list(ports.transactions.transactions())
-    if not request.transactional_id_pattern:
-        return ports.long_work.listed(items, lambda item: _state(*item) if is_wanted(item) else None, respond)
-    return LongAnswer(
-        _list_matching(ports, request.transactional_id_pattern, filter(is_wanted, items), respond)
-    )
+    async def respond_matching(pattern: str) -> ListTransactionsResponse:
+        wanted = dict([item async for item in long_work.slices(filter(is_wanted, items))])
+        try:
+            names = await search.find(pattern, list(wanted))
+        except (ValueError, CostlyPatternError) as error:
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{shown(pattern)}: {error}") from error
+        return respond([_state(name, wanted[name]) async for name in long_work.slices(names)])
 
-
-async def _list_matching(
-    ports: Ports,
-    pattern: str,
-    wanted: Iterable[tuple[str, Transaction]],
-    respond: Callable[[list[TransactionState]], ListTransactionsResponse],
-) -> ListTransactionsResponse:
-    transactions = {name: transaction async for name, transaction in ports.long_work.slices(wanted)}
-    try:
-        names = await ports.search.find(pattern, list(transactions))
-    except (ValueError, CostlyPatternError) as error:
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{shown(pattern)}: {error}") from error
-    return respond([_state(name, transactions[name]) async for name in ports.long_work.slices(names)])
+    items = list(transactions.transactions())
+    if pattern:
+        return LongAnswer(respond_matching(pattern))
+    return long_work.listed(items, lambda item: _state(*item) if is_wanted(item) else None, respond)
 
 
 def _state(name: str, transaction: Transaction) -> TransactionState:
