@@ -50,7 +50,7 @@ def test_a_cluster_is_upgraded_broker_by_broker_under_load(
     earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(earlier), str(ROOT)]))
-    with BarnabasCluster(brokers=3, mode="process", data=tmp_path) as cluster:
+    with BarnabasCluster(brokers=3, store="zookeeper", data=tmp_path) as cluster:
         cluster.create_topic("t", 6)
         cluster.wait_in_sync("t")
         load = LOADS["confluent-kafka"](cluster.bootstrap_servers, "t")

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.base.system.orphans import environment_that_ends
-from barnabas.base.system.sockets import claim_alone
+from barnabas.base.system.sockets import claim_alone, has_local_sockets
 from barnabas.broker.config.durability import replicated_settings
 from barnabas.client.brokers import ask_once
 from barnabas.client.errors import ClientError
@@ -27,11 +27,17 @@ from barnabas.testing.running_broker import BrokerSettings, RunningBroker
 from barnabas.testing.shared_store import SharedServer
 from barnabas.testing.thread_broker import ThreadBroker
 
+if TYPE_CHECKING:
+    from barnabas.broker.metadata.server.thread import StoreServerThread
+    from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
+
 __all__ = ["BarnabasCluster"]
 
 MODES = ("thread", "process")
-STORES = ("memory", "zookeeper")
+STORES = ("memory", "embedded", "zookeeper")
 
+#: the stores that processes can share, the default first
+_OF_PROCESSES = ("embedded", "zookeeper")
 #: Defaults that suit a test rather than a server: one broker's, and short timeouts to notice failures.
 _TEST_SETTINGS = {**TEST_SETTINGS, "zookeeper.session.timeout.ms": "2000"}
 #: seconds between two looks at the cluster
@@ -55,8 +61,10 @@ class BarnabasCluster(TemporaryCluster):
         data: a directory for their data, which is kept. By default a temporary directory, removed at the end.
         mode: "thread" runs them in this process (fastest, and a debugger reaches them); "process" runs each
             in a process of its own. The default follows from the store.
-        store: "memory" in mode "thread": a metadata store in this process, the default. "zookeeper" in mode
-            "process": a real ZooKeeper, which needs Java and PySpark.
+        store: "memory" in mode "thread": a metadata store in this process. In mode "process" it is "embedded"
+            or "zookeeper". "embedded" is the store of `barnabas start --brokers`, which this process serves.
+            "zookeeper" is a real ZooKeeper, which needs Java and PySpark; it is the default on a system
+            without Unix sockets.
 
     `bootstrap_servers` names all of them, for any client. `partition` cuts connections between brokers only:
     clients reach every broker that runs.
@@ -73,18 +81,18 @@ class BarnabasCluster(TemporaryCluster):
         mode: str | None = None,
         store: str | None = None,
     ) -> None:
-        mode = mode or ("process" if store == "zookeeper" else "thread")
-        store = store or ("zookeeper" if mode == "process" else "memory")
+        mode = mode or ("process" if store in _OF_PROCESSES else "thread")
+        store = store or ("memory" if mode == "thread" else _OF_PROCESSES[not has_local_sockets()])
         if brokers < 1:
             raise ValueError(f"brokers={brokers} is not allowed: name at least 1")
         if mode not in MODES:
             raise ValueError(f"mode={mode!r} is not known: choose from {', '.join(MODES)}")
         if store not in STORES:
             raise ValueError(f"store={store!r} is not known: choose from {', '.join(STORES)}")
-        if (mode == "process") != (store == "zookeeper"):
+        if (mode == "process") != (store in _OF_PROCESSES):
             raise ValueError(
                 f"store={store!r} does not go with mode={mode!r}: brokers in threads share a store in "
-                "memory, processes a ZooKeeper"
+                "memory, processes the embedded store or a ZooKeeper"
             )
         if racks and len(racks) != brokers + later:
             raise ValueError(
@@ -282,7 +290,7 @@ class BarnabasCluster(TemporaryCluster):
 
     def _beginner(self, folder: Path) -> Any:
         if self._mode == "process":
-            return _Processes(folder / "zookeeper")
+            return _Processes(folder, self._store)
         return _Threads(int(self._settings["zookeeper.session.timeout.ms"]) / 1000)
 
     def _begin_nodes(self, brokers: Iterable[int]) -> None:
@@ -400,18 +408,24 @@ class BarnabasCluster(TemporaryCluster):
 
 
 class _Processes:
-    """Starts brokers in processes, with a ZooKeeper of their own."""
+    """Starts brokers in processes, with a metadata store for them alone."""
 
-    def __init__(self, folder: Path) -> None:
-        from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
+    def __init__(self, folder: Path, store: str) -> None:
+        self._server: StoreServerThread | ZooKeeperServer
+        if store == "embedded":
+            from barnabas.broker.metadata.server.thread import StoreServerThread
 
-        ends = environment_that_ends()
-        self._zookeeper = ZooKeeperServer(folder, tick=_TICK, fsync=False, environment=ends)
+            self._server = StoreServerThread([folder / "metadata"], tick=_TICK)
+        else:
+            from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
+
+            ends = environment_that_ends()
+            self._server = ZooKeeperServer(folder / "zookeeper", tick=_TICK, fsync=False, environment=ends)
 
     def __enter__(self) -> Callable[[BrokerSettings], Any]:
         from barnabas.testing.process_broker import ProcessBroker  # imports kazoo, which takes a while
 
-        address = self._zookeeper.start().address
+        address = self._server.start().address
 
         def begin(node: BrokerSettings) -> ProcessBroker:
             settings = {**node.settings, "zookeeper.connect": address}
@@ -420,7 +434,7 @@ class _Processes:
         return begin
 
     def __exit__(self, *_: object) -> None:
-        self._zookeeper.stop()
+        self._server.stop()
 
 
 class _Threads:

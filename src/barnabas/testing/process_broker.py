@@ -30,6 +30,7 @@ from barnabas.base.system.processes import ask_to_stop, own_group
 from barnabas.base.system.signals import stop_this_process
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metadata.zookeeper.address import parse_address
+from barnabas.broker.metadata.zookeeper.connection import Sockets, kazoo_hosts
 from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
 from barnabas.broker.server.broker import Broker
 from barnabas.broker.server.run import serve
@@ -245,8 +246,10 @@ class _Inside:
 
     def _expire(self) -> None:
         """End the session: any client that knows its password can close it, and then it counts as ended."""
+        address = parse_address(self._config.zookeeper_connect or "")
         thief = KazooClient(
-            ",".join(parse_address(self._config.zookeeper_connect or "").servers),
+            kazoo_hosts(address),
+            handler=Sockets(socket_path=address.socket_path),
             client_id=self._store._connection._client.client_id,
         )
         thief.start(_ANSWER_TIMEOUT)  # a busy machine takes longer than kazoo's 15 s

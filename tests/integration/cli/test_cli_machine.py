@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.zookeeper import new_chroot
 
 from barnabas.base.environment.filesystem import exists
 from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metadata.store import StoreUnavailableError
+from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.broker.server.run import BrokerServer
 from barnabas.client import Admin, Consumer, Producer
 
@@ -193,8 +195,8 @@ def test_supervisor_that_is_killed_takes_its_brokers_and_nothing_that_was_acknow
     send(first.servers, "orders", NUMBERS)
     pids = first.pids()
     first.end(signal.SIGKILL)
-    wait_for(lambda: not any(map(is_alive, pids.values())))
-    again = start()
+    again = start()  # at once, as a service manager does
+    assert not any(map(is_alive, pids.values()))
     assert len(again.servers.split(",")) == 2
     assert texts(again.servers, "orders", 12) == NUMBERS
     assert set(leaders(again.servers, "orders").values()) == {1, 2}
@@ -252,6 +254,44 @@ def test_lone_broker_grows_and_goes_back_with_its_records_groups_and_topics(
     assert plain.end()[0] == 0
     again = start("--brokers", "2")
     assert texts(again.servers, "broker", 12) == NUMBERS
+
+
+def test_several_brokers_move_to_a_zookeeper(
+    start: Callable[..., Machine], zookeeper: ZooKeeperServer
+) -> None:
+    machine = start("--brokers", "2")
+    Admin(machine.servers).create_topic("orders", partitions=4)
+    send(machine.servers, "orders", NUMBERS)
+    assert machine.end()[0] == 0
+    address = str(new_chroot(zookeeper.address))
+    in_cluster = ["cluster", "start", "--data", str(machine.folder)]
+
+    def refused_cluster(*words: str) -> str:
+        done = subprocess.run(
+            [*BARNABAS, *in_cluster, *words], capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert done.returncode == 1
+        return done.stderr
+
+    assert "need no ZooKeeper: start them with `barnabas start" in refused_cluster()
+    assert "is not in a ZooKeeper yet: move it there" in refused_cluster("--zookeeper", address)
+    words = ["cluster", "import", str(machine.folder), "--zookeeper", address]
+    done = subprocess.run([*BARNABAS, *words], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert f"`barnabas {' '.join(in_cluster)} --zookeeper {address}`" in done.stdout
+    assert "was moved to ZooKeeper: start its brokers with `barnabas cluster start" in refused(machine.folder)
+    cluster = subprocess.Popen(
+        [*BARNABAS, *in_cluster, "--zookeeper", address], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert cluster.stdout is not None
+        servers = cluster.stdout.readline().split()[1]
+        assert texts(servers, "orders", 12) == NUMBERS
+        assert set(leaders(servers, "orders").values()) == {1, 2}
+    finally:
+        cluster.terminate()
+        cluster.communicate(timeout=PATIENCE)
+    assert "has a cluster of `barnabas cluster start`" in refused(machine.folder)
 
 
 def test_folder_of_several_is_not_opened_by_a_lone_broker(start: Callable[..., Machine]) -> None:

@@ -111,14 +111,17 @@ def test_what_makes_no_cluster_is_refused():
         BarnabasCluster(mode="process", store="memory")
     with pytest.raises(ValueError, match="does not go with mode='thread'"):
         BarnabasCluster(mode="thread", store="zookeeper")
+    with pytest.raises(ValueError, match="does not go with mode='thread'"):
+        BarnabasCluster(mode="thread", store="embedded")
     with pytest.raises(ValueError, match="name one for each of 3 brokers"):
         BarnabasCluster(racks=["a"])
     with pytest.raises(RuntimeError, match="has not been started"):
         _ = BarnabasCluster().bootstrap_servers
 
 
-def test_a_cluster_of_processes_on_a_real_zookeeper(barnabas_cluster):
-    cluster = barnabas_cluster(brokers=1, store="zookeeper")  # and so mode="process"
+@pytest.mark.parametrize("store", ["embedded", "zookeeper"])
+def test_a_cluster_of_processes_on_each_store_of_theirs(barnabas_cluster, store):
+    cluster = barnabas_cluster(brokers=1, store=store)  # and so mode="process"
     cluster.expire_session(1)
     cluster.pause(1)
     assert cluster.running == []

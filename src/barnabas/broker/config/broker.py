@@ -124,7 +124,8 @@ class BrokerConfig(Settings):
         None,
         doc="The ZooKeeper servers that the brokers of a cluster share: HOST:PORT,HOST:PORT/chroot. "
         "With a chroot for each cluster, several clusters can share one ensemble. The first "
-        "broker creates a missing chroot.",
+        "broker creates a missing chroot. `barnabas start --brokers` gives its brokers unix:PATH, the "
+        "socket of its own store.",
     )
     zookeeper_session_timeout_ms: int = setting(
         "zookeeper.session.timeout.ms",

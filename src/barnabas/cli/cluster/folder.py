@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -135,6 +136,23 @@ class ClusterFolder:
                 with suppress(OSError):  # another start is quicker
                     self._lock_path.unlink()
                     self.path.rmdir()
+
+    def await_free(self, patience: float) -> None:
+        """Wait until no broker has its folder open, as after the end of its supervisor.
+
+        Raises:
+            ClusterFolderError: one still has it after `patience` seconds.
+        """
+        deadline = time.monotonic() + patience
+        for lock in (lock for each in self.log_dirs for lock in each.glob("broker-*/.lock")):
+            while True:
+                try:
+                    OsFileSystem().lock(str(lock)).release()
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise ClusterFolderError(f"a broker runs in {lock.parent}: stop it first") from None
+                    time.sleep(0.05)
 
     @property
     def _lock_path(self) -> Path:

@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 #: ``--brokers auto`` starts no more
 _MOST_OF_CORES = 16
 MOST = 100
+#: seconds in which brokers end whose supervisor was killed just before
+_LAST_BREATH = 10.0
 AUTO = "auto"
 #: settings that this command makes for each broker
 _OF_EACH = ("node.id", "metadata.store")
@@ -129,6 +131,7 @@ def run(
     )
 
     def prepare() -> None:
+        folder.await_free(_LAST_BREATH)
         folder.store_layout(layout)  # first: from now on no lone broker may start there
         lone = conversion.lone_broker_of(folder, 1)
         if lone is not None:
