@@ -49,11 +49,7 @@ class Member:
         )
         self.served = self.forwarding.forwarded(Served(create_topics.create_topics, self.create))
         self.envelope = envelope.envelope.using(
-            envelope.Ports(
-                any_,
-                self.forwarding,
-                Dispatcher(self.forwarding.local, LongWork(Environment.of_system())),
-            )
+            any_, self.forwarding, Dispatcher(self.forwarding.local, LongWork(Environment.of_system()))
         )
 
     async def create(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:

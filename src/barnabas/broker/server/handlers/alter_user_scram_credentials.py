@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 
 from barnabas.base.errors import KafkaError
@@ -23,14 +22,6 @@ from barnabas.kafka.security.acls import Operation
 _USERS_A_STEP = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    users: UserControl
-    long_work: LongWork
-
-
 def _failed(
     request: AlterUserScramCredentialsRequest, error: KafkaError
 ) -> AlterUserScramCredentialsResponse:
@@ -46,7 +37,10 @@ def _failed(
     is_audited=True,
 )
 async def alter_user_scram_credentials(
-    ports: Ports, context: RequestContext, request: AlterUserScramCredentialsRequest
+    users: UserControl,
+    long_work: LongWork,
+    context: RequestContext,
+    request: AlterUserScramCredentialsRequest,
 ) -> AlterUserScramCredentialsResponse:
     wanted: dict[str, list[CredentialChange]] = {}
     for gone in request.deletions:
@@ -54,11 +48,11 @@ async def alter_user_scram_credentials(
     for new in request.upsertions:
         change = CredentialChange(new.name, new.mechanism, new.iterations, new.salt, new.salted_password)
         wanted.setdefault(new.name, []).append(change)
-    users = iter(wanted)
+    names = iter(wanted)
     results: list[AlterUserScramCredentialsResult] = []
-    async for some in ports.long_work.slices(iter(lambda: list(islice(users, _USERS_A_STEP)), [])):
+    async for some in long_work.slices(iter(lambda: list(islice(names, _USERS_A_STEP)), [])):
         try:
-            errors = await ports.users.alter([change for user in some for change in wanted[user]])
+            errors = await users.alter([change for user in some for change in wanted[user]])
         except KafkaError as error:  # what the steps before have changed stays
             errors = dict.fromkeys(some, error)
         results += _results(some, errors)

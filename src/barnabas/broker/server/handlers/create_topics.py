@@ -8,7 +8,6 @@ The request's timeout is ignored: the decision takes milliseconds.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.controller import NewTopic
@@ -30,17 +29,6 @@ from barnabas.kafka.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from barnabas.kafka.security.acls import Access, Operation
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    topics: TopicControl
-    settings: SettingDescriptions
-    view: BrokerView
-    quotas: ClientQuotas
-
 
 #: the first version that knows THROTTLING_QUOTA_EXCEEDED
 _STRICT_SINCE = 6
@@ -65,29 +53,32 @@ def _check(request: CreateTopicsRequest) -> None:
     is_audited=True,
 )
 async def create_topics(
-    ports: Ports, context: RequestContext, request: CreateTopicsRequest
+    topics: TopicControl,
+    settings: SettingDescriptions,
+    view: BrokerView,
+    quotas: ClientQuotas,
+    context: RequestContext,
+    request: CreateTopicsRequest,
 ) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     once, results = [], []
-    budget = MutationBudget(
-        ports.quotas, context, strict_since=_STRICT_SINCE, validate_only=request.validate_only
-    )
+    budget = MutationBudget(quotas, context, strict_since=_STRICT_SINCE, validate_only=request.validate_only)
     for topic in request.topics:
         if named[topic.name] == 1:
             count = len(topic.assignments) or topic.num_partitions
             try:
-                budget.spend(count if count > 0 else ports.view.config.num_partitions)
+                budget.spend(count if count > 0 else view.config.num_partitions)
             except KafkaError as error:
                 results.append(_refused(topic.name, error))
             else:
                 once.append(_parse(topic))
-    outcomes = await ports.topics.create(once, validate_only=request.validate_only)
+    outcomes = await topics.create(once, validate_only=request.validate_only)
     for new in once:
         outcome = outcomes[new.name]
         if isinstance(outcome, KafkaError):
             results.append(_refused(new.name, outcome))
         else:
-            results.append(_created(ports, context.access, outcome, new))
+            results.append(_created(settings, context.access, outcome, new))
     for name, times in named.items():
         if times > 1:
             twice = f"the request names the topic '{name}' {times} times"
@@ -105,7 +96,9 @@ def _parse(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _created(ports: Ports, access: Access, topic: TopicImage, asked: NewTopic) -> CreatableTopicResult:
+def _created(
+    settings: SettingDescriptions, access: Access, topic: TopicImage, asked: NewTopic
+) -> CreatableTopicResult:
     if not access.on_topic(Operation.DESCRIBE_CONFIGS, topic.name):
         return CreatableTopicResult(
             name=topic.name,
@@ -130,7 +123,7 @@ def _created(ports: Ports, access: Access, topic: TopicImage, asked: NewTopic) -
                 config_source=description.source,
                 is_sensitive=description.setting.sensitive,
             )
-            for description in ports.settings.of_new_topic(texts)
+            for description in settings.of_new_topic(texts)
         ],
     )
 

@@ -6,7 +6,6 @@ later leader has the deleted records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -28,15 +27,6 @@ from barnabas.kafka.protocol.messages.delete_records import (
 )
 from barnabas.kafka.security.acls import Operation
 
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    replicas: ReplicaManager
-    logs: LogManager
-
-
 #: in place of an offset: everything below the high watermark
 HIGH_WATERMARK = -1
 
@@ -50,7 +40,7 @@ HIGH_WATERMARK = -1
     is_audited=True,
 )
 async def delete_records(
-    ports: Ports, context: RequestContext, request: DeleteRecordsRequest
+    replicas: ReplicaManager, logs: LogManager, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
     planned: dict[LogDirectory, list[_Deletion]] = {}
@@ -59,11 +49,11 @@ async def delete_records(
         for wanted in topic.partitions:
             result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index)
             try:
-                deletion = _plan(ports, topic.name, wanted.partition_index, wanted.offset, result)
+                deletion = _plan(replicas, topic.name, wanted.partition_index, wanted.offset, result)
             except KafkaError as error:
                 result.error_code = error.code
             else:
-                directory = ports.logs.directory_of(deletion.partition.topic_partition)
+                directory = logs.directory_of(deletion.partition.topic_partition)
                 planned.setdefault(directory, []).append(deletion)
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
@@ -71,7 +61,7 @@ async def delete_records(
         failure = None
         try:
             starts = [(deletion.partition.log, deletion.start) for deletion in deletions]
-            await ports.logs.store_log_starts(directory, starts)
+            await logs.store_log_starts(directory, starts)
         except KafkaError as error:
             failure = error
         for partition, epoch, start, result in deletions:
@@ -125,12 +115,12 @@ async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -
 
 
 def _plan(
-    ports: Ports, topic: str, index: int, offset: Offset, result: DeleteRecordsPartitionResult
+    replicas: ReplicaManager, topic: str, index: int, offset: Offset, result: DeleteRecordsPartitionResult
 ) -> _Deletion:
     """The deletion for a partition; raises KafkaError if it is not allowed."""
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    partition = ports.replicas.find(topic, index)
+    partition = replicas.find(topic, index)
     partition.check_leader()
     log = partition.log
     if "delete" not in log.config.cleanup_policy:

@@ -7,7 +7,6 @@ the client address in the envelope, and the response inside the answer is its ow
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.broker.controller import Controller
@@ -22,16 +21,6 @@ from barnabas.kafka.protocol.messages.envelope import EnvelopeRequest, EnvelopeR
 from barnabas.kafka.security.principal import Principal
 
 _SIZE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    controller: Controller
-    forwarding: Forwarding
-    #: answers forwarded requests as the controller
-    dispatcher: Dispatcher
 
 
 class _ForwardedConnection:
@@ -52,11 +41,17 @@ class _ForwardedConnection:
 @handles(
     EnvelopeRequest, needs=[BETWEEN_BROKERS], order=BetweenBrokers(), unconfirmed="the controller decides it"
 )
-async def envelope(ports: Ports, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-    if not ports.controller.active:
+async def envelope(
+    controller: Controller,
+    forwarding: Forwarding,
+    dispatcher: Dispatcher,
+    context: RequestContext,
+    request: EnvelopeRequest,
+) -> EnvelopeResponse:
+    if not controller.active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     frame = request.request_data
-    if int.from_bytes(frame[:2], "big") not in ports.forwarding.local:
+    if int.from_bytes(frame[:2], "big") not in forwarding.local:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     try:
         client = str(ipaddress.ip_address(request.client_host_address))
@@ -68,7 +63,7 @@ async def envelope(ports: Ports, context: RequestContext, request: EnvelopeReque
         raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from error
     connection = _ForwardedConnection(context.connection, client, principal)
     try:
-        chunks = await ports.dispatcher.answer_frame(frame, connection)
+        chunks = await dispatcher.answer_frame(frame, connection)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     return EnvelopeResponse(response_data=b"".join(map(bytes, chunks))[_SIZE:])

@@ -7,13 +7,12 @@ INVALID_REQUEST.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import GROUP_METADATA_TOPIC, NO_BROKER, TRANSACTION_STATE_TOPIC, TopicPartition
 from barnabas.broker.answers import Answer
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.coordinator.partitioning import partition_for
+from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import checked_by_handler, refusal
@@ -25,15 +24,6 @@ from barnabas.kafka.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from barnabas.kafka.security.acls import Operation, ResourceType
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    view: BrokerView
-    auto_creation: AutoCreation
-
 
 #: by the key type: the topic whose partitions' leaders coordinate
 _TOPICS = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
@@ -61,7 +51,7 @@ def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinat
     unconfirmed="it tells what the image shows",
 )
 def find_coordinator(
-    ports: Ports, context: RequestContext, request: FindCoordinatorRequest
+    view: BrokerView, auto_creation: AutoCreation, context: RequestContext, request: FindCoordinatorRequest
 ) -> Answer[FindCoordinatorResponse]:
     topic = _TOPICS.get(request.key_type)
     if topic is None:
@@ -72,28 +62,32 @@ def find_coordinator(
     keys = request.coordinator_keys if context.api_version >= _BATCHED_FROM else [request.key]
     if not any(_may_find(context, topic, key) for key in keys):  # then the broker creates no topic either
         return _failed(request, refusal(_KINDS[topic]))
-    if topic not in ports.view.image.topics:
-        return _find_after_creation(ports, context, request, topic)
-    return _find(ports, context, request, topic)
+    if topic not in view.image.topics:
+        return _find_after_creation(view, auto_creation, context, request, topic)
+    return _find(view.image, context, request, topic)
 
 
 async def _find_after_creation(
-    ports: Ports, context: RequestContext, request: FindCoordinatorRequest, topic: str
+    view: BrokerView,
+    auto_creation: AutoCreation,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
+    topic: str,
 ) -> FindCoordinatorResponse:
-    errors = await ports.auto_creation.create([topic])
+    errors = await auto_creation.create([topic])
     for error in errors.values():
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made: {error.message}")
-    return _find(ports, context, request, topic)
+    return _find(view.image, context, request, topic)
 
 
 def _find(
-    ports: Ports, context: RequestContext, request: FindCoordinatorRequest, topic: str
+    image: ClusterImage, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
     if context.api_version >= _BATCHED_FROM:
         return FindCoordinatorResponse(
-            coordinators=[_locate(ports, context, topic, key) for key in request.coordinator_keys]
+            coordinators=[_locate(image, context, topic, key) for key in request.coordinator_keys]
         )
-    found = _locate(ports, context, topic, request.key)
+    found = _locate(image, context, topic, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -103,10 +97,9 @@ def _find(
     )
 
 
-def _locate(ports: Ports, context: RequestContext, topic: str, key: str) -> Coordinator:
+def _locate(image: ClusterImage, context: RequestContext, topic: str, key: str) -> Coordinator:
     if not _may_find(context, topic, key):
         return _nowhere(key, refusal(_KINDS[topic]))
-    image = ports.view.image
     known = image.topics.get(topic)  # this broker's image may not show a new topic yet
     state = None
     if known is not None:

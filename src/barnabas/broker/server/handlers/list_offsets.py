@@ -9,7 +9,6 @@ stable offset. OFFSET_NOT_AVAILABLE until a new leader knows the high watermark 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -33,16 +32,6 @@ from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from barnabas.kafka.security.acls import Operation
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    replicas: ReplicaManager
-    long_work: LongWork
-    cold_reads: ColdReads
-
 
 CONSUMER = -1
 READ_COMMITTED = 1
@@ -76,7 +65,11 @@ _SINCE = {
     confirmed_by=leader_of("partition_index"),
 )
 def list_offsets(
-    ports: Ports, context: RequestContext, request: ListOffsetsRequest
+    replicas: ReplicaManager,
+    long_work: LongWork,
+    cold_reads: ColdReads,
+    context: RequestContext,
+    request: ListOffsetsRequest,
 ) -> Answer[ListOffsetsResponse]:
     named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     response = ListOffsetsResponse()
@@ -89,7 +82,7 @@ def list_offsets(
                 if named[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 _check_timestamp(wanted.timestamp, context.api_version)
-                partition = ports.replicas.find(topic.name, wanted.partition_index)
+                partition = replicas.find(topic.name, wanted.partition_index)
                 partition.check_leader(wanted.current_leader_epoch)
                 unknown = _why_unknown(partition, request, context.api_version)
                 _look_up(partition, wanted, request, result, unknown)
@@ -103,7 +96,7 @@ def list_offsets(
                 )
             results.append(result)
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
-    return _look_up_long(ports, long, response) if long else response
+    return _look_up_long(long_work, cold_reads, long, response) if long else response
 
 
 class _LongLookUp(NamedTuple):
@@ -120,18 +113,22 @@ class _LongLookUp(NamedTuple):
 
 
 async def _look_up_long(
-    ports: Ports, long: list[_LongLookUp], response: ListOffsetsResponse
+    long_work: LongWork, cold_reads: ColdReads, long: list[_LongLookUp], response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
     for partition, timestamp, bound, search, result, unknown in long:
         try:
-            _answer(await _find(ports, partition, timestamp, search), bound, result, unknown)
+            _answer(await _find(long_work, cold_reads, partition, timestamp, search), bound, result, unknown)
         except KafkaError as error:
             result.error_code = error.code
     return response
 
 
 async def _find(
-    ports: Ports, partition: Partition, timestamp: int, search: LongSearch | ColdRead
+    long_work: LongWork,
+    cold_reads: ColdReads,
+    partition: Partition,
+    timestamp: int,
+    search: LongSearch | ColdRead,
 ) -> OffsetAtTimestamp | None:
     start = 0
 
@@ -141,10 +138,10 @@ async def _find(
     while True:
         try:
             if isinstance(search, ColdRead):
-                return await ports.cold_reads.retry(look, search)
+                return await cold_reads.retry(look, search)
             if timestamp == MAX_TIMESTAMP:
                 timestamp = search.max_timestamp
-            found = await ports.long_work.run(search.find, timestamp, partition.log.log_start_offset)
+            found = await long_work.run(search.find, timestamp, partition.log.log_start_offset)
             if found is not None:
                 return found
             start = search.next_offset

@@ -7,8 +7,6 @@ more. As in Apache Kafka, clients need no permission.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID
 from barnabas.broker.answers import Answer
@@ -26,32 +24,25 @@ from barnabas.kafka.records.compression import Compression, ExpandsTooFarError, 
 _RESERVED = (ZERO_TOPIC_ID, METADATA_TOPIC_ID)
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The handler's dependencies."""
-
-    clients: TelemetryClients
-    view: BrokerView
-    long_work: LongWork
-
-
 @handles(PushTelemetryRequest, needs=[Anyone()], unconfirmed="it is about the client's own metrics")
 def push_telemetry(
-    ports: Ports, context: RequestContext, request: PushTelemetryRequest
+    clients: TelemetryClients,
+    view: BrokerView,
+    long_work: LongWork,
+    context: RequestContext,
+    request: PushTelemetryRequest,
 ) -> Answer[PushTelemetryResponse]:
     if request.client_instance_id in _RESERVED:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    client = ports.clients.find(
-        request.client_instance_id, attributes_of(request.client_instance_id, context)
-    )
-    most = ports.view.config.telemetry_max_bytes
-    error = _refusal(client, request, ports.clients.now(), most)
+    client = clients.find(request.client_instance_id, attributes_of(request.client_instance_id, context))
+    most = view.config.telemetry_max_bytes
+    error = _refusal(client, request, clients.now(), most)
     client.is_ending = request.terminating
     if error is not None:
-        return _answer(ports, client, error)
+        return _answer(clients, client, error)
     if not request.metrics:
-        return _answer(ports, client, ErrorCode.NONE)
-    return _take(ports, client, request, most)
+        return _answer(clients, client, ErrorCode.NONE)
+    return _take(clients, long_work, client, request, most)
 
 
 def _refusal(
@@ -69,14 +60,18 @@ def _refusal(
 
 
 async def _take(
-    ports: Ports, client: ClientInstance, request: PushTelemetryRequest, most: int
+    clients: TelemetryClients,
+    long_work: LongWork,
+    client: ClientInstance,
+    request: PushTelemetryRequest,
+    most: int,
 ) -> PushTelemetryResponse:
     try:
-        pushed = await ports.long_work.run(_read, request.compression_type, request.metrics, most)
-        ports.clients.keep(client, pushed)
+        pushed = await long_work.run(_read, request.compression_type, request.metrics, most)
+        clients.keep(client, pushed)
     except KafkaError as error:
-        return _answer(ports, client, error.code)
-    return _answer(ports, client, ErrorCode.NONE)
+        return _answer(clients, client, error.code)
+    return _answer(clients, client, ErrorCode.NONE)
 
 
 def _read(compression: int, metrics: bytes, most: int) -> Pushed:
@@ -95,7 +90,7 @@ def _read(compression: int, metrics: bytes, most: int) -> Pushed:
         raise KafkaError(ErrorCode.INVALID_RECORD) from error
 
 
-def _answer(ports: Ports, client: ClientInstance, code: ErrorCode) -> PushTelemetryResponse:
+def _answer(clients: TelemetryClients, client: ClientInstance, code: ErrorCode) -> PushTelemetryResponse:
     client.error = code
-    ports.clients.pushes[code.name] += 1
+    clients.pushes[code.name] += 1
     return PushTelemetryResponse(error_code=code)

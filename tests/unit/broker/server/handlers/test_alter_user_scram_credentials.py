@@ -39,8 +39,8 @@ async def slices(items):
 
 def answered(users, request):
     """The error code of each user, in the order of the answer."""
-    ports = handler.Ports(users, SimpleNamespace(slices=slices))
-    response = asyncio.run(handler.alter_user_scram_credentials.handle(ports, None, request))
+    long_work = SimpleNamespace(slices=slices)
+    response = asyncio.run(handler.alter_user_scram_credentials.handle(users, long_work, None, request))
     return {result.user: result.error_code for result in response.results}
 
 

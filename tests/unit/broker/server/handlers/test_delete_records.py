@@ -65,14 +65,14 @@ def delete(partition, offset, timeout_ms=1000):
         pass
 
     logs = SimpleNamespace(directory_of=lambda topic_partition: "/data", store_log_starts=store)
-    ports = handler.Ports(SimpleNamespace(find=lambda topic, index: partition), logs)
+    replicas = SimpleNamespace(find=lambda topic, index: partition)
     wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(
         timeout_ms=timeout_ms, topics=[DeleteRecordsTopic(name="t", partitions=[wanted])]
     )
 
     async def ask():
-        response = await handler.delete_records.handle(ports, None, request)
+        response = await handler.delete_records.handle(replicas, logs, None, request)
         result = response.topics[0].partitions[0]
         return result.error_code or result.low_watermark
 

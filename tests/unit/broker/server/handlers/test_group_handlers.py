@@ -95,11 +95,11 @@ def test_coordinator_is_not_available_while_its_topic_has_not_come_to_this_broke
         return {}
 
     async def ask():
-        ports = find_coordinator.Ports(SimpleNamespace(image=ClusterImage()), SimpleNamespace(create=create))
+        parts = SimpleNamespace(image=ClusterImage()), SimpleNamespace(create=create)
         access = SimpleNamespace(allows=lambda *_: True)
         context = SimpleNamespace(api_version=4, access=access, listener="PLAINTEXT")
         request = FindCoordinatorRequest(coordinator_keys=["g", "h"])
-        return await find_coordinator.find_coordinator.handle(ports, context, request)
+        return await find_coordinator.find_coordinator.handle(*parts, context, request)
 
     found = asyncio.run(ask()).coordinators
     assert [(each.key, each.error_code) for each in found] == [

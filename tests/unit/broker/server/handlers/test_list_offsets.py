@@ -39,14 +39,16 @@ class FakePartition:
 
 
 def ask(partition, timestamp, *, version=11, replica_id=-1, isolation_level=0):
-    ports = handler.Ports(SimpleNamespace(find=lambda topic, index: partition), None, None)
+    replicas = SimpleNamespace(find=lambda topic, index: partition)
     wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(
         replica_id=replica_id,
         isolation_level=isolation_level,
         topics=[ListOffsetsTopic(name="t", partitions=[wanted])],
     )
-    response = handler.list_offsets.handle(ports, SimpleNamespace(api_version=version), request)
+    response = handler.list_offsets.handle(
+        replicas, None, None, SimpleNamespace(api_version=version), request
+    )
     result = response.topics[0].partitions[0]
     return result.error_code or result.offset
 
