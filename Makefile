@@ -16,7 +16,7 @@ help:
 	@echo "make test    the tests of every part, in minutes (TESTS=path: all tests of one place)"
 	@echo "make test-all  every test: clusters, Spark, the pages' commands, whole matrices (TESTS=path)"
 	@echo "make test-portable  tests of the broker without what other systems than Linux lack"
-	@echo "make coverage  which lines of src/ the unit and property tests run"
+	@echo "make coverage  the part of each package that the unit and property tests run: docs/development/coverage.md"
 	@echo "make lock    the hashes of all packages, once constraints.txt has changed (needs uv)"
 	@echo "make check   lint, types, layers, generated docs, prose"
 	@echo "make check-types  the types in the console's pages, by tsc (needs npm, and its registry the first time)"
@@ -62,7 +62,8 @@ test-all: setup
 	$(PYTEST) -n $(or $(WORKERS),4) --durations=50 $(TESTS)
 
 coverage: setup
-	$(BIN)/python -m pytest -q -n $(or $(WORKERS),2) --cov --cov-report=term:skip-covered $(or $(TESTS),tests/unit tests/property)
+	$(BIN)/python -m pytest -q -n $(or $(WORKERS),2) --cov --cov-report= $(or $(TESTS),tests/unit tests/property)
+	$(BIN)/python tools/coverage_page.py
 
 # without uvloop, fcntl, resource, sendfile, pwritev and more, which other systems lack
 test-portable: setup
