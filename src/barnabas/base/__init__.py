@@ -1,1 +1,1 @@
-"""The ground of all packages: environment, operating system, errors, types and text."""
+"""The foundation of all packages: environment, operating system, errors, types and text."""

@@ -1,4 +1,4 @@
-"""A small HTTP server on the broker's loop: GET of a few fixed pages, one request a connection.
+"""A small HTTP server on the broker's loop: GET of a few fixed pages, one request per connection.
 
 It reads no request body and no files. Connections, the bytes of a request and the time for each are bounded.
 """
@@ -85,7 +85,7 @@ def parse_request(head: bytes, *, only_local: bool) -> tuple[str, str, bool]:
 
 
 def is_local_name(host: str) -> bool:
-    """Whether `host` is ``localhost`` or an IP address: no other site's DNS can make it mean this machine."""
+    """Whether `host` is ``localhost`` or an IP address: another site's DNS cannot point it here."""
     if host.lower() == "localhost":
         return True
     try:
@@ -114,10 +114,10 @@ class Responder:
         return f"http://{host}:{self._port}"
 
     def bind(self) -> None:
-        """Take the address.
+        """Bind the address.
 
         Raises:
-            ConfigError: it cannot be had.
+            ConfigError: the address cannot be bound.
         """
         try:
             self._socket = self._network.bind(self._host, self._port)
@@ -128,7 +128,7 @@ class Responder:
         self._port = self._socket.port
 
     async def start(self, handlers: Mapping[str, Handler]) -> None:
-        """Begin to answer."""
+        """Begin to answer requests."""
         self.handlers = handlers
         assert self._socket is not None
         await self._socket.accept(lambda: _Exchange(self), backlog=MOST_CONNECTIONS)
@@ -151,10 +151,10 @@ class Responder:
 
 
 def parse_listener(text: str) -> tuple[str, int]:
-    """Return the host and the port of HOST:PORT; a host that is left out is this machine alone.
+    """Return the host and the port of HOST:PORT; the default host is the loopback address.
 
     Raises:
-        ConfigError: it is not an address.
+        ConfigError: the text is not an address.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:
@@ -260,7 +260,7 @@ class _Exchange(asyncio.Protocol):
         self._transport.write(head + body if is_whole else head)
 
     async def _send_long(self, pieces: AsyncIterator[str], is_chunked: bool) -> None:
-        """Send a text that may be large without holding all of it. An error in its middle cuts it off."""
+        """Send a text piece by piece, since it may be large. An error ends it early."""
         has_begun = False
         try:
             async with self._responder.long:

@@ -13,5 +13,5 @@ def pip_command(*extras: str) -> str:
 
 
 def pip_install(*extras: str, quote: str = "") -> str:
-    """Return `pip_command` between quotes, with the folder that it has to be run in."""
+    """Return `pip_command` in quotes, with the folder in which to run it."""
     return f"{quote}{pip_command(*extras)}{quote}{'' if PUBLISHED else ' in a checkout of Barnabas'}"

@@ -51,7 +51,7 @@ def read_unchecked(path: Path) -> dict[str, str]:
 
 
 def dump_toml(settings: Mapping[str, str]) -> str:
-    """Settings as `read_settings` reads them from a file that ends in ``.toml``."""
+    """Return settings as TOML, in the format that `read_settings` reads."""
     # TOML's strings are JSON's, but for one character that JSON leaves as it is.
     pairs = (
         tuple(json.dumps(each, ensure_ascii=False).replace("\x7f", "\\u007f") for each in pair)

@@ -53,7 +53,7 @@ def logger_of(name: str, *, is_limited: bool = False) -> logging.Logger:
 
 
 class _Limited:
-    """Leaves lines out of the log, and says so."""
+    """Drops lines above the limit, and logs their number."""
 
     def __init__(self) -> None:
         #: by level and format: how many may be written, when that was so, and how many were left out since

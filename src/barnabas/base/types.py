@@ -1,4 +1,4 @@
-"""The few names that every package shares."""
+"""Names that all packages share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class StoredBytes(Protocol):
-    """Bytes that stay in their file until they are sent, so that the system need not copy them to us first.
+    """Bytes that stay in their file until they are sent, so that they are not copied into this process.
 
     Raises OSError as the system does.
     """
@@ -29,18 +29,18 @@ class StoredBytes(Protocol):
     def __len__(self) -> int: ...
 
     def __bytes__(self) -> bytes:
-        """All of them."""
+        """Return all bytes."""
         ...
 
     def read(self, start: int, size: int) -> bytes:
-        """Return at most `size` bytes from `start` on; none only if the file has lost them."""
+        """Return at most `size` bytes from `start` on; empty only if the file has lost them."""
         ...
 
     def send_to(self, descriptor: int, start: int) -> int:
-        """Send from `start` on as many as the socket takes; return their number, 0 as in `read`.
+        """Send as many bytes from `start` on as the socket accepts; return their number, 0 as in `read`.
 
         Raises:
-            BlockingIOError: the socket takes none now.
+            BlockingIOError: the socket accepts none now.
         """
         ...
 

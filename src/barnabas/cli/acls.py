@@ -241,7 +241,7 @@ def list_acls(of_user: str | None, as_json: bool, bootstrap_server: str, **named
 def check(
     principal: str, operation: str, host: str, bootstrap_server: str, **named: str | bool | None
 ) -> None:
-    """Say whether a user may do something, and which rule decides."""
+    """Show whether a user may do something, and the rule that decides it."""
     from barnabas.client.acls import describe_acls
     from barnabas.client.reach import require_broker
 

@@ -1,4 +1,4 @@
-"""HOST:PORT as the options of `start` and `registry` take it."""
+"""HOST:PORT in the options of `start` and `registry`."""
 
 from __future__ import annotations
 

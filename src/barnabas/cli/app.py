@@ -31,7 +31,7 @@ Every command explains itself with --help and examples. A broker other than 127.
 class LazyGroup(click.Group):
     """A group that imports a command only to run it or to print its help.
 
-    So `barnabas start` loads no Kafka client, and completing a word loads next to nothing.
+    So `barnabas start` loads no Kafka client, and completing a word loads almost nothing.
     """
 
     def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:

@@ -82,7 +82,7 @@ def _profile(name: str) -> dict[str, str]:
 
 
 def _login(user: str, settings: Mapping[str, str], may_ask: bool) -> dict[str, str]:
-    """Settings that log in as `user`, where the rest is as `settings` say."""
+    """Return `settings` with the login replaced by that of `user`."""
     protocol = settings.get("security.protocol", "SASL_SSL").upper()
     secured = {"PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SASL_SSL"}.get(protocol, protocol)
     mechanism = settings.get("sasl.mechanism", _LOGIN)

@@ -34,7 +34,7 @@ class UnknownSetting(BarnabasError):
 
 
 class _Resource(NamedTuple):
-    """The resource whose settings are meant: its kind, its name, and both in words."""
+    """The resource that the options name: its type, its name, and both as text."""
 
     kind: str
     name: str

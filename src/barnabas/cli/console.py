@@ -1,4 +1,4 @@
-"""`barnabas console`: web pages that show a cluster live, Apache Kafka's, too."""
+"""`barnabas console`: web pages that show a cluster live, also one of Apache Kafka."""
 
 from __future__ import annotations
 

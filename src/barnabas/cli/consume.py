@@ -39,7 +39,7 @@ class TimedOut(BarnabasError):
 
 
 class OffsetAbsent(BarnabasError):
-    """No partition has the offset that was asked for."""
+    """No partition has the requested offset."""
 
 
 @click.command(
@@ -213,7 +213,7 @@ def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPar
 
 
 def _take_one_by_one(consumer: Consumer) -> Iterator[list[Record]]:
-    """Yield one record at a time, for a group: the next step stores its offset, so print it before."""
+    """Yield one record at a time, for a group. The next iteration stores its offset, so print it before."""
     while True:
         record = consumer.poll(0.2)
         yield [record] if record is not None else []
@@ -249,7 +249,7 @@ def _print(
 
 
 class _Printer:
-    """Writes records to stdout in the form that was asked for."""
+    """Writes records to stdout in the requested format."""
 
     def __init__(
         self, out: IO[bytes], with_keys: bool, as_json: bool, raw: bool, template: Template | None

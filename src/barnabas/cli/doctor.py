@@ -1,4 +1,4 @@
-"""`barnabas doctor`: why a client cannot connect, or is not served."""
+"""`barnabas doctor`: find out why a client cannot connect or is refused."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def reset_offsets(
 
 
 def _refusal(admin: Admin, group: str) -> str | None:
-    """Say why the broker will not change the group's offsets; None if it will."""
+    """Return the reason why the broker refuses to change the group's offsets; None if it accepts."""
     description = admin.describe_group(group)
     if not description.members:
         return None
@@ -296,7 +296,7 @@ def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> lis
 
 
 def _whole_topics(admin: Admin, topics: set[str]) -> set[TopicPartition]:
-    """All partitions of those topics that still exist: the group may not have read some of them yet."""
+    """Return all partitions of the existing topics: the group may not have read some of them yet."""
     from barnabas.base.types import TopicPartition
 
     there = sorted(topics.intersection(admin.topics(internal=True)))

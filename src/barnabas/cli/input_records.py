@@ -18,7 +18,7 @@ _JSON_NAMES = 1 << 16
 
 
 class InputForm(NamedTuple):
-    """The form of the input: lines, unless one of these says otherwise.
+    """The format of the input: lines, unless an option sets another one.
 
     Attributes:
         null: the text of a value that is null.

@@ -18,7 +18,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def log_to_stderr(level: str, form: str, broker: int | None = None) -> None:
     """Log to stderr from `level` on, in the format of the options of `barnabas start`.
 
-    `broker` is in each line where several brokers share stderr.
+    `broker` is added to each line if several brokers share stderr.
     """
     handler = CountingHandler()
     text = _TEXT if broker is None else f"broker {broker}: {_TEXT}"
@@ -29,7 +29,7 @@ def log_to_stderr(level: str, form: str, broker: int | None = None) -> None:
 class JsonFormatter(logging.Formatter):
     """A line is an object: ``time`` (UTC), ``level``, ``logger``, ``message``, and an ``exception``.
 
-    Where several brokers share stderr, it has a ``broker``, too.
+    If several brokers share stderr, it also has ``broker``.
     """
 
     def __init__(self, broker: int | None = None) -> None:
@@ -51,7 +51,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Repeated:
-    """A line that was written: the record, and how often it has come again since."""
+    """A written line: the record, and the number of repetitions since."""
 
     __slots__ = ("count", "record")
 

@@ -1,4 +1,4 @@
-"""`barnabas metrics`: files for watching brokers with Prometheus and Grafana."""
+"""`barnabas metrics`: files for monitoring brokers with Prometheus and Grafana."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def find_broker(nodes: Iterable[BrokerNode], broker: int) -> BrokerNode:
 
 
 def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Return the replicas of each partition; of a moving one those that it will have."""
+    """Return the replicas of each partition; for a moving one those after the move."""
     under_way = moves.under_way()
     return {
         partition: under_way[partition].target if partition in under_way else holders.replicas
@@ -78,7 +78,7 @@ def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ..
     """Parse a plan that `plan_as_json` or Kafka's tool has written.
 
     Raises:
-        click.ClickException: it is none.
+        click.ClickException: it is not a plan.
     """
     try:
         plan: dict[TopicPartition, tuple[BrokerId, ...]] = {}
@@ -98,10 +98,10 @@ def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ..
 
 
 def read_log_dirs(text: str, source: str) -> dict[Replica, str]:
-    """Return the log directories that a plan names, by broker and partition; "any" is as good as none.
+    """Return the log directories that a plan names, by broker and partition; "any" means no directory.
 
     Raises:
-        click.ClickException: there are not as many as replicas, or one is no absolute path.
+        click.ClickException: their number is not that of the replicas, or one is not an absolute path.
     """
     found: dict[Replica, str] = {}
     for item in json.loads(text)["partitions"]:
@@ -135,7 +135,7 @@ def begin_moves(
     plan: Mapping[TopicPartition, Sequence[BrokerId]],
     throttle: int | None,
 ) -> None:
-    """Begin the moves of a plan. Raises click.ClickException when some of it is refused."""
+    """Begin the moves of a plan. Raises click.ClickException if a part of it is refused."""
     if throttle is not None:
         throttle_plan(moves, plan, throttle)
     raise_refused(moves.reassign(plan), "moved")

@@ -1,4 +1,4 @@
-"""Offsets as people name them: earliest, a number, a time, a duration ago."""
+"""Offsets in options: earliest, a number, a time, a duration ago."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ TIMEOUT = 15.0
 
 
 class _Servers(_TextType):
-    """HOST:PORT,... as the text that it is."""
+    """HOST:PORT,... as text."""
 
     name = "servers"
 
@@ -45,7 +45,7 @@ class _Servers(_TextType):
 
 
 class AnyCase(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
-    """One of some names, in upper or lower case; messages show them as defined."""
+    """One of several names, in upper or lower case; messages show them as defined."""
 
     def __init__(self, choices: Sequence[str]) -> None:
         super().__init__(choices, case_sensitive=False)
@@ -169,7 +169,7 @@ def _cluster_options(*config: str) -> Callable[[F], F]:
 
 
 def _kept(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Callback of an option that `_to_servers` heeds."""
+    """Callback of an option that `_to_servers` uses."""
     ctx.meta[f"barnabas.{param.name}"] = value
     return value
 

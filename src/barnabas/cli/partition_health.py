@@ -21,7 +21,7 @@ _MIN_ISR = "min.insync.replicas"
 class Health:
     """The marks of the partitions of some topics.
 
-    A broker that has no eligible leader replicas and no reassignments (Kafka before 3.7) tells less.
+    A broker without eligible leader replicas and reassignments (Kafka before 3.7) gives fewer marks.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Health:
         }
 
     def holders(self, topic: str, partition: PartitionDescription) -> Holders:
-        """Return a partition with its eligible leader replicas, where they are known."""
+        """Return a partition with its eligible leader replicas, if they are known."""
         found = self._holders.get(TopicPartition(topic, partition.partition))
         return found or Holders(partition.leader, partition.replicas, partition.isr)
 
     def marks(self, topic: str, partition: PartitionDescription) -> tuple[str, ...]:
-        """Return the problems of a partition, the worst first; none of a healthy one.
+        """Return the problems of a partition, the worst first; empty for a healthy one.
 
-        A replica that a reassignment is adding is not missed, as by Kafka's kafka-topics.
+        A replica that a reassignment is adding does not count as missing, as in Kafka's kafka-topics.
         """
         holders = self.holders(topic, partition)
         move = self._under_way.get(TopicPartition(topic, partition.partition))

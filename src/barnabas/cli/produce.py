@@ -239,7 +239,7 @@ def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
     """Return the settings of --set.
 
     Raises:
-        click.UsageError: a setting has an option of its own, or comes twice.
+        click.UsageError: a setting has its own option, or occurs twice.
     """
     values = parse_assignments(settings, "--set")
     for name, option in _OWN_OPTIONS.items():
@@ -273,7 +273,7 @@ def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Li
 
 
 def _topic_limit(bootstrap_server: str, topic: str) -> int | None:
-    """Return the topic's max.message.bytes; None if the broker does not say."""
+    """Return the topic's max.message.bytes; None if the broker does not report it."""
     from barnabas.base.errors import BarnabasError
     from barnabas.client import Admin
 

@@ -22,7 +22,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
 
 
 class Outgoing(NamedTuple):
-    """A record to be sent."""
+    """A record to send."""
 
     value: bytes | None
     key: bytes | None = None
@@ -32,7 +32,7 @@ class Outgoing(NamedTuple):
 
 
 def to_json(record: Record) -> str:
-    """One line. Bytes that are not UTF-8 come as {"base64": "..."}."""
+    """One line. Bytes that are not UTF-8 are written as {"base64": "..."}."""
     content = {"key": bytes_to_json(record.key), "value": bytes_to_json(record.value)}
     if record.headers:
         content["headers"] = [[name, bytes_to_json(value)] for name, value in record.headers]
@@ -136,7 +136,7 @@ class Template:
 
 
 def iso_time(timestamp_ms: int | None) -> str:
-    """UTC, in milliseconds; empty where there is none, the number where the calendar has no such day."""
+    """Return a time in UTC with milliseconds; empty for no time, the number for one beyond the calendar."""
     if timestamp_ms is None:
         return ""
     try:

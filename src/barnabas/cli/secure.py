@@ -47,7 +47,7 @@ class Secured:
         return {ADMIN: credentials(self.password, secrets.token_bytes(24))}
 
     def announce(self, servers: str) -> str:
-        """Write the admin's client settings, now that the address is known; return a command with them."""
+        """Write the admin's client settings with the broker's address; return a command that uses them."""
         file = self.folder.write_login(ADMIN, self.password, servers)
         command = f"barnabas topics list --config {shlex.quote(str(file))}"
         rule = f"TLS, a login, and nobody but {ADMIN} may do anything until an ACL says so"
@@ -63,7 +63,7 @@ class Secured:
 
 
 def secure(values: dict[str, str]) -> Secured:
-    """Set a secured broker's settings in `values`, and make the files that they name if they are missing.
+    """Set a secured broker's settings in `values`, and create the files that they name if they are missing.
 
     Raises:
         ConfigError: the settings contradict it, or the folder cannot be used.
@@ -89,7 +89,7 @@ def _refuse_own(values: Mapping[str, str]) -> None:
 
 
 class SecuredCluster(Secured):
-    """The same for a cluster, whose brokers log in to each other and to ZooKeeper."""
+    """The same for a cluster: its brokers also log in to each other and to ZooKeeper."""
 
     def __init__(self, folder: CertificateFolder, data: Path) -> None:
         super().__init__(folder)
@@ -214,7 +214,7 @@ def secure_cluster(folder: Path, addresses: Iterable[str], data: Path) -> Secure
 
 
 def make_certificate(folder: CertificateFolder, hosts: tuple[str, ...]) -> None:
-    """Make the authority, once, and a certificate for `hosts`: anew when they change, or it ends soon.
+    """Make the authority, once, and a certificate for `hosts`, again when they change or it expires soon.
 
     Raises:
         ConfigError: the folder cannot be used.
@@ -229,7 +229,7 @@ def make_certificate(folder: CertificateFolder, hosts: tuple[str, ...]) -> None:
 
 
 def _password_in(file: Path) -> str:
-    """Return the password that a file of client settings has; empty where there is none."""
+    """Return the password in a file of client settings; empty if there is none."""
     if not file.exists():
         return ""
     return translate(read_unchecked(file)).settings.get("sasl.password", "")

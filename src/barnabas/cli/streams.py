@@ -1,4 +1,4 @@
-"""The standard streams as a command finds them: open, closed, full, or without a reader."""
+"""The standard streams, which may be closed, full or without a reader."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stdin_bytes() -> IO[bytes]:
     """stdin.
 
     Raises:
-        InputError: it is closed.
+        InputError: stdin is closed.
     """
     if sys.stdin is None:
         raise InputError("stdin is closed: pipe the input to the command, or name a file with --file")
@@ -49,7 +49,7 @@ def stdin_bytes() -> IO[bytes]:
 
 
 def stdout_bytes() -> IO[bytes]:
-    """stdout, for bytes as they are."""
+    """Return stdout for unchanged bytes."""
     return sys.stdout.buffer
 
 

@@ -1,4 +1,4 @@
-"""`barnabas tokens`: delegation tokens, with which others log in as a user for some time."""
+"""`barnabas tokens`: delegation tokens, which let others log in as a user for a limited time."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _DEFAULT = "SCRAM-SHA-512"
 
 
 class NoFileError(ConfigError):
-    """The user's file cannot be written; the user is there all the same."""
+    """The user's file cannot be written; the user exists nevertheless."""
 
 
 def write_user_file(admin: Path, user: str, password: str) -> Path:
@@ -40,7 +40,7 @@ def write_user_file(admin: Path, user: str, password: str) -> Path:
     Only the file's owner may read it. A file of the user is replaced, for it has the old password.
 
     Raises:
-        NoFileError: the name is not one for a file, a file of that name is not the user's, or the folder
+        NoFileError: the name cannot name a file, a file of that name is not the user's, or the folder
             cannot be written.
     """
     if not _FILE_NAME.fullmatch(user):
@@ -62,7 +62,7 @@ def write_user_file(admin: Path, user: str, password: str) -> Path:
 
 
 def _user_of(path: Path) -> str | None:
-    """Return the user whose login a file has; None if it has none that can be read."""
+    """Return the user of the login in a file; None if there is no readable login."""
     try:
         return translate(read_unchecked(path)).settings.get("sasl.username")
     except BarnabasError:
@@ -70,13 +70,13 @@ def _user_of(path: Path) -> str | None:
 
 
 def _quoted(text: str) -> str:
-    """Quote a value as a JAAS entry has it."""
+    """Quote a value for a JAAS entry."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def _escaped(text: str) -> str:
-    """Escape a value as Java's properties files have it, in ASCII."""
+    """Escape a value for a Java properties file, in ASCII."""
     plain = text.replace("\\", "\\\\")
     return "".join(
         each if " " <= each <= "~" else "".join(f"\\u{unit:04x}" for unit in _utf16(each)) for each in plain

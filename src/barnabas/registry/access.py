@@ -86,7 +86,7 @@ class ClusterAccess:
         super_users: names of users without restrictions, in addition to the registry's own user.
 
     Raises:
-        ConfigError: the registry itself does not log in by a password, so no client can.
+        ConfigError: the registry's own login has no password, so clients cannot log in either.
     """
 
     def __init__(self, servers: str, super_users: Iterable[str] = ()) -> None:
@@ -205,7 +205,7 @@ class ClusterAccess:
 
 
 def _try_login(servers: Servers) -> None:
-    """Raises AuthenticationError; ClientError when no broker answers."""
+    """Raises AuthenticationError; ClientError if no broker answers."""
     ask_once(servers, _TIMEOUT_S, DescribeClusterRequest())
 
 

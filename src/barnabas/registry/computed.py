@@ -1,8 +1,8 @@
-"""Answers that take long to compute, for an event loop that must not wait.
+"""Answers that take long to compute, without delay for the event loop.
 
-Code that decides on schemas calls for an answer, and gets it if it has been computed before. Otherwise
-`NotComputed` is raised through all its callers; the outermost has the answer computed elsewhere, and starts
-again. So no decision waits half way, while the state might change.
+Code that decides on schemas requests an answer, and receives it if it was computed before. Otherwise
+`NotComputed` is raised through all its callers; the outermost has the answer computed in another process, and
+starts again. So no decision waits in its middle while the state might change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class NotComputed(Exception):
     """Call `compute` with a deadline where it may block, then ask again.
 
-    It raises a RegistryError when the registry is at fault. An error of the schema is an answer, too.
+    It raises a RegistryError for an error of the registry. An error of the schema is an answer.
     """
 
     def __init__(self, compute: Callable[[float], None]) -> None:

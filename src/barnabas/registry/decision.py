@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[T_co]):
-    """`records` are written all or none. Without records nothing has to change."""
+    """`records` are written in one transaction. No records means that the state does not change."""
 
     records: Sequence[Record]
     answer: T_co

@@ -67,7 +67,7 @@ def body(data: bytes) -> dict[str, Any]:
     """Return the JSON object in the body of a request.
 
     Raises:
-        ValueError: it is none, or it has a character that UTF-8 cannot express.
+        ValueError: it is not a JSON object, or has a character that UTF-8 cannot encode.
         RegistryError: a limit of bodies, or of a schema's text.
     """
     value = Elements("the body", limits.BODY_ELEMENTS, limits.BODY_DEPTH).load(data)

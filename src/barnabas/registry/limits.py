@@ -1,8 +1,8 @@
 """Limits on the cost of one request.
 
 A request beyond a limit is refused with 42209 (422), beyond the depth with 42201 (422); the message names the
-limit. Elements, depth and steps are counted, so every registry refuses the same schemas, however busy its
-machine is. A limit on a worker's CPU time covers the rest.
+limit. Elements, depth and steps are counted, so every registry refuses the same schemas, on a busy machine
+too. A limit on a worker's CPU time covers the rest.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class SchemasLog:
         `decide` may be called several times, each time on a newer state. Its exceptions are raised here.
 
         Raises:
-            RegistryError: OPERATION_TIMEOUT when the brokers do not take it in time.
+            RegistryError: OPERATION_TIMEOUT if the brokers do not store it in time.
         """
         async with self._turn:
             if not self._owner:
@@ -155,7 +155,7 @@ class SchemasLog:
 
     @staticmethod
     def _unchanged(decide: Callable[[], Decision[T]]) -> Decision[T] | None:
-        """Return the decision if it has no records: then the right to write is not needed."""
+        """Return the decision if it has no records; such a decision needs no right to write."""
         try:
             decision = decide()
         except RegistryError:

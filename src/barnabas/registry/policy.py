@@ -18,7 +18,7 @@ _CONFIG_FIELDS = {"compatibility", "compatibilityLevel", "normalize"}
 
 
 def config_of(state: State, subject: str | None) -> JsonObject:
-    """Return the effective settings of a subject: each its own, else its context's, else the global one."""
+    """Return a subject's effective settings: each from it, else from its context, else the global one."""
     merged: JsonObject = {"compatibilityLevel": state.default_level}
     for scope in reversed(_scopes(subject)):
         merged |= state.configs.get(scope, {})

@@ -56,7 +56,7 @@ class Record:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record:
-    """Raises ValueError when this is no record of a registry's."""
+    """Raises ValueError if this is not a registry's record."""
     fields = json.loads(key or b"null")
     contents = None if value is None else json.loads(value)
     if not isinstance(fields, dict) or not isinstance(fields.get("keytype"), str):

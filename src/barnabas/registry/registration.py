@@ -127,7 +127,7 @@ def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version 
 
 
 def _respelled(state: State, version: Version) -> bytes | None:
-    """The fingerprint of the schema of `version` in our canonical form; None if it cannot be parsed."""
+    """Return the fingerprint of the schema of `version` in canonical form; None if it cannot be parsed."""
     try:
         text = understanding.canonical(source_of_version(state, version))
     except RegistryError as error:
@@ -165,7 +165,7 @@ def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: M
 
 
 def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
-    """Return a number of the body; None if it is missing or, as clients write it then, too small."""
+    """Return a number of the body; None if it is missing or below the minimum, as some clients send it."""
     value = body.get(name)
     if value is not None and type(value) is not int:
         raise RegistryError(422, f"{name} must be a whole number: {value!r}")

@@ -67,7 +67,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Schema:
-        """Raises RegistryError when the body is not of that form."""
+        """Raises RegistryError if the body does not have that format."""
         text = body.get("schema")
         if text is not None and not isinstance(text, str):
             raise RegistryError(Code.INVALID_SCHEMA, "schema must be a string that holds the schema's text")
@@ -86,7 +86,7 @@ class Schema:
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Schema:
-        """Parse like `from_json`, but stricter, because the registry keeps a schema without end."""
+        """Parse like `from_json`, but stricter, because the registry keeps a schema forever."""
         for name in ("metadata", "ruleSet"):
             if not isinstance(body.get(name) or {}, dict):
                 raise RegistryError(422, f"{name} must be an object")

@@ -46,7 +46,7 @@ def claim(listen: str) -> socket.socket:
 
 
 async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Callable[[str], None]) -> None:
-    """Wait for a broker, replay the topic, then answer until cancelled; `on_ready` is told the URL.
+    """Wait for a broker, replay the topic, then answer until cancelled; `on_ready` receives the URL.
 
     Raises:
         BarnabasError: the topic cannot be used, the broker refuses, or the settings cannot be honoured.

@@ -187,7 +187,7 @@ def _number(value: object) -> int:
 
 
 def _referred(version: Version) -> set[tuple[str, int]]:
-    """Return the versions that a version's schema refers to itself, as (subject, version)."""
+    """Return the versions that a version's schema refers to directly, as (subject, version)."""
     context = context_of(version.subject)
     return {(in_context(r.subject, context), r.version) for r in version.schema.references}
 

@@ -1,6 +1,6 @@
 """Names of subjects and their contexts: ``:.staging:orders`` is the subject orders in the context .staging.
 
-Each context has ids of its own. A name without a context is in the default one, whose name is ``.``.
+Each context has its own ids. A name without a context is in the default one, whose name is ``.``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def canonical(subject: str) -> str:
     """Return the canonical form of a subject's name: the only one that is checked, looked up or stored.
 
     Raises:
-        RegistryError: INVALID_SUBJECT for one that is empty or holds control characters.
+        RegistryError: INVALID_SUBJECT if the name is empty or has control characters.
     """
     match = _QUALIFIED.fullmatch(subject)
     name = match[2] if match else subject

@@ -18,7 +18,7 @@ _LOOK_S = 1.0
 
 
 class TopicUnfitError(BarnabasError):
-    """The topic would lose or scatter schemas."""
+    """The topic would lose schemas, or spread them over partitions."""
 
 
 async def wait_for_broker(bootstrap_servers: str) -> None:

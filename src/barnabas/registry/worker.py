@@ -58,7 +58,7 @@ class Reply(NamedTuple):
 
 
 class _OutOfTimeError(BaseException):
-    """The time is over. Not an Exception, so that no library handles it as its own error."""
+    """The time limit is reached. Not an Exception, so that no library handles it as its own error."""
 
 
 class _Kept:
@@ -133,7 +133,7 @@ JOBS: dict[str, Callable[..., Any]] = {
 
 
 def serve(connection: Connection) -> None:
-    """Do jobs, each a name of `JOBS` and its arguments, until the other end is closed."""
+    """Do jobs until the other end is closed; each is a name in `JOBS` with its arguments."""
     on_cpu_timer(_interrupt)
     with contextlib.suppress(ValueError, OSError):  # the platform or the operator allows less
         limit_memory(limits.WORKER_MEMORY)

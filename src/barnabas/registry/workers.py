@@ -50,11 +50,11 @@ class _Worker:
         return self._connection.recv()
 
     def kill(self) -> None:
-        """Kill it and all its children; the thread that waits for its reply gets an error."""
+        """Kill the worker and all its children; the thread that waits for its reply gets an error."""
         kill_group(self._process)
 
     def end(self) -> int:
-        """`kill`, and how it ended."""
+        """Kill the worker, and return how it ended."""
         self._connection.close()
         self.kill()
         return self._process.wait()

@@ -1,4 +1,4 @@
-"""A real broker for tests: pytest fixtures (`barnabas.testing.plugin`) and a context manager for elsewhere.
+"""A real broker for tests: pytest fixtures (`barnabas.testing.plugin`) and a context manager for other code.
 
     from barnabas.testing import BarnabasBroker
 

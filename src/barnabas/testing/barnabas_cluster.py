@@ -1,4 +1,4 @@
-"""Several brokers as one cluster to test against, with the faults that a cluster has to survive."""
+"""Several brokers as one cluster to test against, with the faults that a cluster must survive."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class BarnabasCluster(TemporaryCluster):
 
     @property
     def brokers(self) -> Sequence[int]:
-        """The ids of all brokers, those that run and those that do not."""
+        """The ids of all brokers, running or not."""
         return self._ids
 
     @property
@@ -264,11 +264,12 @@ class BarnabasCluster(TemporaryCluster):
         """Wait until each partition has a leader and all its replicas in its ISR.
 
         Args:
-            topics: whose partitions; by default all topics', internal ones included.
+            topics: the topics to wait for; by default all, also internal ones.
             timeout: in seconds.
 
         Raises:
-            TimeoutError: they are not within `timeout` seconds; the text names some.
+            TimeoutError: some partitions are not in sync within `timeout` seconds; the text names some of
+                them.
         """
         behind: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A broker to test against: up in a blink on a free port, gone with its data when the block ends."""
+"""A broker for tests: it starts fast on a free port, and is removed with its data at the end of the block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Common means of a cluster's tests: topics, and clients of `barnabas.client`."""
+"""Shared by all clusters for tests: topics, and clients of `barnabas.client`."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class RoutedNetwork(SocketNetwork):
 
 
 class FillableDisk(OsFileSystem):
-    """The system's files, on a disk that may be full, of a process that may be killed. Any thread may ask."""
+    """The system's files, on a disk that may be full, of a process that may be killed. For any thread."""
 
     def __init__(self) -> None:
         self.is_full = False
@@ -181,7 +181,7 @@ class KillableThreads(Threads):
         return self._pools[-1]
 
     def bury(self) -> None:
-        """Start nothing more, and wait for running calls."""
+        """Accept no more calls, and wait for running ones."""
         for pool in self._pools:
             pool.abandon()
             pool.join()

@@ -48,8 +48,8 @@ class ProcessBroker:
     """A broker in a process of its own, which logs to a file beside its data.
 
     Args:
-        settings: of the broker.
-        launcher: a command that runs the broker's command elsewhere, as in another network namespace.
+        settings: the broker's settings.
+        launcher: a command that runs the broker's command, e.g. in another network namespace.
     """
 
     def __init__(self, settings: BrokerSettings, launcher: Sequence[str] = ()) -> None:
@@ -78,7 +78,7 @@ class ProcessBroker:
         return self
 
     def wait_ready(self) -> None:
-        """Raises BrokerDied when it does not start."""
+        """Raises BrokerDied if it does not start."""
         try:
             self._hear("start", _START_TIMEOUT)
         except BaseException:
@@ -86,7 +86,7 @@ class ProcessBroker:
             raise
 
     def is_ready(self) -> bool:
-        """Whether it serves already, in place of `wait_ready`.
+        """Whether the broker serves already.
 
         Raises:
             BrokerDied: it does not start.

@@ -33,7 +33,7 @@ class Relays:
         """Begin to relay between all brokers; return the port of each pair's relay.
 
         Args:
-            ports: by broker, where it listens on 127.0.0.1.
+            ports: the port of each broker on 127.0.0.1.
         """
         self._thread.start()
         pairs = [(a, b) for a in ports for b in ports if a != b]
@@ -157,7 +157,7 @@ class _Half(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self.look)  # uvloop begins to read after this call
 
     def join(self, other: _Half) -> None:
-        """Pass on to `other`, and it to us."""
+        """Pass bytes to `other`, and receive its bytes."""
         self._other, other._other = other, self
         for half in (self, other):
             half._pass_on()
@@ -167,7 +167,7 @@ class _Half(asyncio.Protocol):
             self._transport.close()
 
     def look(self) -> None:
-        """Read, or stop reading, as the relay and the other connection have it."""
+        """Read or stop reading, by the state of the relay and of the other connection."""
         self._pass_on()
         reads = not (self.is_full or self._relay.holds(self))
         if reads != self._is_reading and not self._transport.is_closing():

@@ -1,7 +1,7 @@
-"""The outside of a broker: interfaces, each with an implementation by the operating system.
+"""The environment of a broker: interfaces, each with an implementation by the operating system.
 
-A broker receives these from its caller and uses nothing else of the outside. So many whole brokers can run in
-virtual time, from a seed, in one process: `simulation` implements the interfaces for that.
+A broker receives these from its caller and has no other access to the system. So many whole brokers can run
+in virtual time, from a seed, in one process: `simulation` implements the interfaces for that.
 
 blocking: pools of threads for blocking calls.
 clock: wall time.

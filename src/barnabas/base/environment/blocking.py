@@ -26,7 +26,7 @@ class Pool(Protocol):
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """Submit a call of `function` to a thread; return a future of its result.
 
-        Cancelling the future prevents a call that has not started; one that has started goes on.
+        Cancelling the future prevents a call that has not started; one that has started continues.
         """
         ...
 
@@ -40,7 +40,7 @@ class Pool(Protocol):
 
 
 class Signal(Protocol):
-    """An event, set once from any thread, for work that runs in another."""
+    """An event that any thread may set once, to notify another thread."""
 
     def set(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Wall time, taken from outside so that a test or a simulation can bring its own.
+"""Wall time, behind an interface, so that a test or a simulation can supply its own.
 
 Timers are the event loop's `call_later`, which a virtual-time loop (`simulation.virtual_time`) runs
 without waiting.

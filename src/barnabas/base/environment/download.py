@@ -12,7 +12,7 @@ _PATIENCE_S = 10.0
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirections: only the broker's own settings say where it reads from."""
+    """Follows no redirections: only the broker's own settings decide on the addresses that it reads."""
 
     def redirect_request(
         self,
@@ -30,7 +30,7 @@ def download(url: str, most_bytes: int) -> bytes:
     """Return the first `most_bytes` bytes at an http:// or https:// address; redirections are not followed.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the address cannot be read.
         ValueError: the address is not valid.
     """
     opener = urllib.request.build_opener(

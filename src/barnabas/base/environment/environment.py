@@ -1,4 +1,4 @@
-"""The outside of one broker, as one object."""
+"""The environment of one broker as one object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.base.environment.randomness import system_random
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The outside world of one broker. Timers, tasks and futures are those of the event loop it runs on."""
+    """The environment of one broker. Timers, tasks and futures are those of its event loop."""
 
     clock: Clock
     filesystem: FileSystem

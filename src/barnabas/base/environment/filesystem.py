@@ -1,6 +1,6 @@
-"""The file system as the log needs it, so that a test can use one that loses, tears and refuses writes.
+"""The file system of logs, behind an interface: a test can use one that loses, tears and refuses writes.
 
-Everything raises OSError as the system does. A file's bytes are durable after `File.sync`; its name is
+All methods raise OSError as the system does. A file's bytes are durable after `File.sync`; its name is
 durable after `sync_directory` of its folder.
 """
 
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why a folder cannot be used, and the cure."""
+    """The reason why a folder cannot be used, and the cure."""
 
     text: str
     in_use: bool = False
@@ -45,7 +45,7 @@ class File(Protocol):
         ...
 
     def is_cached(self, size: int, position: int) -> bool:
-        """Whether these bytes can be read without waiting for the disk; True if the system does not tell."""
+        """Whether these bytes can be read without waiting for the disk; True if that is unknown."""
         ...
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
@@ -115,7 +115,7 @@ class FileSystem(Protocol):
         ...
 
     def volume(self, path: str) -> Volume:
-        """Return the volume of a folder. Raises OSError if the system does not tell."""
+        """Return the volume of a folder. Raises OSError if the system does not report it."""
         ...
 
     def system_path(self, path: str) -> str | None:
@@ -193,7 +193,7 @@ def _is_there(fs: FileSystem, path: str) -> bool:
 
 
 class VectoredFile:
-    """Writes any number of chunks through a call that takes few and may write less, as pwritev does.
+    """Writes any number of chunks by a call with a limit, which may write less, such as pwritev.
 
     This class handles the limit and short writes for every file system. The tests' file system in memory
     refuses and shortens writes as the system would.
@@ -219,7 +219,7 @@ class VectoredFile:
             position += sum(map(len, part))
 
     def _write_rest(self, chunks: Sequence[Buffer], position: int, written: int) -> None:
-        """Write the rest. The system writes less than it is given when a disk fills up, or above 2 GiB."""
+        """Write the rest. The system writes only a part when the disk fills up, or above 2 GiB."""
         for chunk in chunks:
             size = len(chunk)
             skipped = min(written, size)

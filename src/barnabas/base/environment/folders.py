@@ -1,4 +1,4 @@
-"""Checks whether a broker can use a folder for its data, and says why not."""
+"""Checks whether a broker can use a folder for its data, and explains why not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The network that brokers and their clients use: listening and connecting, with asyncio's transports.
 
-`SocketNetwork` is the operating system's; `simulation.network` has one in memory and virtual time.
+`SocketNetwork` is the operating system's; `simulation.network` simulates one in virtual time.
 Both give ordinary asyncio transports, so a protocol costs no more than on the event loop itself.
 """
 
@@ -44,7 +44,7 @@ class Secured(Protocol):
         """
 
     def not_secured(self, error: BaseException) -> None:
-        """A connection that was not refused has ended before its handshake did. No other method is called."""
+        """An accepted connection has ended before its handshake. No other method is called."""
 
 
 class ServerSocket(Protocol):
@@ -52,7 +52,7 @@ class ServerSocket(Protocol):
 
     @property
     def port(self) -> int:
-        """The port, also when a free one was asked for."""
+        """The port, also if a free one was requested."""
         ...
 
     async def accept(
@@ -113,7 +113,7 @@ class Network(Protocol):
 def canonical_address(host: str) -> str:
     """Return an IP address in canonical form, and other text unchanged.
 
-    A client of IPv4 that comes by a socket for both shows as ::ffff:192.0.2.7; it is 192.0.2.7.
+    The address of an IPv4 client is ::ffff:192.0.2.7 on a socket for both; this returns 192.0.2.7.
     """
     try:
         address = ipaddress.ip_address(host)
@@ -201,7 +201,7 @@ class _TlsAcceptor:
         self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
-        """Stop accepting; handshakes go on."""
+        """Stop accepting; running handshakes continue."""
         self._loop.remove_reader(self._socket)
         if self._pause is not None:
             self._pause.cancel()

@@ -11,7 +11,7 @@ from barnabas.base.system import limits
 
 
 class ProcessUse(NamedTuple):
-    """A process's use of the machine; None where the system does not tell."""
+    """A process's use of the machine; None if the system does not report it."""
 
     #: processor time of all threads, in seconds
     cpu_seconds: float

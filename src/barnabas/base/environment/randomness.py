@@ -19,7 +19,7 @@ def new_uuid(random: Random) -> UUID:
 
 
 def new_topic_id(random: Random) -> TopicId:
-    """Return a random topic id: not a reserved one and, as in Kafka, none whose text starts with ``-``."""
+    """Return a random topic id: not a reserved one and, as in Kafka, not one whose text starts with ``-``."""
     while True:
         candidate = new_uuid(random).bytes
         is_reserved = candidate in (ZERO_TOPIC_ID, METADATA_TOPIC_ID)

@@ -46,7 +46,7 @@ class Metric:
 
 
 def written(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
-    """Yield the lines of a metric; none when it has no samples."""
+    """Yield the lines of a metric; none if it has no samples."""
     name, labels = metric.name, metric.labels
     is_first = True
     for values, value in samples:

@@ -34,7 +34,7 @@ class Durations:
         return sum(self.counts)
 
     def buckets(self) -> Iterator[tuple[str, int]]:
-        """The buckets as Prometheus has them: the upper bound as text, and how many took no longer."""
+        """Return the buckets of Prometheus: the upper bound as text, and the number of durations up to it."""
         bounds = (*map(repr, BOUNDS), "+Inf")
         return zip(bounds, accumulate(self.counts), strict=True)
 

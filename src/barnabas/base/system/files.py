@@ -80,7 +80,7 @@ _ignored = [bytearray(1)]
 
 
 def is_cached(fd: int, size: int, position: int) -> bool:
-    """Whether the page cache has these bytes, judged by some of them; True where the system does not tell.
+    """Whether the page cache has these bytes, by a sample of them; True if the system does not report it.
 
     Half a microsecond for each 128 KB.
     """
@@ -111,7 +111,7 @@ sendfile: Callable[[int, int, int, int], int] = getattr(os, "sendfile", _send_no
 
 
 def _flush_disk_cache(fd: int, /) -> None:
-    """macOS: fsync leaves the bytes in the disk's own cache; only this has them written."""
+    """On macOS, fsync leaves the bytes in the disk's own cache; this function writes them to the disk."""
     try:
         fcntl.fcntl(fd, _FULL_SYNC)  # type: ignore[arg-type]
     except OSError:  # a file system that does not know it, such as a network's
@@ -178,7 +178,7 @@ def is_read_only(folder: str | os.PathLike[str]) -> bool:
 
 
 def user_id() -> str:
-    """Return the number of the user that this process runs as, for want of a name."""
+    """Return the id of the user that runs this process."""
     return str(os.geteuid()) if hasattr(os, "geteuid") else "(unknown)"
 
 

@@ -32,13 +32,13 @@ def open_files() -> int | None:
 
 
 def raise_open_files(enough: int) -> int | None:
-    """Allow this process as many open files as it may have, or `enough` where the system sets no bound.
+    """Raise the limit of open files to the hard limit, or to `enough` if there is no hard limit.
 
     Returns:
-        How many it may have open then; None when there is no limit.
+        The new limit; None if there is none.
 
     Raises:
-        OSError, ValueError: the limit cannot be raised (macOS has a bound of its own below the hard limit).
+        OSError, ValueError: the limit cannot be raised (macOS has another limit below the hard limit).
     """
     if resource is None:
         return _WITHOUT_LIMITS
@@ -53,7 +53,7 @@ def raise_open_files(enough: int) -> int | None:
 
 
 def limit_memory(most: int) -> None:
-    """Bound the memory of this process, in bytes. Systems without such a limit ignore the call.
+    """Limit the memory of this process, in bytes. Systems without such a limit ignore the call.
 
     Raises:
         OSError, ValueError: a lower limit applies already.
@@ -63,10 +63,10 @@ def limit_memory(most: int) -> None:
 
 
 def limit_cpu(seconds: int) -> None:
-    """Bound the processor time of this process: the system ends it then. Windows has no such bound.
+    """Limit the CPU time of this process: the system ends it at the limit. Windows has no such limit.
 
     Raises:
-        OSError, ValueError: the process has a lower bound already.
+        OSError, ValueError: a lower limit applies already.
     """
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
@@ -87,7 +87,7 @@ def memory_held() -> int:
 
 
 def on_cpu_timer(interrupt: Callable[[], object]) -> None:
-    """Call `interrupt` in the main thread when the timer of `set_cpu_timer` runs out; it may raise."""
+    """Call `interrupt` in the main thread when the timer of `set_cpu_timer` expires; it may raise."""
     if hasattr(signal, "SIGPROF"):
         signal.signal(signal.SIGPROF, lambda number, frame: interrupt())
 
@@ -102,7 +102,7 @@ def set_cpu_timer(seconds: float, again: float = 0.0) -> None:
 
 
 def cores() -> int:
-    """Return how many processor cores this process may use, at least 1; Linux may bound a group's time."""
+    """Return the number of CPU cores for this process, at least 1; on Linux within its group's quota."""
     affinity = getattr(os, "sched_getaffinity", None)
     count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     try:

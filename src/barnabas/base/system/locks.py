@@ -1,4 +1,4 @@
-"""Locks on files, which end with the process that holds them, however it ends."""
+"""Locks on files, released when the process that holds them ends in any way."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def owner(path: Path) -> int | None:
 
 
 def _lock_first_byte(fd: int) -> None:
-    """Windows refuses a lock that is taken with PermissionError. The byte need not exist."""
+    """Lock the first byte, which need not exist. If it is locked, Windows raises PermissionError."""
     os.lseek(fd, 0, os.SEEK_SET)
     try:
         _msvcrt.locking(fd, _msvcrt.LK_NBLCK, 1)

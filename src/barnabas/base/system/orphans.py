@@ -1,4 +1,4 @@
-"""Ends the processes that this one has started when it ends, even by SIGKILL (Linux alone).
+"""Ends the child processes of this process when it ends, even by SIGKILL (Linux only).
 
 A test run that is killed tears nothing down. Its brokers have sessions of their own, so a signal to its group
 does not reach them. Linux's parent-death signal depends on the thread that started a process. So the
@@ -24,7 +24,7 @@ MARKS = "BARNABAS_ENDS_WITH"
 def environment_that_ends() -> dict[str, str]:
     """Return an environment for children that must not outlive this process.
 
-    It is this process's own one where the system cannot do that.
+    It is this process's own environment if the system cannot do that.
     """
     marks = _marks(os.getpid())
     return {**os.environ, **({MARKS: marks} if marks else {})}

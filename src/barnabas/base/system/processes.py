@@ -15,12 +15,12 @@ _IS_WINDOWS = os.name == "nt"
 
 
 def stoppable() -> dict[str, Any]:
-    """Arguments for `subprocess.Popen`: the new process can be asked to stop; on Unix it hears Ctrl-C."""
+    """Arguments for `subprocess.Popen`: the new process can be asked to stop; on Unix it receives Ctrl-C."""
     return own_group() if _IS_WINDOWS else {}
 
 
 def own_group() -> dict[str, Any]:
-    """Arguments for `subprocess.Popen`: a Ctrl-C at this process's terminal is not meant for the new one."""
+    """Arguments for `subprocess.Popen`: the new process does not receive Ctrl-C of this terminal."""
     if _IS_WINDOWS:
         return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
     return {"start_new_session": True}
@@ -55,7 +55,7 @@ def ask_to_stop(process: subprocess.Popen[Any]) -> None:
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process that was started with `own_group`, and all it has started (on Windows itself alone)."""
+    """Kill a process that was started with `own_group`, with all its children (on Windows without them)."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if _IS_WINDOWS:
             process.kill()

@@ -16,7 +16,7 @@ _SEARCHES = 200
 
 
 def main() -> None:
-    """Wait for the process's end, then kill until none is left."""
+    """Wait for the process's end, then kill the processes with the mark until none is left."""
     pid, mark = int(sys.argv[1]), sys.argv[2].encode()
     with suppress(ProcessLookupError):  # it has ended already
         select.select([os.pidfd_open(pid)], [], [])

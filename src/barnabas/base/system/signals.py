@@ -63,7 +63,7 @@ def _handle(loop: asyncio.AbstractEventLoop, number: signal.Signals, handle: Cal
 
 
 def stop_this_process() -> None:
-    """Ask this process to stop, as SIGTERM from outside does; from any thread."""
+    """Ask this process to stop, like SIGTERM. May be called from any thread."""
     if os.name == "nt":  # os.kill would end it at once
         signal.raise_signal(signal.SIGTERM)
     else:
@@ -71,7 +71,7 @@ def stop_this_process() -> None:
 
 
 def stop_with_stdin() -> None:
-    """Ask this process to stop when its stdin ends: the process that has the other end is gone."""
+    """Ask this process to stop when its stdin ends, since the process at the other end has ended."""
 
     def wait() -> None:
         with contextlib.suppress(OSError, ValueError):

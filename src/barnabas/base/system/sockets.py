@@ -1,4 +1,4 @@
-"""Addresses that one process alone may listen on, and sockets that have a path."""
+"""Addresses for one process only, and sockets with a path."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Issued:
 
     @property
     def pem(self) -> bytes:
-        """All of it in one file, as ``ssl.keystore.location`` takes it: the key, then the chain."""
+        """The contents of a file for ``ssl.keystore.location``: the key, then the certificate chain."""
         return self.key + self.certificate + self.authority
 
     def pkcs12(self, name: str, password: str) -> bytes:
@@ -129,7 +129,7 @@ class Authority:
 
 
 def java_truststore(certificates: Sequence[bytes], password: str) -> bytes:
-    """A PKCS#12 store of trusted certificates (PEM) with the attribute by which Java knows them as such."""
+    """Return a PKCS#12 store of trusted certificates (PEM), marked as trusted for Java."""
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
     from cryptography.hazmat.primitives.serialization.pkcs12 import (
         PKCS12Certificate,

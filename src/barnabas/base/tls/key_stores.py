@@ -1,4 +1,4 @@
-"""Keys and certificates as Java keeps them, PKCS#12 and PEM in one line, made PEM as OpenSSL reads it.
+"""Converts Java's keys and certificates (PKCS#12, PEM on one line) to PEM that OpenSSL reads.
 
 `cryptography` is imported on use.
 """

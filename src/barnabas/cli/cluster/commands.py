@@ -208,7 +208,7 @@ def start(
 
 
 def _console_beside(console: str | None, secured: SecuredCluster | None) -> Beside:
-    """Return what runs the console beside the brokers. Raises ConfigError if it is not installed."""
+    """Return the companion that runs the console. Raises ConfigError if it is not installed."""
     if console is None:
         return lambda servers, metrics: nullcontext()
     from barnabas.cli.console import require_console

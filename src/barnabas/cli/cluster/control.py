@@ -49,7 +49,7 @@ class ControlServer:
 
     Args:
         folder: where clients find the port and the secret.
-        take: must see to it that each command is answered.
+        take: receives each command, and must have it answered.
     """
 
     def __init__(self, folder: ClusterFolder, take: Callable[[Command], object]) -> None:
@@ -96,7 +96,7 @@ def ask(folder: ClusterFolder, word: str, broker: int | None = None, *, timeout:
     """Send a command to the cluster that runs in `folder`, and return its answer.
 
     Raises:
-        ClusterControlError: none runs there, it refuses, or it does not answer within `timeout` seconds.
+        ClusterControlError: no cluster runs there, or it refuses or does not answer within `timeout` seconds.
     """
     control = folder.control()
     missing = ClusterControlError(

@@ -2,7 +2,7 @@
 
 The metadata's journals stay where they are, in the log directories. The lone broker's other files become
 those of broker N, in ``broker-N`` in each log directory. Every step is a rename, and `meta.properties` is the
-last file of each directory. A conversion that was interrupted goes on at the next start, in either direction.
+last file of each directory. An interrupted conversion continues at the next start, in either direction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _JOURNALS = (*FILE_NAMES, legacy.FILE_NAME)
 def lone_broker_of(folder: ClusterFolder, configured: BrokerId) -> BrokerId | None:
     """Return the id of the lone broker whose files are in the folder; None if there are none.
 
-    `configured` is its ``node.id`` in case its files do not have it.
+    `configured` is its ``node.id``, used if the files do not contain it.
     """
     fs = OsFileSystem()
     for directory in folder.log_dirs:
@@ -96,7 +96,7 @@ def make_lone(folder: ClusterFolder, broker: BrokerId, others: Collection[Broker
 
 
 def retire(folder: ClusterFolder, brokers: Collection[BrokerId]) -> None:
-    """Rename the folders of brokers that hold nothing, so that a new broker of that id begins anew."""
+    """Rename the folders of brokers without partitions, so that new brokers with these ids start empty."""
     for directory in folder.log_dirs:
         for broker in brokers:
             member = folder.log_dir_of(directory, broker)
@@ -105,10 +105,10 @@ def retire(folder: ClusterFolder, brokers: Collection[BrokerId]) -> None:
 
 
 def require_drained(folder: ClusterFolder, brokers: Collection[BrokerId], kept: Collection[BrokerId]) -> None:
-    """Have the metadata forget brokers that hold no partition; `kept` are the others.
+    """Remove brokers without partitions from the metadata; `kept` are the others.
 
     Raises:
-        ClusterFolderError: one of them does.
+        ClusterFolderError: one of them has a partition.
         StoreUnavailableError: the metadata cannot be read.
     """
 
@@ -153,7 +153,7 @@ async def _forget(store: MetadataStore, brokers: frozenset[BrokerId], kept: Coll
 
 
 def check_new(folder: ClusterFolder) -> None:
-    """Refuse to make an empty store where there are data of brokers.
+    """Refuse to create an empty store in a folder that has brokers' data.
 
     Raises:
         StoreUnavailableError: the store is elsewhere, or lost.
@@ -188,13 +188,13 @@ def _last(names: Sequence[str], last: str) -> list[str]:
 
 
 def _stays(directory: Path, name: str) -> bool:
-    """Whether an entry of a log directory is none of the lone broker's files."""
+    """Whether an entry of a log directory does not belong to the lone broker."""
     is_journal = any(name.startswith(journal) for journal in _JOURNALS)
     return name in _STAY or is_journal or _OWN.fullmatch(name) is not None or _is_member(directory / name)
 
 
 def _is_member(path: Path) -> bool:
-    """Whether a path is the folder of a broker, and not that of a partition of a topic named "broker"."""
+    """Whether a path is a broker's folder, not that of a partition of a topic named "broker"."""
     is_partition = (path / checkpoints.PARTITION_METADATA).exists()
     return _MEMBER.fullmatch(path.name) is not None and path.is_dir() and not is_partition
 

@@ -35,12 +35,12 @@ from barnabas.client.certificate_folder import write_private
 
 
 class ClusterFolderError(BarnabasError):
-    """The folder is not fit for the command; the message names the cure."""
+    """The command cannot use the folder; the message names the cure."""
 
 
 @dataclass(slots=True)
 class Layout:
-    """A cluster's lasting state from one start to the next.
+    """The state of a cluster that is kept between its starts.
 
     Attributes:
         addresses: ``host:port`` of each broker, by its id; port 0 before its first start.
@@ -88,7 +88,7 @@ class ClusterFolder:
         return self.path / f"broker-{broker}.log"
 
     def open_log_of(self, broker: int) -> IO[bytes]:
-        """Open a broker's log to append to; for the user alone: it names clients, users and topics."""
+        """Open a broker's log to append to. Only the user can read it: it names clients, users and topics."""
         path = self.log_of(broker)
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
         path.chmod(0o600)  # an earlier version has made it for all users
@@ -121,7 +121,7 @@ class ClusterFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep every other process from running a cluster there. Raises as `require_free`.
+        """Lock the folder, so that no other process runs a cluster in it. Raises as `require_free`.
 
         A folder that is empty at the end is removed.
         """
@@ -195,7 +195,7 @@ class ClusterFolder:
         (self.path / "cluster.json").unlink(missing_ok=True)
 
     def control(self) -> Control | None:
-        """None where no cluster runs."""
+        """None if no cluster runs."""
         found = self._read("control.json")
         return None if found is None else Control(**found)
 
@@ -206,7 +206,7 @@ class ClusterFolder:
         (self.path / "control.json").unlink(missing_ok=True)
 
     def last_words_of(self, broker: int) -> str:
-        """Return the last line that a broker has logged."""
+        """Return the last line of a broker's log."""
         path = self.log_of(broker)
         lines = path.read_text(errors="replace").split("\n") if path.exists() else []
         said = [line.strip() for line in lines if line.strip()]
@@ -228,7 +228,7 @@ class ClusterFolder:
         return found
 
     def _write(self, name: str, value: object) -> None:
-        """Atomically, for the user alone."""
+        """Write a file atomically; only the user can read it."""
         self.path.mkdir(parents=True, exist_ok=True)
         path = self.path / name
         temporary = path.with_suffix(".tmp")

@@ -41,7 +41,7 @@ class ClusterStartError(BarnabasError):
 
 
 class ClusterFailedError(BarnabasError):
-    """The metadata store cannot be served any more."""
+    """The metadata store has failed."""
 
 
 class State(Enum):
@@ -111,7 +111,7 @@ class ClusterRunner:
         layout: the brokers; their addresses are filled in.
         store: the metadata store that they share.
         settings: for every broker, by Kafka's names.
-        say: prints one line for the person at the terminal.
+        say: prints one line for the user.
         metrics: the address of broker 1's metrics; the other brokers use the ports that follow. Port 0 gives
             each broker a free port. None for no metrics.
         secured: the certificates and passwords of `--secure`; None without it.
@@ -195,7 +195,7 @@ class ClusterRunner:
         secured.add_admin(self._store.address)
 
     def _report(self, servers: str) -> None:
-        """Say on stdout that all serve, and where."""
+        """Print on stdout that all brokers serve, and their addresses."""
         bound = ",".join(self._layout.addresses[broker] for broker in self._members)
         with suppress(OSError):  # it has no reader: the brokers serve all the same
             report(f"ready {bound}" if bound == servers else f"ready {bound} advertised {servers}")
@@ -204,7 +204,7 @@ class ClusterRunner:
                     report(f"metrics {url}")
 
     def failed(self, error: BaseException) -> None:
-        """The metadata store has failed; from any thread."""
+        """Report that the metadata store has failed. May be called from any thread."""
         self._events.put(("failed", error, None))
 
     # -- starting
@@ -255,7 +255,7 @@ class ClusterRunner:
         return settings
 
     def _watch(self, member: Member, process: subprocess.Popen[bytes]) -> None:
-        """Put a process's output and its end into the queue, in a thread."""
+        """Put a process's output and its end into the queue; runs in a thread."""
         assert process.stdout is not None
         with process.stdout as said:
             line = said.readline().decode(errors="replace").split()
@@ -272,7 +272,7 @@ class ClusterRunner:
         self._events.put(("ended", member, code))
 
     def _await_all(self) -> bool:
-        """Whether all are ready; False when a signal came first."""
+        """Whether all brokers are ready; False if a signal arrives first."""
         deadline = time.monotonic() + _START_PATIENCE
         while any(member.state is not State.RUNNING for member in self._members.values()):
             try:
@@ -326,7 +326,7 @@ class ClusterRunner:
             self._handle(event)
 
     def _until_retry(self) -> float | None:
-        """Return the seconds until the next broker is to start again; None if none is."""
+        """Return the seconds until the next restart of a broker; None if none is planned."""
         due = [member.retry_at for member in self._members.values() if member.retry_at is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
@@ -371,7 +371,7 @@ class ClusterRunner:
             call()
 
     def _after(self, member: Member) -> str:
-        """Have a broker that has ended by itself start again; return the words for it."""
+        """Plan the restart of a broker that has ended by itself; return the message."""
         if not self._launch.is_supervised:
             return f"start it again with `barnabas cluster restart {member.id} --data {self._folder.path}`"
         now = time.monotonic()
@@ -459,7 +459,7 @@ class ClusterRunner:
     # -- stopping
 
     def on_hangup(self, number: int, frame: FrameType | None) -> None:
-        """Have supervised brokers read their settings again; otherwise stop, as the terminal is gone."""
+        """Tell supervised brokers to reload their settings; otherwise stop: the terminal is closed."""
         if not self._launch.is_supervised or (sys.stdin is not None and sys.stdin.isatty()):
             self.on_signal(number, frame)
             return
@@ -468,7 +468,7 @@ class ClusterRunner:
                 member.process.send_signal(number)
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
-        """Stop, as the first event to come; at the second signal at once."""
+        """Stop before any other event. At the second signal stop at once."""
         self._signals += 1
         if self._signals == 1:
             self._say(f"{signal.Signals(number).name}: stopping; once more kills the brokers")

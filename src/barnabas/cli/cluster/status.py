@@ -26,9 +26,9 @@ def partitions_of(addresses: Sequence[str], secure: Path | None) -> dict[str, An
     """Return the controller and the problems of partitions, from the first of `addresses` that answers.
 
     Args:
-        secure: the folder with the admin's login, where there must be one.
+        secure: the folder with the admin's login, if the cluster requires one.
 
-    ``partitions`` is None, and so is ``controller``, when none answers.
+    ``partitions`` and ``controller`` are None if no broker answers.
     """
     answers = _answers(Servers(",".join(addresses), {} if secure is None else _admin(secure)))
     if answers is None:
@@ -57,13 +57,13 @@ def partitions_of(addresses: Sequence[str], secure: Path | None) -> dict[str, An
 
 
 def zookeeper_answers(address: str) -> bool:
-    """Whether one of the servers of ``host:port,.../chroot`` takes connections."""
+    """Whether one of the servers of ``host:port,.../chroot`` accepts connections."""
     servers = address.partition("/")[0].split(",")
     return any(connection_error(server, _ANSWER) is None for server in servers)
 
 
 def connection_error(server: str, timeout: float) -> Exception | None:
-    """Return the reason why ``host:port`` takes no connection within `timeout` seconds; None if it does."""
+    """Return the reason why ``host:port`` accepts no connection within `timeout` seconds; None if it does."""
     host, _, port = server.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout).close()

@@ -23,7 +23,7 @@ class ClusterStore(Protocol):
 
     @property
     def process(self) -> int | None:
-        """The process that serves it, if the cluster has started one."""
+        """The process that serves the store, if the cluster started one."""
 
     def start(self) -> None: ...
 
@@ -33,7 +33,7 @@ class ClusterStore(Protocol):
         """The process of a broker has ended."""
 
     def description(self) -> str:
-        """One line for the person at the terminal."""
+        """One line for the user."""
 
 
 class GivenZooKeeper:
@@ -99,7 +99,7 @@ class ServedStore:
     Args:
         folder: has the store's files.
         before_new: called before a new store is made; it may raise to prevent it.
-        on_failure: called, in another thread, when the store cannot be served any more.
+        on_failure: called, in another thread, when the store fails.
     """
 
     process = None
@@ -119,7 +119,7 @@ class ServedStore:
         return self._server.address
 
     def start(self) -> None:
-        """Raises StoreUnavailableError when another process has the store, or it is damaged beyond repair."""
+        """Raises StoreUnavailableError if another process uses the store, or it cannot be repaired."""
         self._server.start()
         self._is_open = True
 

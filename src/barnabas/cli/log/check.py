@@ -211,7 +211,7 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
 def _check_small_files(
     path: Path, findings: list[Finding], topics: Mapping[str, znodes.Assignment]
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-    """Return the recovery points, and the partitions that were compacted once.
+    """Return the recovery points, and the partitions that were ever compacted.
 
     Entries of a deleted topic are ignored if another topic has its name now.
     """

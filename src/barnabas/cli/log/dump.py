@@ -196,7 +196,7 @@ def _dump_epochs(path: Path) -> Iterator[Entry]:
 
 
 def _pairs(path: Path, layout: Any) -> Iterator[tuple[int, int]]:
-    """Yield the entries of an index; a broker that runs keeps the space behind them filled with zeros."""
+    """Yield the entries of an index; while a broker runs, the space after them is filled with zeros."""
     with _contents(path) as data:
         previous = -1
         for number in range(len(data) // layout.size):

@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Segment:
-    """A segment's file: its undamaged batches, and the bytes between them that are no batches."""
+    """A segment's file: its undamaged batches, and the bytes between them."""
 
     path: Path
     base_offset: int

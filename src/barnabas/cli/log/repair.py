@@ -134,7 +134,7 @@ class Repair:
     # --- metadata ---
 
     def _rebuild_metadata(self) -> Journal:
-        """Metadata from the furthest copy that can be read, and from the partitions' folders."""
+        """Rebuild the metadata from the latest readable copy and from the partitions' folders."""
         paths = self._found.paths
         readable = [copy for copy in self._found.copies if copy.journal is not None]
         best = max(readable, key=lambda copy: copy.generation, default=None)
@@ -184,7 +184,7 @@ class Repair:
         return journal
 
     def _producer_id_block(self, journal: Journal) -> Node:
-        """Return a block that ends above every producer id that is found anywhere."""
+        """Return a block that ends above all producer ids in the data."""
         last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
         node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, Node(b"", 0, 1))
         if node.data:
@@ -284,7 +284,7 @@ class Repair:
         }
 
     def _forget_recovery_points(self, path: Path, unsure: set[TopicPartition]) -> None:
-        """Have the next start read these partitions through, as after a crash."""
+        """Delete these partitions' recovery points, so that the next start recovers them as after a crash."""
         file = path / checkpoints.RECOVERY_POINTS
         offsets, tags, _ = checkpoints.decode_offsets(file.read_bytes() if file.is_file() else b"")
         for topic_partition in unsure:
@@ -382,7 +382,7 @@ class Repair:
     def _aborted_in(
         self, partition: Partition, segment: Segment, holes: list[tuple[int, int]]
     ) -> list[AbortedTransaction]:
-        """A segment's aborted transactions by its index, or else those that may have ended in its gaps."""
+        """Return a segment's aborted transactions by its index, else those that may end in its gaps."""
         aborted = aborted_by_index(segment)
         for start, end in holes:
             if end <= partition.safe_end and is_index_proven(partition, segment):
@@ -437,7 +437,7 @@ def _holes(segment: Segment) -> list[tuple[int, int]]:
 
 
 def _epoch_of(partition: Partition, aborted: AbortedTransaction) -> int | None:
-    """The producer's epoch in the transaction; None when no batch of it is left, so that it needs no end."""
+    """Return the producer's epoch in the transaction; None if no batch is left, which needs no marker."""
     for segment in reversed(partition.segments):
         for _, header in reversed(segment.batches):
             is_inside = aborted.first_offset <= header.base_offset < aborted.last_offset

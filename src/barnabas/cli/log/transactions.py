@@ -65,7 +65,7 @@ def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
 
 
 def aborted_by_index(segment: Segment) -> list[AbortedTransaction]:
-    """Return the aborted transactions of the segment's `.txnindex`, as far as they can be true."""
+    """Return the aborted transactions of the segment's `.txnindex`, if they agree with the batches."""
     try:
         content = segment.path.with_suffix(INDEX).read_bytes()
     except OSError:
@@ -96,9 +96,9 @@ def is_index_proven(partition: Partition, segment: Segment) -> bool:
 def perhaps_aborted(
     partition: Partition, segment: Segment, start: Offset, end: Offset, known: list[AbortedTransaction]
 ) -> list[AbortedTransaction]:
-    """The transactions that may have ended among the lost offsets from `start` up to `end`, as aborted ones.
+    """Return the transactions that may have ended in the lost offsets from `start` to `end`, as aborted.
 
-    How they ended is not known. Were they left open, the producer's next marker would commit them.
+    Their result is unknown. If they stayed open, the producer's next marker would commit them.
     """
     taken = {aborted.last_offset for aborted in known}
     free = (offset for offset in range(end - 1, start - 1, -1) if offset not in taken)
@@ -162,7 +162,7 @@ def _open_at(partition: Partition, offset: Offset) -> dict[ProducerId, _Open]:
 def _may_have_ended(
     partition: Partition, producer_id: ProducerId, transaction: _Open, start: Offset, end: Offset
 ) -> bool:
-    """Whether its marker may be lost: not when it was aborted later, or all that is lost were its records."""
+    """Whether its marker may be lost. It is not if it was aborted later, or if only its records were lost."""
     is_next = True
     for header in _transactional(partition):
         if header.base_offset < end or header.producer_id != producer_id:

@@ -1,4 +1,4 @@
-"""The progress bar of `barnabas ship`; apart, because rich takes a tenth of a second to load."""
+"""The progress bar of `barnabas ship`; a separate module, because rich takes 0.1 s to load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.client.ship import Progress
 
 
 class ProgressBar:
-    """Bytes read of bytes there are, with records sent and acknowledged."""
+    """Bytes read of all bytes, and records sent and acknowledged."""
 
     def __init__(self) -> None:
         self._bar = RichProgress(

@@ -216,7 +216,7 @@ def start(
 
 
 def _may_be_shared(values: Mapping[str, str]) -> bool:
-    """Whether several brokers may have their data where the settings say. It is only a first look."""
+    """Whether the settings may name the data of several brokers. This is only a first check."""
     with suppress(OSError, ValueError):  # an impossible path: the broker reports it
         return any((Path(each) / "cluster.json").exists() for each in BrokerConfig.from_text(values).log_dirs)
     return False
@@ -240,7 +240,7 @@ def _refuse_to_open(folders: Iterable[Path]) -> None:
 
 
 def _all(companions: Sequence[Companion]) -> Companion:
-    """Everything that runs beside the broker, as one context manager."""
+    """All companions of the broker as one context manager."""
 
     @contextmanager
     def run(broker: Broker) -> Iterator[None]:
@@ -316,7 +316,7 @@ def _read_values(
 
 
 def _only_listener(values: Mapping[str, str]) -> str:
-    """Return the name of the listener that --advertise is about."""
+    """Return the name of the listener to which --advertise applies."""
     listeners = [item.strip() for item in values.get("listeners", "PLAINTEXT://").split(",")]
     if len(listeners) > 1:
         raise click.UsageError(

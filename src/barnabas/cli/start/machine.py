@@ -57,7 +57,7 @@ def log_dirs_of(values: Mapping[str, str]) -> ClusterFolder:
 
 
 def brokers_of(folder: ClusterFolder) -> Layout | None:
-    """Return the brokers that share the folder; None where there are none, or a lone one."""
+    """Return the brokers that share the folder; None if there is none or only one."""
     layout = folder.layout()
     if layout is not None and not layout.is_embedded:
         raise ClusterFolderError(
@@ -68,7 +68,7 @@ def brokers_of(folder: ClusterFolder) -> Layout | None:
 
 
 def count_of(asked: str | None, layout: Layout | None) -> int:
-    """Return how many brokers are to run: as asked, or as many as there are."""
+    """Return the number of brokers to run: the option's, or that of the existing brokers."""
     there = 1 if layout is None else len(layout.addresses)
     if asked is None:
         return there
@@ -76,7 +76,7 @@ def count_of(asked: str | None, layout: Layout | None) -> int:
 
 
 def make_lone(folder: ClusterFolder, layout: Layout) -> int:
-    """Turn several brokers into a lone one, which has all partitions already; return its id.
+    """Turn several brokers into a single one, which must already have all partitions; return its id.
 
     Raises:
         ClusterFolderError: another broker has a partition.
@@ -102,11 +102,11 @@ def run(
     """Run `count` brokers until a signal.
 
     Args:
-        folder: of their data.
+        folder: for their data.
         values: the settings of all brokers, as those of a lone one.
         options: further options of `barnabas start`, for each broker.
-        services: what runs beside them.
-        is_secure: whether TLS and logins are made for them.
+        services: the services to run with them.
+        is_secure: whether to set up TLS and logins.
 
     Raises:
         ConfigError: a setting does not go with several brokers.
@@ -177,7 +177,7 @@ def _listener(values: Mapping[str, str]) -> tuple[Endpoint, Address | None]:
 
 
 def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool) -> Layout:
-    """Return the brokers to run: those there are, fewer, or more."""
+    """Return the brokers to run: the existing ones, fewer, or more."""
     before = brokers_of(folder)
     lone = conversion.lone_broker_of(folder, 1) if before is None else None
     ids = sorted(before.addresses) if before is not None else [lone or 1]
@@ -230,7 +230,7 @@ def _secured(
 
 
 def _beside(services: Services, secured: SecuredCluster | None, key: str | None) -> Beside:
-    """Return what runs the services; their addresses are taken, or checked, at once."""
+    """Return the companion that runs the services. Their addresses are bound or checked at once."""
     registry: Any = None
     if services.registry is not None:
         from barnabas.cli.start.registry import registry_at

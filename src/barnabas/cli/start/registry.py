@@ -16,11 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None = None) -> Companion:
-    """Return the companion that runs the registry, at an address that is taken at once.
+    """Return the companion that runs the registry. Its address is bound at once.
 
     Args:
         servers_at: the login to the broker at an address (`barnabas.client.servers`).
-        tls: of a secured broker, its key: the registry serves HTTPS with it, and has its clients log in, too.
+        tls: the key of a secured broker. The registry then serves HTTPS with it and requires logins.
 
     Raises:
         ConfigError: the address is in use, or the registry is not installed.
@@ -32,7 +32,7 @@ def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None
 def registry_at(
     listen: str, servers_at: Callable[[str], str], tls: str | None = None
 ) -> Callable[[str], AbstractContextManager[None]]:
-    """Return what runs the registry for brokers at an address; arguments and errors as `beside_broker`."""
+    """Return the function that runs the registry of brokers at an address, as `beside_broker`."""
     require_registry()
     claimed = claim(listen)
 

@@ -82,7 +82,7 @@ def cut_short(cls: type[Message], version: int, buffer: Buffer) -> ProtocolError
 def encode_chunks(message: Message, version: int, out: bytearray | None = None) -> list[Chunk]:
     """Return the message as a list of buffers to send in order; they are appended to `out` if it is given.
 
-    Large record batches are chunks as they are, without a copy. Raises ProtocolError when a value does not
+    Large record batches become chunks without a copy. Raises ProtocolError if a value does not
     fit the wire type of its field.
     """
     cls = type(message)

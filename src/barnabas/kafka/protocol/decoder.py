@@ -148,7 +148,7 @@ class _Compiler(FunctionBuilder):
         )
 
     def sized(self, kind: str, target: str, required: str | None) -> None:
-        """Records, or a string or bytes of before flexible versions."""
+        """Decode records, or a string or bytes of a version that is not flexible."""
         self.has_records |= kind == "records"
         n = self.name("n")
         if self.flexible:

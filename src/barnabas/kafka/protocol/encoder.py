@@ -132,7 +132,7 @@ class _Compiler(FunctionBuilder):
             self.elements(field, n, items)
 
     def elements(self, field: Field, n: str, items: str) -> None:
-        """The length held by `n`, and the elements."""
+        """Write the length in `n`, and the elements."""
         kind = field.type
         if isinstance(kind, Primitive) and kind.code in ("i", "q"):
             self.ints(kind.code, n, items)
@@ -192,7 +192,7 @@ class _Compiler(FunctionBuilder):
         self.emit(f"else: {self.out}.append(0)")
 
     def changed(self, field: Field, value: str) -> str:
-        """Whether a tagged field differs; identity first, since most messages hold the very default."""
+        """Whether a tagged field differs from its default; identity is compared first, for speed."""
         default = self.constant("default", field.default)
         return f"({value} is not {default} and {value} != {default})"
 

@@ -1,6 +1,6 @@
 """Cuts a stream into frames as `framing.FrameDecoder` does, for a protocol that receives in place.
 
-The bytes of a large frame are received where they stay: nothing of it is copied (`asyncio.BufferedProtocol`).
+The bytes of a large frame are received into their final buffer, without a copy (`asyncio.BufferedProtocol`).
 """
 
 from struct import Struct

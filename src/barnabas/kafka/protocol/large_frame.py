@@ -1,4 +1,4 @@
-"""A frame that is too large to be copied from buffer to buffer: its bytes are received where they stay."""
+"""A large frame, whose bytes are received into their final buffer, without a copy."""
 
 from barnabas.base.types import Buffer
 

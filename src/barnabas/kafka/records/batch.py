@@ -202,9 +202,9 @@ def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, me
 
 
 def with_timestamp_type(header: BatchHeader, data: Buffer, append_time_ms: int | None) -> bytes:
-    """A copy of the batch whose records all have the broker's time, or, for None, their own timestamps.
+    """Return a copy of the batch whose records all have the broker's time, or for None their own timestamps.
 
-    The header says which: an attribute, and for the broker's time the max timestamp.
+    The header has this as an attribute, and the broker's time as the max timestamp.
     """
     changed = bytearray(data)
     if append_time_ms is None:

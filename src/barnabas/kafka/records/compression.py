@@ -116,7 +116,7 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 def _into_growing_buffer(
     decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
 ) -> bytes:
-    """Neither format states the decompressed size, so try with larger buffers until it fits."""
+    """Decompress into larger and larger buffers: these formats do not state the decompressed size."""
     room = min(limit, max(4 * len(data), 65_536))
     while True:
         output = bytearray(room)

@@ -4,7 +4,7 @@ from barnabas.base.errors import BarnabasError
 
 
 class SaslError(BarnabasError):
-    """A SASL exchange has failed. The text is for the log: clients are told the same whatever it was."""
+    """A SASL exchange has failed. The text is for the log; clients get the same message for all causes."""
 
 
 class InvalidCredential(BarnabasError):

@@ -1,4 +1,4 @@
-"""Entries of JAAS, as ``sasl.jaas.config`` has them."""
+"""Entries of JAAS in ``sasl.jaas.config``."""
 
 from __future__ import annotations
 

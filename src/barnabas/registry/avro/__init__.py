@@ -15,7 +15,7 @@ __all__ = ["AvroSchema"]
 
 
 class AvroSchema:
-    """An Avro schema; `references` are the texts of the schemas that it refers to, those they need first.
+    """An Avro schema; `references` are the texts of the schemas that it refers to, each after those it needs.
 
     Raises:
         InvalidSchemaError: the text is no JSON, or breaks a rule of Avro's.

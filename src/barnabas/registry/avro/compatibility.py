@@ -28,7 +28,7 @@ def incompatibilities(reader: SchemaNode, writer: SchemaNode) -> list[Incompatib
     """The first reasons why data of `writer` cannot be read as `reader`; empty if it always can.
 
     Raises:
-        TooLargeError: it takes too many steps to find out.
+        TooLargeError: the comparison takes too many steps.
     """
     return _Check().compare(reader, writer, "")
 

@@ -142,7 +142,7 @@ class _Check:
         return not refers and self._digest(writer)[0] == digest
 
     def _digest(self, contents: Any) -> tuple[bytes, bool]:
-        """Return the text's digest, and whether it has a reference, which means something else elsewhere."""
+        """Return the text's digest, and whether it has a reference, whose meaning depends on the schema."""
         if id(contents) not in self._texts:
             text = _text(contents)
             digest = hashlib.sha256(text.encode()).digest()
@@ -152,7 +152,7 @@ class _Check:
         return self._texts[id(contents)]
 
     def _one(self, made: Any) -> Any:
-        """Return the first of the dicts or lists that are made of the same parts."""
+        """Return the first object that was built from the same parts."""
         parts = made.items() if isinstance(made, dict) else enumerate(made)
         self._steps.spend(1 + len(made) // 10)
         key = (type(made), *sorted((str(name), id(value)) for name, value in parts))
@@ -200,7 +200,7 @@ class _Check:
             yield from self.compare(reader, writer.inside(branch), place)
 
     def _narrowest(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
-        """Check the parts: `allOf` is compatible if any of its parts is, or all of them merged."""
+        """Compare with `allOf`: it is compatible if one of its parts is, or all parts merged."""
         merged: dict[str, Any] = {key: value for key, value in writer.contents.items() if key != "allOf"}
         for part in (writer.inside(part).resolved() for part in writer.get("allOf")):
             if not isinstance(part.contents, dict):
@@ -352,7 +352,7 @@ def _by_pattern(schema: Located, pattern: str) -> Located:
 
 
 def _items(schema: Located) -> tuple[list[Any], Any]:
-    """Return the schemas of the first items, and that of all others."""
+    """Return the schemas of the first items, and the schema of the other items."""
     items = schema.get("items", True)
     if isinstance(items, list):  # up to draft 2019-09
         return items, schema.get("additionalItems", True)

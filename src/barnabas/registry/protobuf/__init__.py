@@ -1,6 +1,6 @@
 """Protobuf schemas: compiled by protoc, kept as .proto text, compared by Confluent's rules.
 
-The modules behind this one need the extra ``barnabas[protobuf]`` and are imported when a schema is read.
+The modules of this package need the extra ``barnabas[protobuf]`` and are imported when a schema is read.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class _Check:
         return found
 
     def message(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """Return a message's incompatibilities, the first time only: each path to it would double them."""
+        """Return a message's incompatibilities at the first call only, since several paths may lead to it."""
         pair = (reader.full_name, writer.full_name)
         if pair in self._broken:
             return []
@@ -92,7 +92,7 @@ class _Check:
         return found
 
     def _oneofs(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """A oneof keeps one of its fields: fields that could be set together must not be moved into one."""
+        """A oneof stores only one field, so fields that could be set together must not move into one."""
         found = []
         for oneof in reader.oneofs:
             before = [writer.fields_by_number.get(field.number) for field in oneof.fields]

@@ -106,7 +106,7 @@ class _Writer:
     def _blocks(
         self, fields: Sequence[Any], types: Iterable[Any], scope: str, oneofs: Sequence[Any] = ()
     ) -> Iterator[Iterable[str]]:
-        """Yield the fields with the messages beside them, in an order that keeps the order of both.
+        """Yield the fields and messages in an order that keeps the order of both.
 
         The entry of a map and the message of a group follow their field: messages that come before them
         precede the field. A reader finds messages by their index.
@@ -290,7 +290,7 @@ def _symbols(file: Any, seen: set[str]) -> Iterator[str]:
 
 
 def _runs(fields: Sequence[Any]) -> Iterator[list[Any]]:
-    """Fields that are written together: those of one oneof, extensions of one message, or one alone."""
+    """Yield the fields that are written together: of one oneof, extensions of one message, or one field."""
 
     def place(numbered: tuple[int, Any]) -> object:
         number, field = numbered
@@ -335,7 +335,7 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _apart(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines after an empty one, when there are any."""
+    """Yield the lines after an empty line, if there are any."""
     lines = list(lines)
     if lines:
         yield ""

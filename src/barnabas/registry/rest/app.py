@@ -38,8 +38,8 @@ def build(
     """Return the application that answers from `state` and writes to `log`.
 
     Args:
-        access: with it clients must log in.
-        hosts: the ``Host`` headers that are the registry's; None for any.
+        access: requires logins of clients; None for no logins.
+        hosts: the accepted ``Host`` headers; None for any.
     """
     middlewares = [exchange, own_requests_only, authorize]
     app = web.Application(middlewares=middlewares, client_max_size=_LARGEST_BODY)

@@ -149,7 +149,7 @@ def schema_json(request: web.Request, version: Version) -> JsonObject:
 def schema_text(request: web.Request, version: Version) -> str | None:
     """Return the text of the schema of `version` in the requested format.
 
-    ``format=serialized`` is a format of Protobuf's only; every other schema, and every other format, is text.
+    ``format=serialized`` applies to Protobuf only. All other schemas and formats give the text.
     """
     if request.query.get("format") == "serialized" and version.schema.type == PROTOBUF:
         return serialized(source_of_version(request.app[STATE], version))
@@ -216,7 +216,7 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 async def _computing(handler: Handler, request: web.Request) -> web.StreamResponse:
-    """Call `handler`, again after each NotComputed, before which it has changed nothing."""
+    """Call `handler`, and again after each NotComputed: until then it has changed nothing."""
     loop = asyncio.get_running_loop()
     deadline = time.monotonic() + _COMPUTE_S
     while True:

@@ -1,4 +1,4 @@
-"""Refuses requests that a page of another site has a browser send.
+"""Refuses requests that a browser sends for a page of another site.
 
 Such a page may point its own name to this machine (DNS rebinding): then the Host header shows that name. Or
 it sends a request that needs no permission of ours, such as a POST without a content type: then Origin names
@@ -36,7 +36,7 @@ def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozen
 
 @web.middleware
 async def own_requests_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Require a name of ours, and for changes no foreign page. Raises RegistryError 421, 403."""
+    """Require the registry's Host, and for changes no foreign Origin. Raises RegistryError 421, 403."""
     hosts, host = request.app.get(HOSTS), request.host.lower()
     if hosts is not None and not _is_named(host, hosts):
         shown = shortened(host, 100)

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (key 24): partitions that a transaction is about to write to (KIP-98).
+"""AddPartitionsToTxn (key 24): add partitions to a transaction (KIP-98).
 
 Up to v3 a producer sends it for its one transaction. Since v4 brokers send it for several transactions, and
 may only verify that the partitions are in them (KIP-890). v2 may answer PRODUCER_FENCED (KIP-588), v5

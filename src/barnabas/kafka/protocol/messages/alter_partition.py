@@ -1,6 +1,6 @@
 """AlterPartition (key 56): a leader asks the controller to change a partition's ISR (KIP-497).
 
-v1 brought the leader's recovery state (KIP-704), v2 topic ids, v3 the broker epochs of the ISR (KIP-903).
+v1 adds the leader's recovery state (KIP-704), v2 topic ids, v3 the broker epochs of the ISR (KIP-903).
 """
 
 from barnabas.kafka.protocol.schema import (

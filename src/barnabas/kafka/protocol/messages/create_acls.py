@@ -1,4 +1,4 @@
-"""CreateAcls (key 30): rules to be added (KIP-140, KIP-290)."""
+"""CreateAcls (key 30): add access control rules (KIP-140, KIP-290)."""
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Request, Response, String, Struct
 

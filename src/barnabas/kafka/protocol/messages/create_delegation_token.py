@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38): a token by which others may log in as its owner (KIP-48).
+"""CreateDelegationToken (key 38): create a token that lets others log in as its owner (KIP-48).
 
 v3 lets a user create tokens for another one (KIP-373).
 """

@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): the rules that filters select are taken away (KIP-140, KIP-290)."""
+"""DeleteAcls (key 31): delete the rules that filters select (KIP-140, KIP-290)."""
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Request, Response, String, Struct
 

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): forget empty groups and their offsets (KIP-229)."""
+"""DeleteGroups (key 42): delete empty groups and their offsets (KIP-229)."""
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Request, Response, String, Struct
 

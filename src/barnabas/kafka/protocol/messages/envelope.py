@@ -1,4 +1,4 @@
-"""Envelope (key 58): a broker hands a client's request on to the controller (KIP-590)."""
+"""Envelope (key 58): a broker forwards a client's request to the controller (KIP-590)."""
 
 from barnabas.kafka.protocol.schema import Bytes, Int16, Request, Response
 

@@ -1,4 +1,4 @@
-"""All rules of a cluster, found by resource: an immutable value, one node of the store at a time changed."""
+"""All rules of a cluster, indexed by resource. The value is immutable; a change replaces one store node."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Acls:
         return cls().changed({resource: PatternRules(each) for resource, each in entries.items()})
 
     def changed(self, patterns: Mapping[ResourcePattern, PatternRules | None]) -> Acls:
-        """Return the rules with those of some patterns replaced; None takes a pattern's away."""
+        """Return the rules with those of some patterns replaced; None removes a pattern's rules."""
         rules, lengths = self.rules.mutate(), self._lengths.mutate()
         by_principal = self._by_principal.mutate()
         for resource, new in patterns.items():

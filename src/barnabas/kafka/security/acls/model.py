@@ -1,4 +1,4 @@
-"""The words of access control lists, by the protocol's numbers (KIP-140, KIP-290)."""
+"""The terms of access control lists, with the protocol's numbers (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class AclFilter(NamedTuple):
     permission: Permission = Permission.ANY
 
     def selects_resource(self, resource: ResourcePattern) -> bool:
-        """Whether rules about these resources may be asked for."""
+        """Whether the filter may select rules for these resources."""
         if self.type not in (ResourceType.ANY, resource.type):
             return False
         if self.pattern not in (PatternType.ANY, PatternType.MATCH, resource.pattern):
@@ -158,7 +158,7 @@ class AclFilter(NamedTuple):
         return self.name == resource.name
 
     def selects_entry(self, entry: AclEntry) -> bool:
-        """Whether such an entry is asked for."""
+        """Whether the filter selects this entry."""
         return (
             self.principal in (None, entry.principal)
             and self.host in (None, entry.host)
