@@ -41,6 +41,12 @@ def real_logs() -> list[Path]:
 
 
 @pytest.fixture(scope="session")
+def is_whole(pytestconfig: pytest.Config) -> bool:
+    """Whether a test of a matrix tries every combination, or a sample because slow tests are left out."""
+    return "not slow" not in pytestconfig.getoption("markexpr")
+
+
+@pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """An authority's certificate, and keys with certificates that it has signed, as PEM files."""
     return make(tmp_path_factory.mktemp("certificates"))

@@ -1,8 +1,8 @@
 """The tests that `make test` leaves to `make test-all`, in one table.
 
 A path is a folder, a file or a test, with or without its parameters. The longest path that fits a test
-decides. A test of a matrix takes `SCOPES`: `make test` tries a sample, in which each value has its turn, and
-`make test-all` every combination.
+decides. A test of a matrix asks the fixture `is_whole`: `make test` tries a sample, in which each value has
+its turn, and `make test-all` every combination.
 """
 
 from __future__ import annotations
@@ -12,14 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import pytest
-
 Value = TypeVar("Value")
-
-#: Whether a test of a matrix tries the `whole` of it, or a sample.
-SCOPES = pytest.mark.parametrize(
-    "whole", [pytest.param(False, id="sample"), pytest.param(True, id="whole", marks=pytest.mark.slow)]
-)
 
 _ROOT = Path(__file__).parents[1]
 

@@ -10,7 +10,7 @@ import itertools
 import click
 import pytest
 from click.testing import CliRunner
-from tests.slow import SCOPES, in_turn
+from tests.slow import in_turn
 from tests.unit.cli.commands import BY_FILE, LASTING, LEAVES, SENSIBLE, arguments, fill, options, value_of
 
 from barnabas.base.errors import BarnabasError
@@ -83,57 +83,52 @@ def sample_of(values, path, count=1):
     return in_turn(values, [*LEAVES].index(path), count)
 
 
-@SCOPES
 @pytest.mark.parametrize("path", [path for path in BY_BROKER if path not in LASTING | BY_FILE], ids=" ".join)
-def test_a_broker_that_is_not_there_is_told_in_one_line(folder, unknown_names, path, whole):
+def test_a_broker_that_is_not_there_is_told_in_one_line(folder, unknown_names, path, is_whole):
     absent = [
         (NOBODY, "connection refused"),
         ("no-such-host.invalid:9092", "the name no-such-host.invalid does not resolve"),
         (f"{NOBODY},no-such-host.invalid:9092", "does not resolve"),
     ]
-    for server, words in absent if whole else sample_of(absent, path):
+    for server, words in absent if is_whole else sample_of(absent, path):
         code, err = call([*arguments(path, folder), "--bootstrap-server", server])
         assert code == 1, server
         assert f"no broker answers at {server}" in err
         assert words in err
 
 
-@SCOPES
 @pytest.mark.parametrize("path", BY_BROKER, ids=" ".join)
-def test_an_address_that_is_none_is_wrong_usage(folder, path, whole):
+def test_an_address_that_is_none_is_wrong_usage(folder, path, is_whole):
     wrong = ["", "nonsense", "a:b", "a:0", "a:99999", ":9092", "a:1,", "http://a:1", "\udcff"]
-    for server in wrong if whole else sample_of(wrong, path):
+    for server in wrong if is_whole else sample_of(wrong, path):
         code, err = call([*arguments(path, folder), "--bootstrap-server", server])
         assert code == 2, server
         assert "--bootstrap-server" in err
 
 
-@SCOPES
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_an_absurd_value_of_an_option_is_told_in_one_line(folder, path, whole):
+def test_an_absurd_value_of_an_option_is_told_in_one_line(folder, path, is_whole):
     given = [option for option in options(path) if not option.is_flag]
     sample = zip(given, sample_of(ABSURD, path, len(given)), strict=True)
-    for option, value in itertools.product(given, ABSURD) if whole else sample:
+    for option, value in itertools.product(given, ABSURD) if is_whole else sample:
         call([*arguments(path, folder), f"{max(option.opts, key=len)}={value}"])
 
 
-@SCOPES
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_an_absurd_argument_is_told_in_one_line(folder, path, whole):
+def test_an_absurd_argument_is_told_in_one_line(folder, path, is_whole):
     words = [word for word in arguments(path, folder) if word not in SENSIBLE.get(path, [])]
-    for value in ABSURD if whole else sample_of(ABSURD, path):
+    for value in ABSURD if is_whole else sample_of(ABSURD, path):
         call([*path, "--", value])
         call([*words, "--", value, value])
 
 
-@SCOPES
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_any_two_options_get_along_or_are_told_not_to(folder, path, whole):
+def test_any_two_options_get_along_or_are_told_not_to(folder, path, is_whole):
     given = [
         [max(option.opts, key=len), *([] if option.is_flag else [value_of(option, folder)])]
         for option in options(path)
     ]
-    for one, other in itertools.combinations(given, 2) if whole else itertools.pairwise(given):
+    for one, other in itertools.combinations(given, 2) if is_whole else itertools.pairwise(given):
         call([*arguments(path, folder), *one, *other])
         call([*path, *one, *other])
 

@@ -2,7 +2,7 @@
 
 import pytest
 from click.testing import CliRunner
-from tests.slow import SCOPES, in_turn
+from tests.slow import in_turn
 
 from barnabas.broker.config import BrokerConfig, Type
 from barnabas.broker.logs.manager import LogManager
@@ -80,10 +80,9 @@ UNFIT = ["nan", "9" * 5000, "\0", "\ud800"]
 NAMES = [name for name, setting in BrokerConfig.declared.items() if setting.type is not Type.STRING]
 
 
-@SCOPES
 @pytest.mark.parametrize("name", NAMES)
-def test_a_value_that_no_setting_takes_is_refused_in_one_line(refused, name, whole):
-    unfit = UNFIT if whole else in_turn(UNFIT, NAMES.index(name), 1)
+def test_a_value_that_no_setting_takes_is_refused_in_one_line(refused, name, is_whole):
+    unfit = UNFIT if is_whole else in_turn(UNFIT, NAMES.index(name), 1)
     if name == "log.dirs":
         unfit = [value for value in unfit if value != "nan"]  # a folder may be called so
     if name.startswith("delegation.token.") and name.endswith(".key"):
