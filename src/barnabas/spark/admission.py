@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 from barnabas.base.types import TopicPartition
-from barnabas.client.lag import lag_of
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import Offsets, limit_to
 
@@ -39,24 +38,8 @@ class Admission:
     ) -> Offsets:
         """The end of a micro-batch of at most `most` records; calls `sizes` only for a limit in bytes."""
         end = available if most is None else limit_to(most, start, available)
-        bytes_at_most = self._options.max_bytes_per_trigger
-        return end if bytes_at_most is None else _limit_bytes(bytes_at_most, start, end, sizes())
-
-
-def _limit_bytes(most: int, start: Offsets, available: Offsets, sizes: Sizes) -> Offsets:
-    """Limit by bytes, as `limit_to` does by records.
-
-    Each partition that lags gets a share in proportion to its bytes, and at least one record. A partition
-    without a known size has the mean size of the others.
-    """
-    if not sizes:
-        return available
-    usual = sum(sizes.values()) / len(sizes)
-    lag = {tp: behind for tp, behind in lag_of(available, start).items() if behind}
-    total = sum(behind * sizes.get(tp, usual) for tp, behind in lag.items())
-    if total <= most:
-        return available
-    return {
-        tp: start[tp] + max(1, int(lag[tp] * most / total)) if tp in lag else end
-        for tp, end in available.items()
-    }
+        most_bytes = self._options.max_bytes_per_trigger
+        if most_bytes is None or not (known := sizes()):
+            return end
+        usual = sum(known.values()) / len(known)  # of partitions whose size is not known
+        return limit_to(most_bytes, start, end, lambda tp: known.get(tp, usual))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self, TypeAlias
 
@@ -82,17 +82,22 @@ class Task(InputPartition):
         return cls(ranges, {each.topic: topic_ids[each.topic] for each in ranges if each.topic in topic_ids})
 
 
-def limit_to(max_offsets: int, start: Offsets, available: Offsets) -> Offsets:
-    """The end of a micro-batch of about `max_offsets` records, shared in proportion to lag.
+def limit_to(
+    most: int, start: Offsets, available: Offsets, size: Callable[[TopicPartition], float] = lambda _: 1
+) -> Offsets:
+    """The end of a micro-batch of about `most` records, shared in proportion to lag.
 
     Every partition that lags advances by at least one, so that none starves behind a large one. By that much
     the result can exceed the limit, as in Spark's own connector.
+
+    Args:
+        size: the size of a partition's records, in the unit of `most`.
     """
     lag = {tp: behind for tp, behind in lag_of(available, start).items() if behind}
-    total = sum(lag.values())
-    if total <= max_offsets:
+    total = sum(behind * size(tp) for tp, behind in lag.items())
+    if total <= most:
         return dict(available)
-    share = {tp: max(1, max_offsets * behind // total) for tp, behind in lag.items()}
+    share = {tp: max(1, int(behind * most // total)) for tp, behind in lag.items()}
     return {tp: start[tp] + share[tp] if tp in share else end for tp, end in available.items()}
 
 
