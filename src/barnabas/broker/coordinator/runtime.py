@@ -271,7 +271,12 @@ class CoordinatorRuntime(Generic[S]):
             if self._slots.get(partition) is slot:  # else the shard was unloaded
                 self.write_unattended(partition, key, operation)
 
-        most_bytes = partial(self._log.most_bytes, partition)
+        def most_bytes() -> int:
+            try:
+                return self._log.most_bytes(partition)
+            except KafkaError as error:
+                raise _coordinator_error(error) from error
+
         return self._make_shard(
             ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, most_bytes, write)
         )

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.base.errors import ErrorCode
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import BURST
 from barnabas.broker.coordinator.groups.classic.members import MOST_METADATA
 
@@ -403,5 +403,16 @@ def test_members_of_all_groups_hold_so_many_bytes_and_no_more(coordinate):
         assert held.bytes > 0
         groups.coordinator.resign_all()
         assert held.bytes == 0
+
+    coordinate(scenario)
+
+
+def test_join_while_the_log_is_offline_gets_an_error_that_clients_retry(coordinate):
+    async def scenario(groups):
+        def most_bytes(partition):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+        groups.log.most_bytes = most_bytes
+        assert await groups.error(groups.join(version=3)) == ErrorCode.NOT_COORDINATOR
 
     coordinate(scenario)
