@@ -180,6 +180,12 @@ async def simulate(make_groups, seed):
         for _, task in running.values():
             if task.done():
                 task.result()
+        coordinator = world.groups.coordinator
+        if not coordinator.is_loading():
+            members = (member for group in coordinator.loaded_groups() for member in group.members)
+            protocols = (protocol for member in members for protocol in member.protocols)
+            held = sum(len(protocol.name) + len(protocol.metadata) for protocol in protocols)
+            assert coordinator.metadata.bytes == held
 
     names = ["a", "b", "c", "static-1", "static-2"]
     while loop.time() < TROUBLE_SECONDS:
