@@ -18,9 +18,9 @@ from barnabas.client.errors import AuthenticationError, ClientError, said
 from barnabas.client.schemas.registered import SchemaError, SchemaNameError
 from barnabas.client.schemas.registry import RegistryError, RegistryRefused
 from barnabas.client.schemas.unfit import UnfitError
+from barnabas.console.browser_access import HEADERS, BrowserAccess
 from barnabas.console.changes import change
 from barnabas.console.filters import FilterError
-from barnabas.console.guard import HEADERS, Guard
 from barnabas.console.live import Live
 from barnabas.console.pages.access import access
 from barnabas.console.pages.brokers import broker, brokers
@@ -62,14 +62,14 @@ class Console:
     def __init__(
         self,
         view: ClusterView,
-        guard: Guard,
+        browser_access: BrowserAccess,
         registry: Schemas | None = None,
         *,
         allow_writes: bool = False,
         metrics: Sequence[str] = (),
     ) -> None:
         self._view = view
-        self._guard = guard
+        self._browser_access = browser_access
         self._registry = registry
         self._allow_writes = allow_writes
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="console")
@@ -127,7 +127,7 @@ class Console:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        refusal = self._guard.check(request)
+        refusal = self._browser_access.check(request)
         if refusal is not None:
             response: web.StreamResponse = refusal
         else:
@@ -142,7 +142,7 @@ class Console:
         return response
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
-        if not self._guard.open(request.query.get("token", "")):
+        if not self._browser_access.open(request.query.get("token", "")):
             return web.json_response(
                 {"error": "this link has been used, or is not the console's: start it again for a new one"},
                 status=403,
@@ -151,7 +151,7 @@ class Console:
         response = web.Response(
             text='<!doctype html><meta http-equiv="refresh" content="0; url=./">', content_type="text/html"
         )
-        self._guard.let_in(response, request.path.removesuffix("login"))
+        self._browser_access.let_in(response, request.path.removesuffix("login"))
         return response
 
     async def _about(self, request: web.Request) -> web.StreamResponse:

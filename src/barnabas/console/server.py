@@ -64,24 +64,28 @@ async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Cal
     from aiohttp import web
 
     from barnabas.console.app import Console
-    from barnabas.console.guard import Guard
+    from barnabas.console.browser_access import BrowserAccess
     from barnabas.console.schemas import Schemas
 
     host, port = claimed.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     scheme = "https" if settings.tls else "http"
-    guard = Guard(None if settings.behind_proxy else own_names(claimed, scheme), settings.users)
+    browser_access = BrowserAccess(
+        None if settings.behind_proxy else own_names(claimed, scheme), settings.users
+    )
     login = servers_of(settings.servers, {}) if settings.registry_login else None
     registry = Schemas(settings.registry, login) if settings.registry else None
     view = ClusterView(
         settings.servers, decode=registry.decode if registry else None, privacy=settings.privacy
     )
-    console = Console(view, guard, registry, allow_writes=settings.allow_writes, metrics=settings.metrics)
+    console = Console(
+        view, browser_access, registry, allow_writes=settings.allow_writes, metrics=settings.metrics
+    )
     runner = web.AppRunner(console.app(), access_log=None, shutdown_timeout=_SHUTDOWN_S)
     try:
         await runner.setup()
         await web.SockSite(runner, claimed, ssl_context=settings.tls).start()
-        on_ready(f"{scheme}://{host}:{port}/{guard.link}")
+        on_ready(f"{scheme}://{host}:{port}/{browser_access.link}")
         await asyncio.get_running_loop().create_future()
     finally:
         await runner.cleanup()

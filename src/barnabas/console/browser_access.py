@@ -29,7 +29,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class BrowserAccess:
     """Admits browsers that have opened the link or sent a password.
 
     Args:
