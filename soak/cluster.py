@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from barnabas.base.errors import BarnabasError
-from barnabas.broker.config.durability import replicated_settings
+from barnabas.broker.config.broker import replicated_settings
 from barnabas.broker.metadata.zookeeper.server import Member, ZooKeeperServer
 from barnabas.client.errors import ClientError
 from barnabas.client.moves import Moves

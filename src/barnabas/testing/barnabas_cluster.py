@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.base.system.orphans import environment_that_ends
 from barnabas.base.system.sockets import claim_alone, has_local_sockets
-from barnabas.broker.config.durability import replicated_settings
+from barnabas.broker.config.broker import replicated_settings
 from barnabas.client.brokers import ask_once
 from barnabas.client.errors import ClientError
 from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRequest

@@ -8,19 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from barnabas.broker.config.kafka_only import unsupported_reason
-from barnabas.broker.config.layers import Layer, Source
 from barnabas.broker.config.listener_settings import ListenerSetting, overrides
-from barnabas.broker.config.setting import DOUBLE_MAX, INT_MAX, LONG_MAX, Setting, Type, Update, setting
-from barnabas.broker.config.settings import Settings
-from barnabas.broker.config.topic import COMPRESSION_TYPES
+from barnabas.broker.config.setting import (
+    DOUBLE_MAX,
+    INT_MAX,
+    LONG_MAX,
+    Setting,
+    Update,
+    boolean,
+    double,
+    integer,
+    long,
+    password,
+    short,
+    string,
+    text_list,
+)
+from barnabas.broker.config.settings import Layer, Settings, Source
+from barnabas.broker.config.topic import TopicConfig
 
 _NO_TICKETS = (
     "Has no effect: a broker with a keytab needs no tickets. Kafka's tools may set it; a broker that takes "
     "tickets by GSSAPI says so in its log."
 )
+
+
+def _topic_default(name: str, of: str, **changes: Any) -> Any:
+    """Declare a setting that gives the default of a topic's setting, and has the same type and bounds."""
+    changes = {"name": name, "synonyms": (), "doc": f"The default of a topic's {of}.", **changes}
+    return replace(TopicConfig.declared[of], **changes)
 
 
 class BrokerConfig(Settings):
@@ -62,477 +81,381 @@ class BrokerConfig(Settings):
         return super()._explain_unknown(name) if reason is None else f"{name} is not supported: {reason}"
 
     # --- who and where ---
-    node_id: int = setting(
-        "node.id",
-        Type.INT,
-        1,
-        minimum=0,
-        doc="This broker's number, unique in its cluster.",
-    )
-    listeners: tuple[str, ...] = setting(
+    node_id: int = integer("node.id", 1, minimum=0, doc="This broker's number, unique in its cluster.")
+    listeners: tuple[str, ...] = text_list(
         "listeners",
-        Type.LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
         doc="The listeners of the broker: NAME://HOST:PORT, separated by commas. Port 0 selects a free port.",
     )
-    advertised_listeners: tuple[str, ...] = setting(
+    advertised_listeners: tuple[str, ...] = text_list(
         "advertised.listeners",
-        Type.LIST,
         (),
         doc="The addresses that clients connect to, by listener name. Empty means the addresses of "
         "listeners.",
     )
-    listener_security_protocol_map: str = setting(
+    listener_security_protocol_map: str = string(
         "listener.security.protocol.map",
-        Type.STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         doc="The security protocol of each listener name, NAME:PROTOCOL. The protocols are PLAINTEXT, "
         "SSL (which is TLS), SASL_PLAINTEXT and SASL_SSL.",
     )
-    inter_broker_listener_name: str | None = setting(
+    inter_broker_listener_name: str | None = string(
         "inter.broker.listener.name",
-        Type.STRING,
         None,
         doc="The listener that the brokers of a cluster use to connect to each other; each broker "
         "must have it. Unset means PLAINTEXT, or the first of listeners if none has this name.",
     )
-    security_inter_broker_protocol: str | None = setting(
+    security_inter_broker_protocol: str | None = string(
         "security.inter.broker.protocol",
-        Type.STRING,
         None,
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         doc="The protocol of the listener that the brokers of a cluster use to connect to each other: "
         "the first one with this protocol. Set either this or inter.broker.listener.name.",
     )
-    log_dirs: tuple[str, ...] = setting(
-        "log.dirs",
-        Type.LIST,
-        ("barnabas-data",),
-        doc="The folders that hold the data.",
+    log_dirs: tuple[str, ...] = text_list(
+        "log.dirs", ("barnabas-data",), doc="The folders that hold the data."
     )
-    metadata_store: str | None = setting(
+    metadata_store: str | None = string(
         "metadata.store",
-        Type.STRING,
         None,
         choices=("embedded", "memory", "zookeeper"),
         doc="The store of the cluster's metadata: embedded (files beside the data), memory (lost at "
         "stop) or zookeeper. Unset means zookeeper if zookeeper.connect is set, else embedded.",
     )
-    zookeeper_connect: str | None = setting(
+    zookeeper_connect: str | None = string(
         "zookeeper.connect",
-        Type.STRING,
         None,
         doc="The ZooKeeper servers that the brokers of a cluster share: HOST:PORT,HOST:PORT/chroot. "
         "With a chroot for each cluster, several clusters can share one ensemble. The first "
         "broker creates a missing chroot. `barnabas start --brokers` gives its brokers unix:PATH, the "
         "socket of its own store.",
     )
-    zookeeper_session_timeout_ms: int = setting(
+    zookeeper_session_timeout_ms: int = integer(
         "zookeeper.session.timeout.ms",
-        Type.INT,
         9_000,
         minimum=1,
         doc="The time, in milliseconds, after which ZooKeeper ends the session of a broker that sends "
         "nothing. ZooKeeper may limit it. Apache Kafka's default with ZooKeeper was 18 s; with "
         "KRaft (broker.session.timeout.ms) it is 9 s.",
     )
-    zookeeper_connection_timeout_ms: int | None = setting(
+    zookeeper_connection_timeout_ms: int | None = integer(
         "zookeeper.connection.timeout.ms",
-        Type.INT,
         None,
         minimum=1,
         doc="The time, in milliseconds, that a starting broker waits for ZooKeeper. Unset means "
         "zookeeper.session.timeout.ms.",
     )
-    zookeeper_max_in_flight_requests: int = setting(
+    zookeeper_max_in_flight_requests: int = integer(
         "zookeeper.max.in.flight.requests",
-        Type.INT,
         10,
         minimum=1,
         doc="The largest number of unanswered requests to ZooKeeper; the broker uses 200 at most.",
     )
-    zookeeper_set_acl: bool = setting(
+    zookeeper_set_acl: bool = boolean(
         "zookeeper.set.acl",
-        Type.BOOLEAN,
         False,
         doc="If true, only brokers can change the nodes that they create in ZooKeeper, and read "
         "passwords there. All brokers need the same zookeeper.digest for this.",
     )
-    zookeeper_digest: str | None = setting(
+    zookeeper_digest: str | None = password(
         "zookeeper.digest",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
         doc="The login of this broker at ZooKeeper, USER:PASSWORD (its scheme digest). Kafka has no "
         "such setting.",
     )
-    zookeeper_ssl_client_enable: bool = setting(
+    zookeeper_ssl_client_enable: bool = boolean(
         "zookeeper.ssl.client.enable",
-        Type.BOOLEAN,
         False,
         doc="If true, the broker uses TLS with ZooKeeper, at its secureClientPort.",
     )
-    zookeeper_clientCnxnSocket: str | None = setting(
+    zookeeper_clientCnxnSocket: str | None = string(
         "zookeeper.clientCnxnSocket",
-        Type.STRING,
         None,
         choices=("org.apache.zookeeper.ClientCnxnSocketNetty",),
         doc="Kafka needs it with zookeeper.ssl.client.enable. Barnabas does not: you can omit it.",
     )
-    zookeeper_ssl_keystore_location: str | None = setting(
+    zookeeper_ssl_keystore_location: str | None = string(
         "zookeeper.ssl.keystore.location",
-        Type.STRING,
         None,
         doc="The PEM file with the key and the certificate that this broker presents to ZooKeeper, if "
         "ZooKeeper requires one.",
     )
-    zookeeper_ssl_keystore_type: str = setting(
+    zookeeper_ssl_keystore_type: str = string(
         "zookeeper.ssl.keystore.type",
-        Type.STRING,
         "PEM",
         choices=("PEM",),
         doc="The format of zookeeper.ssl.keystore.location: only PEM.",
     )
-    zookeeper_ssl_keystore_password: str | None = setting(
+    zookeeper_ssl_keystore_password: str | None = password(
         "zookeeper.ssl.keystore.password",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
         doc="The password of the private key in zookeeper.ssl.keystore.location.",
     )
-    zookeeper_ssl_truststore_location: str | None = setting(
+    zookeeper_ssl_truststore_location: str | None = string(
         "zookeeper.ssl.truststore.location",
-        Type.STRING,
         None,
         doc="The PEM file with the certificates that sign those of ZooKeeper. Unset means the system's.",
     )
-    zookeeper_ssl_truststore_type: str = setting(
+    zookeeper_ssl_truststore_type: str = string(
         "zookeeper.ssl.truststore.type",
-        Type.STRING,
         "PEM",
         doc="The format of zookeeper.ssl.truststore.location: only PEM.",
     )
-    zookeeper_ssl_enabled_protocols: tuple[str, ...] = setting(
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] = text_list(
         "zookeeper.ssl.enabled.protocols",
-        Type.LIST,
         ("TLSv1.2", "TLSv1.3"),
         choices=("TLSv1.2", "TLSv1.3"),
         doc="The permitted versions of TLS with ZooKeeper.",
     )
-    zookeeper_ssl_endpoint_identification_algorithm: str = setting(
+    zookeeper_ssl_endpoint_identification_algorithm: str = string(
         "zookeeper.ssl.endpoint.identification.algorithm",
-        Type.STRING,
         "HTTPS",
         choices=("HTTPS", "https", ""),
         doc="HTTPS: ZooKeeper's certificate must name the host in zookeeper.connect. Empty switches the "
         "check off.",
     )
-    broker_rack: str | None = setting("broker.rack", Type.STRING, None, doc="The rack of this broker.")
+    broker_rack: str | None = string("broker.rack", None, doc="The rack of this broker.")
 
     # --- security ---
-    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+    sasl_enabled_mechanisms: tuple[str, ...] = text_list(
         "sasl.enabled.mechanisms",
-        Type.LIST,
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
         doc="The mechanisms that clients can use to log in at a listener with SASL. PLAIN checks the "
         "same passwords as SCRAM. GSSAPI is Kerberos, and needs the extra gssapi.",
     )
-    sasl_server_max_receive_size: int = setting(
+    sasl_server_max_receive_size: int = integer(
         "sasl.server.max.receive.size",
-        Type.INT,
         524_288,
         minimum=1,
         doc="The largest request before a client has logged in, in bytes.",
     )
-    sasl_mechanism_inter_broker_protocol: str = setting(
+    sasl_mechanism_inter_broker_protocol: str = string(
         "sasl.mechanism.inter.broker.protocol",
-        Type.STRING,
         "SCRAM-SHA-512",
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         doc="The mechanism that this broker uses to log in to other brokers, if their listener has SASL.",
     )
-    sasl_jaas_config: str | None = setting(
+    sasl_jaas_config: str | None = password(
         "sasl.jaas.config",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
         doc='The login of this broker at other brokers: MODULE required username="..." '
         'password="...";. The broker creates the user if the cluster does not have it.',
     )
-    sasl_kerberos_service_name: str | None = setting(
+    sasl_kerberos_service_name: str | None = string(
         "sasl.kerberos.service.name",
-        Type.STRING,
         None,
         update=Update.PER_BROKER,
         doc="The first part of the principal for which clients of GSSAPI request tickets, usually "
         "kafka. The keytab is in sasl.jaas.config: com.sun.security.auth.module.Krb5LoginModule "
         "required keyTab=... principal=...; The broker uses a new value after its next start.",
     )
-    sasl_kerberos_principal_to_local_rules: tuple[str, ...] = setting(
+    sasl_kerberos_principal_to_local_rules: tuple[str, ...] = text_list(
         "sasl.kerberos.principal.to.local.rules",
-        Type.LIST,
         ("DEFAULT",),
         update=Update.PER_BROKER,
         doc="The rules that turn Kerberos principals into users; the first rule that matches applies. "
         "DEFAULT takes the first part if the realm is the system's own. RULE:... has the same "
         "format as in Hadoop. The broker uses new rules after its next start.",
     )
-    sasl_kerberos_kinit_cmd: str = setting(
-        "sasl.kerberos.kinit.cmd", Type.STRING, "/usr/bin/kinit", update=Update.PER_BROKER, doc=_NO_TICKETS
+    sasl_kerberos_kinit_cmd: str = string(
+        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", update=Update.PER_BROKER, doc=_NO_TICKETS
     )
-    sasl_kerberos_min_time_before_relogin: int = setting(
-        "sasl.kerberos.min.time.before.relogin", Type.LONG, 60_000, update=Update.PER_BROKER, doc=_NO_TICKETS
+    sasl_kerberos_min_time_before_relogin: int = long(
+        "sasl.kerberos.min.time.before.relogin", 60_000, update=Update.PER_BROKER, doc=_NO_TICKETS
     )
-    sasl_kerberos_ticket_renew_jitter: float = setting(
-        "sasl.kerberos.ticket.renew.jitter", Type.DOUBLE, 0.05, update=Update.PER_BROKER, doc=_NO_TICKETS
+    sasl_kerberos_ticket_renew_jitter: float = double(
+        "sasl.kerberos.ticket.renew.jitter", 0.05, update=Update.PER_BROKER, doc=_NO_TICKETS
     )
-    sasl_kerberos_ticket_renew_window_factor: float = setting(
-        "sasl.kerberos.ticket.renew.window.factor",
-        Type.DOUBLE,
-        0.8,
-        update=Update.PER_BROKER,
-        doc=_NO_TICKETS,
+    sasl_kerberos_ticket_renew_window_factor: float = double(
+        "sasl.kerberos.ticket.renew.window.factor", 0.8, update=Update.PER_BROKER, doc=_NO_TICKETS
     )
-    connections_max_reauth_ms: int = setting(
+    connections_max_reauth_ms: int = long(
         "connections.max.reauth.ms",
-        Type.LONG,
         0,
         minimum=0,
         doc="The duration of a login, in milliseconds. Clients log in again before it ends, or the "
         "broker disconnects them at their next request. 0 means no limit. A login by a token ends "
         "with the token at the latest.",
     )
-    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+    sasl_oauthbearer_jwks_endpoint_url: str | None = string(
         "sasl.oauthbearer.jwks.endpoint.url",
-        Type.STRING,
         None,
         doc="The address of the keys that sign the tokens of OAUTHBEARER, as a JWKS: https://... of "
         "the identity provider, or file:///... on this machine.",
     )
-    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        Type.LONG,
         3_600_000,
         minimum=1000,
         doc="The time, in milliseconds, after which the broker reads the keys again.",
     )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        Type.LONG,
         100,
         minimum=1,
         doc="The time after a failed read of the keys before the broker tries again, in milliseconds.",
     )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        Type.LONG,
         10_000,
         minimum=1,
         doc="The longest such wait, which doubles with each failure.",
     )
-    sasl_oauthbearer_expected_issuer: str | None = setting(
-        "sasl.oauthbearer.expected.issuer", Type.STRING, None, doc="The iss that a token must have, exactly."
+    sasl_oauthbearer_expected_issuer: str | None = string(
+        "sasl.oauthbearer.expected.issuer", None, doc="The iss that a token must have, exactly."
     )
-    sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
-        "sasl.oauthbearer.expected.audience", Type.LIST, (), doc="A token must have one of these as aud."
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = text_list(
+        "sasl.oauthbearer.expected.audience", (), doc="A token must have one of these as aud."
     )
-    sasl_oauthbearer_allow_unverified_issuer: bool = setting(
+    sasl_oauthbearer_allow_unverified_issuer: bool = boolean(
         "sasl.oauthbearer.allow.unverified.issuer",
-        Type.BOOLEAN,
         False,
         doc="If true, and no issuer is expected, the broker accepts tokens of any issuer.",
     )
-    sasl_oauthbearer_allow_unverified_audience: bool = setting(
+    sasl_oauthbearer_allow_unverified_audience: bool = boolean(
         "sasl.oauthbearer.allow.unverified.audience",
-        Type.BOOLEAN,
         False,
         doc="If true, and no audience is expected, the broker accepts tokens for any audience.",
     )
-    sasl_oauthbearer_clock_skew_seconds: int = setting(
+    sasl_oauthbearer_clock_skew_seconds: int = integer(
         "sasl.oauthbearer.clock.skew.seconds",
-        Type.INT,
         30,
         minimum=0,
         doc="The permitted difference between the clocks of the identity provider and the broker, in "
         "seconds.",
     )
-    sasl_oauthbearer_sub_claim_name: str = setting(
+    sasl_oauthbearer_sub_claim_name: str = string(
         "sasl.oauthbearer.sub.claim.name",
-        Type.STRING,
         "sub",
         doc="The claim of a token that names the user; ACLs use User:NAME.",
     )
-    sasl_oauthbearer_scope_claim_name: str = setting(
+    sasl_oauthbearer_scope_claim_name: str = string(
         "sasl.oauthbearer.scope.claim.name",
-        Type.STRING,
         "scope",
         doc="The claim of a token that names its scopes: a string, or a list of strings.",
     )
-    barnabas_oauthbearer_unsigned: bool = setting(
+    barnabas_oauthbearer_unsigned: bool = boolean(
         "barnabas.oauthbearer.unsigned",
-        Type.BOOLEAN,
         False,
         doc="If true, OAUTHBEARER accepts unsigned tokens, for tests: every listener with SASL must be "
         "on a loopback address. Kafka has no such setting.",
     )
-    connection_failed_authentication_delay_ms: int = setting(
+    connection_failed_authentication_delay_ms: int = integer(
         "connection.failed.authentication.delay.ms",
-        Type.INT,
         100,
         minimum=0,
         doc="The delay of the answer to a failed login, in milliseconds.",
     )
-    ssl_keystore_type: str = setting(
+    ssl_keystore_type: str = string(
         "ssl.keystore.type",
-        Type.STRING,
         "PEM",
         doc="The format of ssl.keystore.location: PEM or PKCS12; what the file is counts.",
     )
-    ssl_keystore_location: str | None = setting(
+    ssl_keystore_location: str | None = string(
         "ssl.keystore.location",
-        Type.STRING,
         None,
         doc="The file with the broker's private key, its certificate and the signing certificates: PEM, or "
         "PKCS12.",
     )
-    ssl_keystore_password: str | None = setting(
-        "ssl.keystore.password", Type.PASSWORD, None, sensitive=True, doc="The password of a PKCS12 keystore."
+    ssl_keystore_password: str | None = password(
+        "ssl.keystore.password", doc="The password of a PKCS12 keystore."
     )
-    ssl_key_password: str | None = setting(
-        "ssl.key.password",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
-        doc="The password of an encrypted private key.",
+    ssl_key_password: str | None = password(
+        "ssl.key.password", doc="The password of an encrypted private key."
     )
-    ssl_keystore_key: str | None = setting(
+    ssl_keystore_key: str | None = password(
         "ssl.keystore.key",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
         doc="The broker's private key itself, as PEM (PKCS#8, encrypted or not), instead of "
         "ssl.keystore.location. Spaces can replace line ends.",
     )
-    ssl_keystore_certificate_chain: str | None = setting(
+    ssl_keystore_certificate_chain: str | None = password(
         "ssl.keystore.certificate.chain",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
         doc="The certificate of ssl.keystore.key and the signing certificates, as PEM.",
     )
-    ssl_truststore_type: str = setting(
+    ssl_truststore_type: str = string(
         "ssl.truststore.type",
-        Type.STRING,
         "PEM",
         doc="The format of ssl.truststore.location: PEM or PKCS12; what the file is counts.",
     )
-    ssl_truststore_location: str | None = setting(
+    ssl_truststore_location: str | None = string(
         "ssl.truststore.location",
-        Type.STRING,
         None,
         doc="The file with the certificates that must sign clients' certificates: PEM, or PKCS12.",
     )
-    ssl_truststore_password: str | None = setting(
-        "ssl.truststore.password",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
-        doc="The password of a PKCS12 truststore.",
+    ssl_truststore_password: str | None = password(
+        "ssl.truststore.password", doc="The password of a PKCS12 truststore."
     )
-    ssl_truststore_certificates: str | None = setting(
+    ssl_truststore_certificates: str | None = password(
         "ssl.truststore.certificates",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
         doc="The certificates that must sign clients' certificates, as PEM, instead of "
         "ssl.truststore.location.",
     )
-    ssl_allow_dn_changes: bool = setting(
+    ssl_allow_dn_changes: bool = boolean(
         "ssl.allow.dn.changes",
-        Type.BOOLEAN,
         False,
         doc="If true, a new certificate with another subject can replace the present one while the broker "
         "runs.",
     )
-    ssl_allow_san_changes: bool = setting(
+    ssl_allow_san_changes: bool = boolean(
         "ssl.allow.san.changes",
-        Type.BOOLEAN,
         False,
         doc="If true, a new certificate that lacks some alternative names of the present one can replace it "
         "while the broker runs.",
     )
-    ssl_client_auth: str = setting(
+    ssl_client_auth: str = string(
         "ssl.client.auth",
-        Type.STRING,
         "none",
         choices=("none", "requested", "required"),
         doc="The demand for a client's certificate at a listener with TLS: none, requested or required.",
     )
-    ssl_principal_mapping_rules: str = setting(
+    ssl_principal_mapping_rules: str = string(
         "ssl.principal.mapping.rules",
-        Type.STRING,
         "DEFAULT",
         doc="The rules that turn the certificate of a client without a login into its user, separated "
         "by commas; the first rule that matches applies. RULE:PATTERN/NAME/ turns a subject that "
         "PATTERN matches into NAME, where $1 is its first group (L or U at the end: in lower or "
         "upper case). DEFAULT is the subject itself.",
     )
-    ssl_enabled_protocols: tuple[str, ...] = setting(
+    ssl_enabled_protocols: tuple[str, ...] = text_list(
         "ssl.enabled.protocols",
-        Type.LIST,
         ("TLSv1.2", "TLSv1.3"),
         choices=("TLSv1.2", "TLSv1.3"),
         doc="The permitted versions of TLS.",
     )
-    ssl_cipher_suites: tuple[str, ...] = setting(
+    ssl_cipher_suites: tuple[str, ...] = text_list(
         "ssl.cipher.suites",
-        Type.LIST,
         (),
         doc="The cipher suites of TLS 1.2, by OpenSSL's names; empty means OpenSSL's choice.",
     )
 
-    delegation_token_secret_key: str | None = setting(
+    delegation_token_secret_key: str | None = password(
         "delegation.token.secret.key",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
         synonyms=("delegation.token.master.key",),
         doc="The secret from which the broker computes the passwords of delegation tokens: the same "
         "on all brokers. Unset means that there are no delegation tokens.",
     )
-    delegation_token_master_key: str | None = setting(
-        "delegation.token.master.key",
-        Type.PASSWORD,
-        None,
-        sensitive=True,
-        doc="The old name of delegation.token.secret.key.",
+    delegation_token_master_key: str | None = password(
+        "delegation.token.master.key", doc="The old name of delegation.token.secret.key."
     )
-    delegation_token_max_lifetime_ms: int = setting(
+    delegation_token_max_lifetime_ms: int = long(
         "delegation.token.max.lifetime.ms",
-        Type.LONG,
         604_800_000,
         minimum=1,
         doc="The longest life of a delegation token, in milliseconds, with any number of renewals.",
     )
-    delegation_token_expiry_time_ms: int = setting(
+    delegation_token_expiry_time_ms: int = long(
         "delegation.token.expiry.time.ms",
-        Type.LONG,
         86_400_000,
         minimum=1,
         doc="The time, in milliseconds, after which a delegation token expires unless a client renews it.",
     )
-    delegation_token_expiry_check_interval_ms: int = setting(
+    delegation_token_expiry_check_interval_ms: int = long(
         "delegation.token.expiry.check.interval.ms",
-        Type.LONG,
         3_600_000,
         minimum=1,
         doc="The interval, in milliseconds, at which expired delegation tokens are deleted.",
     )
 
-    authorizer_class_name: str | None = setting(
+    authorizer_class_name: str | None = string(
         "authorizer.class.name",
-        Type.STRING,
         None,
         choices=(
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -541,38 +464,33 @@ class BrokerConfig(Settings):
         doc="The authorizer, which applies ACLs: either name of Kafka's own authorizers selects the one of "
         "Barnabas. Unset means that every client may do everything.",
     )
-    super_users: str | None = setting(
+    super_users: str | None = string(
         "super.users",
-        Type.STRING,
         None,
         doc="The principals that may do everything, whatever the ACLs say, separated by semicolons: "
         "User:admin;User:ops. It must include the user of the brokers of a cluster, or that user "
         "needs CLUSTER_ACTION.",
     )
-    allow_everyone_if_no_acl_found: bool = setting(
+    allow_everyone_if_no_acl_found: bool = boolean(
         "allow.everyone.if.no.acl.found",
-        Type.BOOLEAN,
         False,
         doc="If true, every client may use a resource that has no ACL.",
     )
 
-    barnabas_audit_file: str | None = setting(
+    barnabas_audit_file: str | None = string(
         "barnabas.audit.file",
-        Type.STRING,
         None,
         doc="The file of the audit log: logins, denials and changes, a JSON object a line. Unset "
         "means no audit log. Each broker needs its own file.",
     )
-    barnabas_audit_file_max_bytes: int = setting(
+    barnabas_audit_file_max_bytes: int = long(
         "barnabas.audit.file.max.bytes",
-        Type.LONG,
         104_857_600,
         minimum=4_096,
         doc="The size, in bytes, at which the broker renames an audit log and starts the next one.",
     )
-    barnabas_audit_files: int = setting(
+    barnabas_audit_files: int = integer(
         "barnabas.audit.files",
-        Type.INT,
         10,
         minimum=0,
         maximum=1_000,
@@ -580,69 +498,57 @@ class BrokerConfig(Settings):
     )
 
     # --- connections ---
-    socket_request_max_bytes: int = setting(
-        "socket.request.max.bytes",
-        Type.INT,
-        104_857_600,
-        minimum=1,
-        doc="The largest request that is read, in bytes.",
+    socket_request_max_bytes: int = integer(
+        "socket.request.max.bytes", 104_857_600, minimum=1, doc="The largest request that is read, in bytes."
     )
-    socket_send_buffer_bytes: int = setting(
+    socket_send_buffer_bytes: int = integer(
         "socket.send.buffer.bytes",
-        Type.INT,
         102_400,
         minimum=-1,
         doc="SO_SNDBUF of each connection; -1 leaves it to the system.",
     )
-    socket_receive_buffer_bytes: int = setting(
+    socket_receive_buffer_bytes: int = integer(
         "socket.receive.buffer.bytes",
-        Type.INT,
         102_400,
         minimum=-1,
         doc="SO_RCVBUF of each connection; -1 leaves it to the system.",
     )
-    socket_listen_backlog_size: int = setting(
+    socket_listen_backlog_size: int = integer(
         "socket.listen.backlog.size",
-        Type.INT,
         50,
         minimum=1,
         doc="The largest number of connections that wait to be accepted.",
     )
-    connections_max_idle_ms: int = setting(
+    connections_max_idle_ms: int = long(
         "connections.max.idle.ms",
-        Type.LONG,
         600_000,
         minimum=-1,
         doc="The time after which the broker closes an idle connection, in milliseconds; -1 means no limit.",
     )
-    max_connections: int = setting(
+    max_connections: int = integer(
         "max.connections",
-        Type.INT,
         INT_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
         doc="The largest number of connections to the broker.",
     )
-    max_connections_per_ip: int = setting(
+    max_connections_per_ip: int = integer(
         "max.connections.per.ip",
-        Type.INT,
         INT_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
         doc="The largest number of connections from one address.",
     )
-    max_connections_per_ip_overrides: tuple[str, ...] = setting(
+    max_connections_per_ip_overrides: tuple[str, ...] = text_list(
         "max.connections.per.ip.overrides",
-        Type.LIST,
         (),
         items=(r"[0-9a-fA-F.:]+:[0-9]{1,9}", "write ADDRESS:COUNT, such as 192.0.2.7:100"),
         update=Update.CLUSTER_WIDE,
         doc="The largest number of connections from single addresses, ADDRESS:COUNT each. The broker "
         "does not look up names.",
     )
-    max_connection_creation_rate: int = setting(
+    max_connection_creation_rate: int = integer(
         "max.connection.creation.rate",
-        Type.INT,
         INT_MAX,
         minimum=1,
         update=Update.CLUSTER_WIDE,
@@ -651,104 +557,82 @@ class BrokerConfig(Settings):
     )
 
     # --- quotas ---
-    quota_window_num: int = setting(
+    quota_window_num: int = integer(
         "quota.window.num",
-        Type.INT,
         11,
         minimum=2,
         doc="The number of samples over which the broker measures the use of clients.",
     )
-    quota_window_size_seconds: int = setting(
-        "quota.window.size.seconds",
-        Type.INT,
-        1,
-        minimum=1,
-        doc="The length of each of these samples, in seconds.",
+    quota_window_size_seconds: int = integer(
+        "quota.window.size.seconds", 1, minimum=1, doc="The length of each of these samples, in seconds."
     )
-    controller_quota_window_num: int = setting(
+    controller_quota_window_num: int = integer(
         "controller.quota.window.num",
-        Type.INT,
         11,
         minimum=1,
         doc="The number of samples over which the controller counts created and deleted partitions.",
     )
-    controller_quota_window_size_seconds: int = setting(
+    controller_quota_window_size_seconds: int = integer(
         "controller.quota.window.size.seconds",
-        Type.INT,
         1,
         minimum=1,
         doc="The length of each of these samples, in seconds.",
     )
 
     # --- topics ---
-    auto_create_topics_enable: bool = setting(
+    auto_create_topics_enable: bool = boolean(
         "auto.create.topics.enable",
-        Type.BOOLEAN,
         True,
         doc="If true, a request for a topic that does not exist creates it.",
     )
-    delete_topic_enable: bool = setting(
-        "delete.topic.enable", Type.BOOLEAN, True, doc="If false, the broker rejects DeleteTopics."
+    delete_topic_enable: bool = boolean(
+        "delete.topic.enable", True, doc="If false, the broker rejects DeleteTopics."
     )
-    num_partitions: int = setting(
-        "num.partitions",
-        Type.INT,
-        1,
-        minimum=1,
-        doc="The default number of partitions of a topic.",
+    num_partitions: int = integer(
+        "num.partitions", 1, minimum=1, doc="The default number of partitions of a topic."
     )
-    default_replication_factor: int = setting(
-        "default.replication.factor",
-        Type.INT,
-        1,
-        minimum=1,
-        doc="The default number of replicas of a partition.",
+    default_replication_factor: int = integer(
+        "default.replication.factor", 1, minimum=1, doc="The default number of replicas of a partition."
     )
 
     # --- replication ---
-    auto_leader_rebalance_enable: bool = setting(
+    auto_leader_rebalance_enable: bool = boolean(
         "auto.leader.rebalance.enable",
-        Type.BOOLEAN,
         True,
         doc="If true, the controller elects preferred leaders again when too many partitions have other "
         "leaders.",
     )
-    leader_imbalance_check_interval_seconds: int = setting(
+    leader_imbalance_check_interval_seconds: int = long(
         "leader.imbalance.check.interval.seconds",
-        Type.LONG,
         300,
         minimum=1,
         maximum=INT_MAX,
         doc="The interval, in seconds, at which the controller looks for partitions that their preferred "
         "leader does not lead.",
     )
-    leader_imbalance_per_broker_percentage: int = setting(
+    leader_imbalance_per_broker_percentage: int = integer(
         "leader.imbalance.per.broker.percentage",
-        Type.INT,
         10,
         minimum=0,
         doc="The permitted percentage of a broker's preferred partitions that have another leader.",
     )
-    leader_replication_throttled_rate: int = setting(
+    leader_replication_throttled_rate: int = long(
         "leader.replication.throttled.rate",
-        Type.LONG,
         LONG_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
         doc="The largest rate at which a broker sends its throttled replicas, in bytes a second.",
     )
-    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+    replica_alter_log_dirs_io_max_bytes_per_second: int = long(
         "replica.alter.log.dirs.io.max.bytes.per.second",
-        Type.LONG,
         LONG_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
         doc="The largest rate at which a broker copies logs from one of its log directories to "
         "another, in bytes a second.",
     )
-    follower_replication_throttled_rate: int = setting(
+    follower_replication_throttled_rate: int = long(
         "follower.replication.throttled.rate",
-        Type.LONG,
         LONG_MAX,
         minimum=0,
         update=Update.CLUSTER_WIDE,
@@ -756,280 +640,146 @@ class BrokerConfig(Settings):
     )
 
     # --- fetch ---
-    telemetry_max_bytes: int = setting(
+    telemetry_max_bytes: int = integer(
         "telemetry.max.bytes",
-        Type.INT,
         1_048_576,
         minimum=1,
         doc="The largest push of a client's metrics, in bytes, both as sent and decompressed (KIP-714). "
         "A larger one gets TELEMETRY_TOO_LARGE.",
     )
-    fetch_max_bytes: int = setting(
-        "fetch.max.bytes",
-        Type.INT,
-        57_671_680,
-        minimum=1024,
-        doc="The largest answer to one fetch, in bytes.",
+    fetch_max_bytes: int = integer(
+        "fetch.max.bytes", 57_671_680, minimum=1024, doc="The largest answer to one fetch, in bytes."
     )
-    max_incremental_fetch_session_cache_slots: int = setting(
+    max_incremental_fetch_session_cache_slots: int = integer(
         "max.incremental.fetch.session.cache.slots",
-        Type.INT,
         1000,
         minimum=0,
         doc="The largest number of fetch sessions (KIP-227) that the broker keeps.",
     )
-    max_request_partition_size_limit: int = setting(
+    max_request_partition_size_limit: int = integer(
         "max.request.partition.size.limit",
-        Type.INT,
         2000,
         minimum=1,
         doc="The largest number of partitions in one DescribeTopicPartitions response.",
     )
 
     # --- the log: defaults for topics ---
-    log_cleanup_policy: tuple[str, ...] = setting(
-        "log.cleanup.policy",
-        Type.LIST,
-        ("delete",),
-        choices=("delete", "compact"),
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's cleanup.policy.",
-    )
-    compression_type: str = setting(
-        "compression.type",
-        Type.STRING,
-        "producer",
-        choices=COMPRESSION_TYPES,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's compression.type.",
-    )
-    log_segment_delete_delay_ms: int = setting(
-        "log.segment.delete.delay.ms",
-        Type.LONG,
-        60_000,
-        minimum=0,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's file.delete.delay.ms.",
-    )
-    log_flush_interval_messages: int = setting(
-        "log.flush.interval.messages",
-        Type.LONG,
-        LONG_MAX,
-        minimum=1,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's flush.messages.",
-    )
-    log_flush_interval_ms: int | None = setting(
+    log_cleanup_policy: tuple[str, ...] = _topic_default("log.cleanup.policy", "cleanup.policy")
+    compression_type: str = _topic_default("compression.type", "compression.type")
+    log_segment_delete_delay_ms: int = _topic_default("log.segment.delete.delay.ms", "file.delete.delay.ms")
+    log_flush_interval_messages: int = _topic_default("log.flush.interval.messages", "flush.messages")
+    log_flush_interval_ms: int | None = _topic_default(
         "log.flush.interval.ms",
-        Type.LONG,
-        None,
-        minimum=0,
+        "flush.ms",
+        default=None,
         synonyms=("log.flush.scheduler.interval.ms",),
-        update=Update.CLUSTER_WIDE,
         doc="The default of a topic's flush.ms; unset, log.flush.scheduler.interval.ms.",
     )
-    log_flush_scheduler_interval_ms: int = setting(
+    log_flush_scheduler_interval_ms: int = long(
         "log.flush.scheduler.interval.ms",
-        Type.LONG,
         LONG_MAX,
         minimum=1,
         doc="The default of log.flush.interval.ms, in milliseconds.",
     )
-    log_index_interval_bytes: int = setting(
-        "log.index.interval.bytes",
-        Type.INT,
-        4096,
-        minimum=0,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's index.interval.bytes.",
+    log_index_interval_bytes: int = _topic_default("log.index.interval.bytes", "index.interval.bytes")
+    log_index_size_max_bytes: int = _topic_default("log.index.size.max.bytes", "segment.index.bytes")
+    message_max_bytes: int = _topic_default("message.max.bytes", "max.message.bytes")
+    log_message_timestamp_after_max_ms: int = _topic_default(
+        "log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms"
     )
-    log_index_size_max_bytes: int = setting(
-        "log.index.size.max.bytes",
-        Type.INT,
-        10_485_760,
-        minimum=4,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's segment.index.bytes.",
+    log_message_timestamp_before_max_ms: int = _topic_default(
+        "log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms"
     )
-    message_max_bytes: int = setting(
-        "message.max.bytes",
-        Type.INT,
-        1_048_588,
-        minimum=0,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's max.message.bytes.",
-    )
-    log_message_timestamp_after_max_ms: int = setting(
-        "log.message.timestamp.after.max.ms",
-        Type.LONG,
-        3_600_000,
-        minimum=0,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's message.timestamp.after.max.ms.",
-    )
-    log_message_timestamp_before_max_ms: int = setting(
-        "log.message.timestamp.before.max.ms",
-        Type.LONG,
-        LONG_MAX,
-        minimum=0,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's message.timestamp.before.max.ms.",
-    )
-    log_message_timestamp_type: str = setting(
-        "log.message.timestamp.type",
-        Type.STRING,
-        "CreateTime",
-        choices=("CreateTime", "LogAppendTime"),
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's message.timestamp.type.",
-    )
-    min_insync_replicas: int = setting(
+    log_message_timestamp_type: str = _topic_default("log.message.timestamp.type", "message.timestamp.type")
+    min_insync_replicas: int = _topic_default(
         "min.insync.replicas",
-        Type.INT,
-        1,
-        minimum=1,
-        update=Update.CLUSTER_WIDE,
+        "min.insync.replicas",
         doc="The default of a topic's min.insync.replicas. The first controller stores its own for all "
         "brokers.",
     )
-    unclean_leader_election_enable: bool = setting(
-        "unclean.leader.election.enable",
-        Type.BOOLEAN,
-        False,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's unclean.leader.election.enable.",
+    unclean_leader_election_enable: bool = _topic_default(
+        "unclean.leader.election.enable", "unclean.leader.election.enable"
     )
-    log_retention_bytes: int = setting(
-        "log.retention.bytes",
-        Type.LONG,
-        -1,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's retention.bytes.",
-    )
-    log_retention_ms: int | None = setting(
+    log_retention_bytes: int = _topic_default("log.retention.bytes", "retention.bytes")
+    log_retention_ms: int | None = _topic_default(
         "log.retention.ms",
-        Type.LONG,
-        None,
-        minimum=-1,
+        "retention.ms",
+        default=None,
         synonyms=("log.retention.minutes", "log.retention.hours"),
-        update=Update.CLUSTER_WIDE,
         doc="The default of a topic's retention.ms; unset, log.retention.minutes.",
     )
-    log_retention_minutes: int | None = setting(
-        "log.retention.minutes",
-        Type.INT,
-        None,
-        doc="Retention in minutes; unset, log.retention.hours.",
+    log_retention_minutes: int | None = integer(
+        "log.retention.minutes", None, doc="Retention in minutes; unset, log.retention.hours."
     )
-    log_retention_hours: int = setting("log.retention.hours", Type.INT, 168, doc="Retention in hours.")
-    log_segment_bytes: int = setting(
-        "log.segment.bytes",
-        Type.INT,
-        1_073_741_824,
-        minimum=14,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's segment.bytes.",
-    )
-    log_roll_jitter_ms: int | None = setting(
+    log_retention_hours: int = integer("log.retention.hours", 168, doc="Retention in hours.")
+    log_segment_bytes: int = _topic_default("log.segment.bytes", "segment.bytes")
+    log_roll_jitter_ms: int | None = _topic_default(
         "log.roll.jitter.ms",
-        Type.LONG,
-        None,
-        minimum=0,
+        "segment.jitter.ms",
+        default=None,
         synonyms=("log.roll.jitter.hours",),
-        update=Update.CLUSTER_WIDE,
         doc="The default of a topic's segment.jitter.ms; unset, log.roll.jitter.hours.",
     )
-    log_roll_jitter_hours: int = setting(
-        "log.roll.jitter.hours", Type.INT, 0, minimum=0, doc="Segment jitter in hours."
+    log_roll_jitter_hours: int = integer(
+        "log.roll.jitter.hours", 0, minimum=0, doc="Segment jitter in hours."
     )
-    log_roll_ms: int | None = setting(
+    log_roll_ms: int | None = _topic_default(
         "log.roll.ms",
-        Type.LONG,
-        None,
-        minimum=1,
+        "segment.ms",
+        default=None,
         synonyms=("log.roll.hours",),
-        update=Update.CLUSTER_WIDE,
         doc="The default of a topic's segment.ms; unset, log.roll.hours.",
     )
-    log_roll_hours: int = setting(
-        "log.roll.hours", Type.INT, 168, minimum=1, doc="A segment's greatest age in hours."
-    )
+    log_roll_hours: int = integer("log.roll.hours", 168, minimum=1, doc="A segment's greatest age in hours.")
 
-    log_cleaner_delete_retention_ms: int = setting(
-        "log.cleaner.delete.retention.ms",
-        Type.LONG,
-        86_400_000,
-        minimum=0,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's delete.retention.ms.",
+    log_cleaner_delete_retention_ms: int = _topic_default(
+        "log.cleaner.delete.retention.ms", "delete.retention.ms"
     )
-    log_cleaner_max_compaction_lag_ms: int = setting(
-        "log.cleaner.max.compaction.lag.ms",
-        Type.LONG,
-        LONG_MAX,
-        minimum=1,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's max.compaction.lag.ms.",
+    log_cleaner_max_compaction_lag_ms: int = _topic_default(
+        "log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"
     )
-    log_cleaner_min_cleanable_ratio: float = setting(
-        "log.cleaner.min.cleanable.ratio",
-        Type.DOUBLE,
-        0.5,
-        minimum=0,
-        maximum=1,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's min.cleanable.dirty.ratio.",
+    log_cleaner_min_cleanable_ratio: float = _topic_default(
+        "log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio"
     )
-    log_cleaner_min_compaction_lag_ms: int = setting(
-        "log.cleaner.min.compaction.lag.ms",
-        Type.LONG,
-        0,
-        minimum=0,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's min.compaction.lag.ms.",
+    log_cleaner_min_compaction_lag_ms: int = _topic_default(
+        "log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"
     )
 
     # --- the log: compaction ---
-    log_cleaner_enable: bool = setting(
+    log_cleaner_enable: bool = boolean(
         "log.cleaner.enable",
-        Type.BOOLEAN,
         True,
         doc="If false, the broker does not compact topics with cleanup.policy=compact.",
     )
-    log_cleaner_threads: int = setting(
+    log_cleaner_threads: int = integer(
         "log.cleaner.threads",
-        Type.INT,
         1,
         minimum=0,
         doc="The number of logs that the broker compacts at the same time.",
     )
-    log_cleaner_dedupe_buffer_size: int = setting(
+    log_cleaner_dedupe_buffer_size: int = long(
         "log.cleaner.dedupe.buffer.size",
-        Type.LONG,
         134_217_728,
         minimum=1,
         update=Update.CLUSTER_WIDE,
         doc="The memory for the keys of the logs being compacted, all together, in bytes.",
     )
-    log_cleaner_io_buffer_size: int = setting(
+    log_cleaner_io_buffer_size: int = integer(
         "log.cleaner.io.buffer.size",
-        Type.INT,
         524_288,
         minimum=0,
         update=Update.CLUSTER_WIDE,
         doc="The memory for reading and writing the logs being compacted, all together, in bytes.",
     )
-    log_cleaner_io_max_bytes_per_second: float = setting(
+    log_cleaner_io_max_bytes_per_second: float = double(
         "log.cleaner.io.max.bytes.per.second",
-        Type.DOUBLE,
         DOUBLE_MAX,
         minimum=1,
         update=Update.CLUSTER_WIDE,
         doc="The largest rate at which compaction reads and writes, in bytes a second.",
     )
-    log_cleaner_backoff_ms: int = setting(
+    log_cleaner_backoff_ms: int = long(
         "log.cleaner.backoff.ms",
-        Type.LONG,
         15_000,
         minimum=0,
         update=Update.CLUSTER_WIDE,
@@ -1037,76 +787,66 @@ class BrokerConfig(Settings):
     )
 
     # --- the log: upkeep ---
-    log_retention_check_interval_ms: int = setting(
+    log_retention_check_interval_ms: int = long(
         "log.retention.check.interval.ms",
-        Type.LONG,
         300_000,
         minimum=1,
         doc="The interval, in milliseconds, at which the broker applies retention to the logs.",
     )
-    log_flush_offset_checkpoint_interval_ms: int = setting(
+    log_flush_offset_checkpoint_interval_ms: int = integer(
         "log.flush.offset.checkpoint.interval.ms",
-        Type.INT,
         60_000,
         minimum=0,
         doc="The interval, in milliseconds, at which the broker stores the recovery points.",
     )
-    log_flush_start_offset_checkpoint_interval_ms: int = setting(
+    log_flush_start_offset_checkpoint_interval_ms: int = integer(
         "log.flush.start.offset.checkpoint.interval.ms",
-        Type.INT,
         60_000,
         minimum=0,
         doc="The interval, in milliseconds, at which the broker stores the log start offsets.",
     )
-    replica_fetch_max_bytes: int = setting(
+    replica_fetch_max_bytes: int = integer(
         "replica.fetch.max.bytes",
-        Type.INT,
         1_048_576,
         minimum=0,
         doc="The largest amount of a partition that a follower requests at once, in bytes. The leader "
         "also sends a larger batch.",
     )
-    replica_fetch_response_max_bytes: int = setting(
+    replica_fetch_response_max_bytes: int = integer(
         "replica.fetch.response.max.bytes",
-        Type.INT,
         10_485_760,
         minimum=0,
         doc="The largest amount that a follower requests at once, in bytes. The leader also sends a "
         "larger batch.",
     )
-    replica_fetch_min_bytes: int = setting(
+    replica_fetch_min_bytes: int = integer(
         "replica.fetch.min.bytes",
-        Type.INT,
         1,
         doc="The amount, in bytes, with which the leader answers a follower before "
         "replica.fetch.wait.max.ms has passed.",
     )
-    replica_fetch_wait_max_ms: int = setting(
+    replica_fetch_wait_max_ms: int = integer(
         "replica.fetch.wait.max.ms",
-        Type.INT,
         500,
         minimum=0,
         doc="The longest time, in milliseconds, that a follower's fetch waits for records at the leader.",
     )
-    replica_fetch_backoff_ms: int = setting(
+    replica_fetch_backoff_ms: int = integer(
         "replica.fetch.backoff.ms",
-        Type.INT,
         1000,
         minimum=0,
         doc="The longest pause of a follower before it tries again, in milliseconds. The first pause "
         "is shorter.",
     )
-    replica_socket_timeout_ms: int = setting(
+    replica_socket_timeout_ms: int = integer(
         "replica.socket.timeout.ms",
-        Type.INT,
         30_000,
         minimum=1,
         doc="The time, in milliseconds, that a follower waits for a response beyond "
         "replica.fetch.wait.max.ms.",
     )
-    replica_selector_class: str = setting(
+    replica_selector_class: str = string(
         "replica.selector.class",
-        Type.STRING,
         "",
         choices=(
             "",
@@ -1116,353 +856,315 @@ class BrokerConfig(Settings):
         doc="The replica that consumers read from: with RackAwareReplicaSelector one in their own rack, "
         "else the leader.",
     )
-    controlled_shutdown_enable: bool = setting(
+    controlled_shutdown_enable: bool = boolean(
         "controlled.shutdown.enable",
-        Type.BOOLEAN,
         True,
         doc="If true, a stopping broker waits until other brokers lead its partitions.",
     )
-    controlled_shutdown_max_retries: int = setting(
+    controlled_shutdown_max_retries: int = integer(
         "controlled.shutdown.max.retries",
-        Type.INT,
         3,
         minimum=0,
         doc="The largest number of times that a stopping broker waits for "
         "controlled.shutdown.retry.backoff.ms.",
     )
-    controlled_shutdown_retry_backoff_ms: int = setting(
+    controlled_shutdown_retry_backoff_ms: int = long(
         "controlled.shutdown.retry.backoff.ms",
-        Type.LONG,
         5000,
         minimum=0,
         doc="The length of each wait of controlled.shutdown.max.retries, in milliseconds.",
     )
-    replica_lag_time_max_ms: int = setting(
+    replica_lag_time_max_ms: int = long(
         "replica.lag.time.max.ms",
-        Type.LONG,
         30_000,
         minimum=1,
         doc="The time, in milliseconds, after which a follower that has not caught up with its leader "
         "leaves the ISR: the ISR shrinks. When the follower has caught up, the ISR expands.",
     )
-    replica_high_watermark_checkpoint_interval_ms: int = setting(
+    replica_high_watermark_checkpoint_interval_ms: int = long(
         "replica.high.watermark.checkpoint.interval.ms",
-        Type.LONG,
         5000,
         minimum=1,
         doc="The interval, in milliseconds, at which the broker stores the high watermarks.",
     )
-    num_recovery_threads_per_data_dir: int = setting(
+    num_recovery_threads_per_data_dir: int = integer(
         "num.recovery.threads.per.data.dir",
-        Type.INT,
         2,
         minimum=1,
         doc="The number of threads that recover a data folder after a crash.",
     )
-    barnabas_acks_fsync: bool = setting(
+    barnabas_acks_fsync: bool = boolean(
         "barnabas.acks.fsync",
-        Type.BOOLEAN,
         False,
         doc="If true, the broker fsyncs a record before it acknowledges it (acks 1 and all); requests share "
         "fsyncs.",
     )
-    barnabas_metrics_listener: str | None = setting(
+    barnabas_metrics_listener: str | None = string(
         "barnabas.metrics.listener",
-        Type.STRING,
         None,
         doc="The address of metrics and health over HTTP, as HOST:PORT; port 0 selects a free port. A "
         "client that reaches the address can read the names of topics and groups. Unset means "
         "none.",
     )
-    barnabas_slow_request_ms: int = setting(
+    barnabas_slow_request_ms: int = integer(
         "barnabas.slow.request.ms",
-        Type.INT,
         0,
         minimum=0,
         doc="The broker logs a request that takes this time or longer, in milliseconds, unless the "
         "request waits because its client or its group requires it. 0 means that it logs none.",
     )
-    producer_id_expiration_ms: int = setting(
+    producer_id_expiration_ms: int = integer(
         "producer.id.expiration.ms",
-        Type.INT,
         86_400_000,
         minimum=1,
         update=Update.CLUSTER_WIDE,
         doc="The time, in milliseconds, after which the broker deletes the state of an inactive idempotent "
         "producer.",
     )
-    producer_id_expiration_check_interval_ms: int = setting(
+    producer_id_expiration_check_interval_ms: int = integer(
         "producer.id.expiration.check.interval.ms",
-        Type.INT,
         600_000,
         minimum=1,
         doc="The interval, in milliseconds, at which the broker deletes expired producer state.",
     )
 
     # --- groups ---
-    group_initial_rebalance_delay_ms: int = setting(
+    group_initial_rebalance_delay_ms: int = integer(
         "group.initial.rebalance.delay.ms",
-        Type.INT,
         0,
         minimum=0,
         doc="The time, in milliseconds, that an empty group waits for more members before its first "
         "rebalance.",
     )
-    group_min_session_timeout_ms: int = setting(
+    group_min_session_timeout_ms: int = integer(
         "group.min.session.timeout.ms",
-        Type.INT,
         6000,
         minimum=0,
         doc="The shortest session timeout that a member may request, in milliseconds.",
     )
-    group_max_session_timeout_ms: int = setting(
+    group_max_session_timeout_ms: int = integer(
         "group.max.session.timeout.ms",
-        Type.INT,
         1_800_000,
         minimum=0,
         doc="The longest session timeout that a member may request, in milliseconds.",
     )
-    group_max_size: int = setting(
-        "group.max.size",
-        Type.INT,
-        INT_MAX,
-        minimum=1,
-        doc="The largest number of members of a classic group.",
+    group_max_size: int = integer(
+        "group.max.size", INT_MAX, minimum=1, doc="The largest number of members of a classic group."
     )
-    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+    group_coordinator_rebalance_protocols: tuple[str, ...] = text_list(
         "group.coordinator.rebalance.protocols",
-        Type.LIST,
         ("classic", "consumer"),
         choices=("classic", "consumer"),
         doc="The protocols that groups can use; classic must be one of them.",
     )
-    group_consumer_assignors: tuple[str, ...] = setting(
+    group_consumer_assignors: tuple[str, ...] = text_list(
         "group.consumer.assignors",
-        Type.LIST,
         ("uniform", "range"),
         choices=("uniform", "range"),
         doc="The assignors of the consumer protocol; the first is the default for members that name none.",
     )
-    group_consumer_migration_policy: str = setting(
+    group_consumer_migration_policy: str = string(
         "group.consumer.migration.policy",
-        Type.STRING,
         "bidirectional",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
         doc="The permitted conversions of a group in use between the classic and the consumer protocol.",
     )
-    barnabas_groups_per_principal: int = setting(
+    barnabas_groups_per_principal: int = integer(
         "barnabas.groups.per.principal",
-        Type.INT,
         10_000,
         minimum=1,
         update=Update.CLUSTER_WIDE,
         doc="The largest number of groups that one principal can create at a broker, if there are "
         "ACLs. Super users have no limit. Kafka has no such setting.",
     )
-    barnabas_transactional_ids_per_principal: int = setting(
+    barnabas_transactional_ids_per_principal: int = integer(
         "barnabas.transactional.ids.per.principal",
-        Type.INT,
         10_000,
         minimum=1,
         update=Update.CLUSTER_WIDE,
         doc="The largest number of transactional ids that one principal can create at a broker, if "
         "there are ACLs. Super users have no limit. Kafka has no such setting.",
     )
-    group_consumer_max_size: int = setting(
+    group_consumer_max_size: int = integer(
         "group.consumer.max.size",
-        Type.INT,
         INT_MAX,
         minimum=1,
         doc="The largest number of members of a group of the consumer protocol.",
     )
-    group_consumer_heartbeat_interval_ms: int = setting(
+    group_consumer_heartbeat_interval_ms: int = integer(
         "group.consumer.heartbeat.interval.ms",
-        Type.INT,
         5000,
         minimum=1,
         doc="The interval, in milliseconds, at which members of the consumer protocol send heartbeats.",
     )
-    group_consumer_min_heartbeat_interval_ms: int = setting(
+    group_consumer_min_heartbeat_interval_ms: int = integer(
         "group.consumer.min.heartbeat.interval.ms",
-        Type.INT,
         5000,
         minimum=1,
         doc="The shortest heartbeat interval a group may be given, in milliseconds.",
     )
-    group_consumer_max_heartbeat_interval_ms: int = setting(
+    group_consumer_max_heartbeat_interval_ms: int = integer(
         "group.consumer.max.heartbeat.interval.ms",
-        Type.INT,
         15_000,
         minimum=1,
         doc="The longest heartbeat interval a group may be given, in milliseconds.",
     )
-    group_consumer_session_timeout_ms: int = setting(
+    group_consumer_session_timeout_ms: int = integer(
         "group.consumer.session.timeout.ms",
-        Type.INT,
         45_000,
         minimum=1,
         doc="The time, in milliseconds, without a heartbeat after which a member of the consumer protocol is "
         "removed.",
     )
-    group_consumer_min_session_timeout_ms: int = setting(
+    group_consumer_min_session_timeout_ms: int = integer(
         "group.consumer.min.session.timeout.ms",
-        Type.INT,
         45_000,
         minimum=1,
         doc="The shortest session timeout a group of the consumer protocol may be given, in milliseconds.",
     )
-    group_consumer_max_session_timeout_ms: int = setting(
+    group_consumer_max_session_timeout_ms: int = integer(
         "group.consumer.max.session.timeout.ms",
-        Type.INT,
         60_000,
         minimum=1,
         doc="The longest session timeout a group of the consumer protocol may be given, in milliseconds.",
     )
-    group_consumer_regex_refresh_interval_ms: int = setting(
+    group_consumer_regex_refresh_interval_ms: int = integer(
         "group.consumer.regex.refresh.interval.ms",
-        Type.INT,
         600_000,
         minimum=10_000,
         doc="The longest time, in milliseconds, until regular expressions of subscriptions are resolved "
         "again.",
     )
-    offset_metadata_max_bytes: int = setting(
+    offset_metadata_max_bytes: int = integer(
         "offset.metadata.max.bytes",
-        Type.INT,
         4096,
         minimum=0,
         doc="The largest metadata of a committed offset, in bytes.",
     )
-    offsets_commit_timeout_ms: int = setting(
+    offsets_commit_timeout_ms: int = integer(
         "offsets.commit.timeout.ms",
-        Type.INT,
         5000,
         minimum=1,
         doc="The longest time, in milliseconds, that a commit waits for its replicas.",
     )
-    offsets_retention_minutes: int = setting(
+    offsets_retention_minutes: int = integer(
         "offsets.retention.minutes",
-        Type.INT,
         10_080,
         minimum=1,
         doc="The time, in minutes, after which the broker deletes the offsets of an empty group.",
     )
-    offsets_retention_check_interval_ms: int = setting(
+    offsets_retention_check_interval_ms: int = long(
         "offsets.retention.check.interval.ms",
-        Type.LONG,
         600_000,
         minimum=1,
         doc="The interval, in milliseconds, at which the broker deletes expired committed offsets.",
     )
-    offsets_topic_num_partitions: int = setting(
+    offsets_topic_num_partitions: int = integer(
         "offsets.topic.num.partitions",
-        Type.INT,
         50,
         minimum=1,
         doc="The number of partitions of __consumer_offsets; it applies when that topic is created.",
     )
-    offsets_topic_replication_factor: int | None = setting(
+    offsets_topic_replication_factor: int | None = short(
         "offsets.topic.replication.factor",
-        Type.SHORT,
         None,
         minimum=1,
         doc="The replicas of __consumer_offsets. Unset means 3 with zookeeper.connect, else 1. While "
         "fewer brokers run, the topic has one replica for each, and the controller adds the "
         "others when more brokers join.",
     )
-    offsets_topic_segment_bytes: int = setting(
+    offsets_topic_segment_bytes: int = integer(
         "offsets.topic.segment.bytes",
-        Type.INT,
         104_857_600,
         minimum=1,
         doc="The segment size of __consumer_offsets, in bytes.",
     )
 
     # --- transactions ---
-    transaction_max_timeout_ms: int = setting(
+    transaction_max_timeout_ms: int = integer(
         "transaction.max.timeout.ms",
-        Type.INT,
         900_000,
         minimum=1,
         doc="The longest transaction.timeout.ms that a producer may request.",
     )
-    transactional_id_expiration_ms: int = setting(
+    transactional_id_expiration_ms: int = integer(
         "transactional.id.expiration.ms",
-        Type.INT,
         604_800_000,
         minimum=1,
         doc="The time, in milliseconds, after which the coordinator deletes an unused transactional id.",
     )
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        Type.INT,
         10_000,
         minimum=1,
         doc="The interval, in milliseconds, at which the coordinator aborts transactions that have exceeded "
         "their timeout.",
     )
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
-        Type.INT,
         3_600_000,
         minimum=1,
         doc="The interval, in milliseconds, at which the coordinator deletes expired transactional ids.",
     )
-    transaction_partition_verification_enable: bool = setting(
+    transaction_partition_verification_enable: bool = boolean(
         "transaction.partition.verification.enable",
-        Type.BOOLEAN,
         True,
         update=Update.CLUSTER_WIDE,
         doc="If true, the broker checks that a write belongs to an open transaction before it accepts "
         "the write (KIP-890).",
     )
-    add_partitions_to_txn_retry_backoff_ms: int = setting(
+    add_partitions_to_txn_retry_backoff_ms: int = integer(
         "add.partitions.to.txn.retry.backoff.ms",
-        Type.INT,
         20,
         minimum=1,
         doc="The time, in milliseconds, after which a write asks again whether the previous transaction has "
         "ended.",
     )
-    add_partitions_to_txn_retry_backoff_max_ms: int = setting(
+    add_partitions_to_txn_retry_backoff_max_ms: int = integer(
         "add.partitions.to.txn.retry.backoff.max.ms",
-        Type.INT,
         100,
         minimum=0,
         doc="The longest time that a write waits for the end of the previous transaction, in milliseconds.",
     )
-    transaction_state_log_num_partitions: int = setting(
+    transaction_state_log_num_partitions: int = integer(
         "transaction.state.log.num.partitions",
-        Type.INT,
         50,
         minimum=1,
         doc="The number of partitions of __transaction_state; it applies when that topic is created.",
     )
-    transaction_state_log_replication_factor: int | None = setting(
+    transaction_state_log_replication_factor: int | None = short(
         "transaction.state.log.replication.factor",
-        Type.SHORT,
         None,
         minimum=1,
         doc="The replicas of __transaction_state. Unset as for offsets.topic.replication.factor.",
     )
-    transaction_state_log_min_isr: int | None = setting(
+    transaction_state_log_min_isr: int | None = integer(
         "transaction.state.log.min.isr",
-        Type.INT,
         None,
         minimum=1,
         doc="The min.insync.replicas of __transaction_state. Unset means 2 with zookeeper.connect, else 1.",
     )
-    transaction_state_log_segment_bytes: int = setting(
+    transaction_state_log_segment_bytes: int = integer(
         "transaction.state.log.segment.bytes",
-        Type.INT,
         104_857_600,
         minimum=1,
         doc="The segment size of __transaction_state, in bytes.",
     )
-    request_timeout_ms: int = setting(
+    request_timeout_ms: int = integer(
         "request.timeout.ms",
-        Type.INT,
         30_000,
         minimum=1,
         doc="The time, in milliseconds, that a broker waits for the response of another broker.",
     )
+
+
+def replicated_settings(brokers: int) -> dict[str, str]:
+    """Three replicas of every topic, of which two must be in sync; fewer where `brokers` are fewer."""
+    replicas, in_sync = str(min(3, brokers)), str(min(2, brokers))
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+    }

@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.broker.config.patterns import compiled
-from barnabas.broker.config.setting import Type, Update, setting
+from barnabas.broker.config.setting import Update, integer, text_list
 from barnabas.broker.config.settings import Settings
 
 #: stands for every metric
@@ -23,30 +23,22 @@ ATTRIBUTES = (
 )
 
 
-class ClientMetricsConfig(Settings):
+class ClientMetricsConfig(Settings, update=Update.CLUSTER_WIDE):
     """The settings of a client-metrics resource, for the clients that it matches."""
 
-    metrics: tuple[str, ...] = setting(
-        "metrics",
-        Type.LIST,
-        (),
-        update=Update.CLUSTER_WIDE,
-        doc="The prefixes of the names of the metrics to push; `*` for all.",
+    metrics: tuple[str, ...] = text_list(
+        "metrics", (), doc="The prefixes of the names of the metrics to push; `*` for all."
     )
-    interval_ms: int = setting(
+    interval_ms: int = integer(
         "interval.ms",
-        Type.INT,
         300_000,
         minimum=100,
         maximum=3_600_000,
-        update=Update.CLUSTER_WIDE,
         doc="The interval, in milliseconds, at which clients push.",
     )
-    match: tuple[str, ...] = setting(
+    match: tuple[str, ...] = text_list(
         "match",
-        Type.LIST,
         (),
-        update=Update.CLUSTER_WIDE,
         doc="The clients that push: `ATTRIBUTE=REGEX`, where the whole value of each attribute must "
         "match. The attributes are `client_instance_id`, `client_id`, `client_software_name`, "
         "`client_software_version`, `client_source_address` and `client_source_port`. Without "

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from barnabas.base.errors import ConfigError
 from barnabas.broker.config.broker import BrokerConfig
-from barnabas.broker.config.layers import Layer, Source
-from barnabas.broker.config.setting import Type, Update, setting
-from barnabas.broker.config.settings import Settings
+from barnabas.broker.config.setting import Update
+from barnabas.broker.config.settings import Layer, Settings, Source
 
 
-class GroupConfig(Settings):
+def _overriding(broker_name: str, doc: str) -> Any:
+    """Declare a group's setting: the broker's setting, of the same type and bounds, gives its default."""
+    name = broker_name.removeprefix("group.")
+    return replace(BrokerConfig.declared[broker_name], name=name, synonyms=(broker_name,), doc=doc)
+
+
+class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
     """The settings of one group of the consumer protocol: its own values over the broker's defaults."""
 
-    consumer_heartbeat_interval_ms: int = setting(
-        "consumer.heartbeat.interval.ms",
-        Type.INT,
-        5000,
-        minimum=1,
-        synonyms=("group.consumer.heartbeat.interval.ms",),
-        update=Update.CLUSTER_WIDE,
-        doc="The interval, in milliseconds, at which members send heartbeats.",
+    consumer_heartbeat_interval_ms: int = _overriding(
+        "group.consumer.heartbeat.interval.ms",
+        "The interval, in milliseconds, at which members send heartbeats.",
     )
-    consumer_session_timeout_ms: int = setting(
-        "consumer.session.timeout.ms",
-        Type.INT,
-        45_000,
-        minimum=1,
-        synonyms=("group.consumer.session.timeout.ms",),
-        update=Update.CLUSTER_WIDE,
-        doc="The time, in milliseconds, without a heartbeat after which a member is removed.",
+    consumer_session_timeout_ms: int = _overriding(
+        "group.consumer.session.timeout.ms",
+        "The time, in milliseconds, without a heartbeat after which a member is removed.",
     )
 
     def check_limits(self, broker: BrokerConfig) -> None:

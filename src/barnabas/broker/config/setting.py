@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
@@ -150,23 +151,24 @@ class Setting:
         return value
 
 
-def setting(
-    name: str,
-    type: Type,
-    default: Any,
-    *,
-    doc: str,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-    update: Update = Update.READ_ONLY,
-    sensitive: bool = False,
-    synonyms: tuple[str, ...] = (),
-    items: tuple[str, str] | None = None,
-) -> Any:
-    """Declare a setting in the body of a `Settings` class (typed Any so that the annotation rules).
+def _declared_by(type: Type) -> Callable[..., Any]:
+    """The function that declares settings of a type. Its result is Any: the attribute's annotation rules.
 
-    Args:
-        name: Kafka's name, so that a search for it finds the declaration; the attribute has `_` for each `.`.
+    Its arguments are Kafka's name, so that a search for it finds the declaration, the default, and by name
+    the other fields of `Setting`. The attribute has `_` for each `.` of the name.
     """
-    return Setting(name, type, default, doc, minimum, maximum, choices, update, sensitive, synonyms, items)
+    return lambda name, default, **options: Setting(name, type, default, **options)
+
+
+boolean = _declared_by(Type.BOOLEAN)
+string = _declared_by(Type.STRING)
+integer = _declared_by(Type.INT)
+short = _declared_by(Type.SHORT)
+long = _declared_by(Type.LONG)
+double = _declared_by(Type.DOUBLE)
+text_list = _declared_by(Type.LIST)
+
+
+def password(name: str, **options: Any) -> Any:
+    """Declare a secret, which has no default and is shown nowhere."""
+    return Setting(name, Type.PASSWORD, None, sensitive=True, **options)

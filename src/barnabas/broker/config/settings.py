@@ -1,14 +1,73 @@
-"""A whole set of values: checked, typed, immutable."""
+"""Sets of values: checked, typed, immutable. Each value comes from the first layer that sets it.
+
+The layers are the settings of a topic, of a broker, of all brokers, and of the broker's start. Within a layer
+a setting has several names, its own and its synonyms (``log.retention.ms``, ``log.retention.minutes``,
+``log.retention.hours``). The first name in the first layer that sets one wins.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple, Self
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.text import quoted
-from barnabas.broker.config.layers import Layer, Source, entries, read
-from barnabas.broker.config.setting import Setting
+from barnabas.broker.config.setting import Setting, Update
+
+_MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
+
+
+class Source(IntEnum):
+    """The source of a value, by the numbers of DescribeConfigs (KIP-226)."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class Layer(NamedTuple):
+    """The settings of one source, as text by name."""
+
+    source: Source
+    texts: Mapping[str, str]
+
+
+class Entry(NamedTuple):
+    """One name that sets, or would set, a value."""
+
+    name: str
+    text: str
+    source: Source
+
+
+def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
+    """Every name of `names` that is set, the one that wins first."""
+    for layer in layers:
+        for name in names:
+            if name in layer.texts:
+                yield Entry(name, layer.texts[name], layer.source)
+
+
+def read(setting: Setting, entry: Entry, declared: Mapping[str, Setting]) -> Any:
+    """The value that `entry` gives to `setting`, whose name may be a synonym in coarser units.
+
+    Raises:
+        ConfigError: the text is not allowed.
+    """
+    spoken = declared.get(entry.name, setting)
+    value = spoken.parse(entry.text)
+    unit = entry.name.rpartition(".")[2]
+    if unit in _MILLISECONDS and setting.name.endswith(".ms"):
+        value = -1 if value < 0 else value * _MILLISECONDS[unit]
+    setting.check(value)
+    return value
 
 
 class Settings:
@@ -19,6 +78,10 @@ class Settings:
 
     #: by Kafka's name, in the order of declaration
     declared: ClassVar[dict[str, Setting]] = {}
+    #: the defaults, by attribute
+    _defaults: ClassVar[dict[str, Any]] = {}
+    #: by name, the settings that it sets: its own, and those of which it is a synonym
+    _set_by: ClassVar[dict[str, list[Setting]]] = {}
     #: other spellings that may be given in place of a declared name
     spellings: ClassVar[Mapping[str, str]] = {}
 
@@ -27,13 +90,23 @@ class Settings:
     #: where the values come from, the first that sets one winning
     layers: Sequence[Layer]
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, update: Update | None = None) -> None:
+        """Collect the declared settings; `update` is that of all of them."""
         super().__init_subclass__()
-        cls.declared = dict(cls.declared)
-        for attribute, value in list(vars(cls).items()):
-            if isinstance(value, Setting):
-                assert value.name == attribute.replace("_", "."), f"{attribute} declares {value.name}"
-                cls.declared[value.name] = value
+        cls.declared, cls._defaults, cls._set_by = {}, {}, defaultdict(list)
+        for attribute, setting in list(vars(cls).items()):
+            if isinstance(setting, Setting):
+                assert setting.name == attribute.replace("_", "."), f"{attribute} declares {setting.name}"
+                setting = setting if update is None else replace(setting, update=update)
+                cls.declared[setting.name] = setting
+                for name in setting.names:
+                    cls._set_by[name].append(setting)
+        defaults = [cls.default_layer()]
+        for name, setting in cls.declared.items():
+            value = setting.default
+            if value is None and (entry := next(entries(setting.names, defaults), None)) is not None:
+                value = read(setting, entry, cls.declared)  # the default of a synonym
+            cls._defaults[name.replace(".", "_")] = value
 
     def __init__(self, **values: Any) -> None:
         unknown = [name for name in values if name.replace("_", ".") not in self.declared]
@@ -117,15 +190,19 @@ class Settings:
 
     @classmethod
     def _layers(cls, given: Mapping[str, str]) -> list[Layer]:
-        return [Layer(Source.STATIC_BROKER_CONFIG, given), cls.default_layer()]
+        return [Layer(Source.STATIC_BROKER_CONFIG, given)]
 
     def _fill(self, layers: Sequence[Layer], given: Mapping[str, str]) -> None:
-        for name, setting in self.declared.items():
-            entry = next(entries(setting.names, layers), None)
-            value = setting.default if entry is None else read(setting, entry, self.declared)
-            self.__dict__[name.replace(".", "_")] = value
-        self.__dict__["given"] = dict(given)
-        self.__dict__["layers"] = tuple(layers)
+        """Set all values. The work grows with what is given: no default is read from its text."""
+        values = self.__dict__
+        values.update(self._defaults)
+        named = (
+            name for layer in layers if layer.source is not Source.DEFAULT_CONFIG for name in layer.texts
+        )
+        for setting in {found.name: found for name in named for found in self._set_by.get(name, ())}.values():
+            entry = next(entries(setting.names, layers))
+            values[setting.name.replace(".", "_")] = read(setting, entry, self.declared)
+        values["given"], values["layers"] = dict(given), tuple(layers)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: use replace({name}=...)")

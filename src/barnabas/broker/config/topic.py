@@ -7,236 +7,196 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from barnabas.broker.config.setting import INT_MAX, LONG_MAX, Type, Update, setting
+from barnabas.broker.config.setting import (
+    INT_MAX,
+    LONG_MAX,
+    Update,
+    boolean,
+    double,
+    integer,
+    long,
+    string,
+    text_list,
+)
 from barnabas.broker.config.settings import Settings
 
 #: an item of a list of throttled replicas, and the words for one that is malformed
 THROTTLED_REPLICA = (r"\*|[0-9]{1,10}:[0-9]{1,10}", "write PARTITION:BROKER for each replica, or * for all")
 
-COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
-
-class TopicConfig(Settings):
+class TopicConfig(Settings, update=Update.CLUSTER_WIDE):
     """The settings of one topic: its own values over the broker's defaults."""
 
-    cleanup_policy: tuple[str, ...] = setting(
+    cleanup_policy: tuple[str, ...] = text_list(
         "cleanup.policy",
-        Type.LIST,
         ("delete",),
         choices=("delete", "compact"),
         synonyms=("log.cleanup.policy",),
-        update=Update.CLUSTER_WIDE,
         doc="The removal of old records: delete by age and size, or compact all but the last record "
         "of a key.",
     )
-    compression_type: str = setting(
+    compression_type: str = string(
         "compression.type",
-        Type.STRING,
         "producer",
-        choices=COMPRESSION_TYPES,
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         synonyms=("compression.type",),
-        update=Update.CLUSTER_WIDE,
         doc="The compression of batches on disk; producer keeps the producer's compression, byte for byte.",
     )
-    delete_retention_ms: int = setting(
+    delete_retention_ms: int = long(
         "delete.retention.ms",
-        Type.LONG,
         86_400_000,
         minimum=0,
         synonyms=("log.cleaner.delete.retention.ms",),
-        update=Update.CLUSTER_WIDE,
         doc="The time, in milliseconds, that compaction keeps a tombstone or a transaction marker that has "
         "no more effect.",
     )
-    file_delete_delay_ms: int = setting(
+    file_delete_delay_ms: int = long(
         "file.delete.delay.ms",
-        Type.LONG,
         60_000,
         minimum=0,
         synonyms=("log.segment.delete.delay.ms",),
-        update=Update.CLUSTER_WIDE,
         doc="The time, in milliseconds, that a deleted segment's files stay on disk for active readers.",
     )
-    flush_messages: int = setting(
+    flush_messages: int = long(
         "flush.messages",
-        Type.LONG,
         LONG_MAX,
         minimum=1,
         synonyms=("log.flush.interval.messages",),
-        update=Update.CLUSTER_WIDE,
         doc="The number of records appended to a partition after which it is fsynced.",
     )
-    flush_ms: int = setting(
+    flush_ms: int = long(
         "flush.ms",
-        Type.LONG,
         LONG_MAX,
         minimum=0,
         synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        update=Update.CLUSTER_WIDE,
         doc="The longest time, in milliseconds, until an appended record is fsynced.",
     )
-    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+    follower_replication_throttled_replicas: tuple[str, ...] = text_list(
         "follower.replication.throttled.replicas",
-        Type.LIST,
         (),
         items=THROTTLED_REPLICA,
-        update=Update.CLUSTER_WIDE,
         doc="The replicas whose fetches are throttled: PARTITION:BROKER each, or * for all.",
     )
-    index_interval_bytes: int = setting(
+    index_interval_bytes: int = integer(
         "index.interval.bytes",
-        Type.INT,
         4096,
         minimum=0,
         synonyms=("log.index.interval.bytes",),
-        update=Update.CLUSTER_WIDE,
         doc="The number of bytes of log between two entries of the offset index.",
     )
-    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+    leader_replication_throttled_replicas: tuple[str, ...] = text_list(
         "leader.replication.throttled.replicas",
-        Type.LIST,
         (),
         items=THROTTLED_REPLICA,
-        update=Update.CLUSTER_WIDE,
         doc="The replicas whose sends are throttled: PARTITION:BROKER each, or * for all.",
     )
-    max_compaction_lag_ms: int = setting(
+    max_compaction_lag_ms: int = long(
         "max.compaction.lag.ms",
-        Type.LONG,
         LONG_MAX,
         minimum=1,
         synonyms=("log.cleaner.max.compaction.lag.ms",),
-        update=Update.CLUSTER_WIDE,
         doc="The time, in milliseconds, after which a record is compacted, even if little of the log "
         "is dirty.",
     )
-    max_message_bytes: int = setting(
+    max_message_bytes: int = integer(
         "max.message.bytes",
-        Type.INT,
         1_048_588,
         minimum=0,
         synonyms=("message.max.bytes",),
-        update=Update.CLUSTER_WIDE,
         doc="The largest batch that is accepted, in bytes, after compression.",
     )
-    message_timestamp_after_max_ms: int = setting(
+    message_timestamp_after_max_ms: int = long(
         "message.timestamp.after.max.ms",
-        Type.LONG,
         3_600_000,
         minimum=0,
         synonyms=("log.message.timestamp.after.max.ms",),
-        update=Update.CLUSTER_WIDE,
         doc="The largest time, in milliseconds, by which a record's timestamp can be ahead of the broker's "
         "clock.",
     )
-    message_timestamp_before_max_ms: int = setting(
+    message_timestamp_before_max_ms: int = long(
         "message.timestamp.before.max.ms",
-        Type.LONG,
         LONG_MAX,
         minimum=0,
         synonyms=("log.message.timestamp.before.max.ms",),
-        update=Update.CLUSTER_WIDE,
         doc="The largest time, in milliseconds, by which a record's timestamp can be behind the broker's "
         "clock.",
     )
-    message_timestamp_type: str = setting(
+    message_timestamp_type: str = string(
         "message.timestamp.type",
-        Type.STRING,
         "CreateTime",
         choices=("CreateTime", "LogAppendTime"),
         synonyms=("log.message.timestamp.type",),
-        update=Update.CLUSTER_WIDE,
         doc="The source of a record's time: the producer (CreateTime) or the broker (LogAppendTime).",
     )
-    min_cleanable_dirty_ratio: float = setting(
+    min_cleanable_dirty_ratio: float = double(
         "min.cleanable.dirty.ratio",
-        Type.DOUBLE,
         0.5,
         minimum=0,
         maximum=1,
         synonyms=("log.cleaner.min.cleanable.ratio",),
-        update=Update.CLUSTER_WIDE,
         doc="The part of a log that must be dirty (not compacted yet) before it is compacted.",
     )
-    min_compaction_lag_ms: int = setting(
+    min_compaction_lag_ms: int = long(
         "min.compaction.lag.ms",
-        Type.LONG,
         0,
         minimum=0,
         synonyms=("log.cleaner.min.compaction.lag.ms",),
-        update=Update.CLUSTER_WIDE,
         doc="The time, in milliseconds, after which a record can be compacted.",
     )
-    min_insync_replicas: int = setting(
+    min_insync_replicas: int = integer(
         "min.insync.replicas",
-        Type.INT,
         1,
         minimum=1,
         synonyms=("min.insync.replicas",),
-        update=Update.CLUSTER_WIDE,
         doc="The number of replicas that must be in sync before the leader accepts a write with acks=all.",
     )
-    unclean_leader_election_enable: bool = setting(
+    unclean_leader_election_enable: bool = boolean(
         "unclean.leader.election.enable",
-        Type.BOOLEAN,
         False,
         synonyms=("unclean.leader.election.enable",),
-        update=Update.CLUSTER_WIDE,
         doc="If true, a replica that may lack acknowledged records can become the leader if no other "
         "can. The missing records are lost.",
     )
-    retention_bytes: int = setting(
+    retention_bytes: int = long(
         "retention.bytes",
-        Type.LONG,
         -1,
         synonyms=("log.retention.bytes",),
-        update=Update.CLUSTER_WIDE,
         doc="The size of a partition, in bytes, at which its oldest segments are deleted; -1 for no limit.",
     )
-    retention_ms: int = setting(
+    retention_ms: int = long(
         "retention.ms",
-        Type.LONG,
         604_800_000,
         minimum=-1,
         synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        update=Update.CLUSTER_WIDE,
         doc="The time, in milliseconds, after which records are deleted; -1 for no limit.",
     )
-    segment_bytes: int = setting(
+    segment_bytes: int = integer(
         "segment.bytes",
-        Type.INT,
         1_073_741_824,
         minimum=14,
         maximum=INT_MAX,
         synonyms=("log.segment.bytes",),
-        update=Update.CLUSTER_WIDE,
         doc="The size at which a segment is closed and a new one started, in bytes.",
     )
-    segment_index_bytes: int = setting(
+    segment_index_bytes: int = integer(
         "segment.index.bytes",
-        Type.INT,
         10_485_760,
         minimum=4,
         synonyms=("log.index.size.max.bytes",),
-        update=Update.CLUSTER_WIDE,
         doc="The size of a segment's index, in bytes, at which the segment is rolled.",
     )
-    segment_jitter_ms: int = setting(
+    segment_jitter_ms: int = long(
         "segment.jitter.ms",
-        Type.LONG,
         0,
         minimum=0,
         synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
-        update=Update.CLUSTER_WIDE,
         doc="The longest random time by which a segment is rolled earlier, in milliseconds.",
     )
-    segment_ms: int = setting(
+    segment_ms: int = long(
         "segment.ms",
-        Type.LONG,
         604_800_000,
         minimum=1,
         synonyms=("log.roll.ms", "log.roll.hours"),
-        update=Update.CLUSTER_WIDE,
         doc="The age at which a segment is closed even if it is not full, in milliseconds.",
     )
 

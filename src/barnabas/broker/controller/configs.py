@@ -23,8 +23,8 @@ from barnabas.broker.config import (
     Update,
 )
 from barnabas.broker.config.client_metrics import parse_match
-from barnabas.broker.config.layers import Layer, Source, entries, read
 from barnabas.broker.config.listener_settings import ListenerSetting
+from barnabas.broker.config.settings import Layer, Source, entries, read
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.controller.partition_changes import with_isr

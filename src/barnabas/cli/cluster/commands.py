@@ -160,7 +160,7 @@ def start(
     dead broker after six seconds. --set changes these values.
     """
     from barnabas.broker.config import BrokerConfig
-    from barnabas.broker.config.durability import replicated_settings
+    from barnabas.broker.config.broker import replicated_settings
     from barnabas.broker.metadata.zookeeper.address import parse_address as parse_zookeeper
     from barnabas.cli.cluster.planning import plan
     from barnabas.cli.cluster.run import ClusterRunner, run

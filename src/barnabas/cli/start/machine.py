@@ -21,7 +21,7 @@ from barnabas.base.system.limits import cores
 from barnabas.base.system.orphans import environment_that_ends
 from barnabas.base.system.sockets import has_local_sockets
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.config.durability import replicated_settings
+from barnabas.broker.config.broker import replicated_settings
 from barnabas.broker.server.network.endpoint import Endpoint, advertised_endpoints, bound_endpoints
 from barnabas.cli.address import Address, parse_address
 from barnabas.cli.cluster import conversion

@@ -11,7 +11,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.text import logger_of
 from barnabas.broker.config import ClientMetricsConfig
 from barnabas.broker.config.client_metrics import ALL_METRICS, parse_match
-from barnabas.broker.config.layers import Layer, Source
+from barnabas.broker.config.settings import Layer, Source
 from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
