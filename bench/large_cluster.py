@@ -26,6 +26,8 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from simulation.memory_store import MemoryServer, MemoryStore
+
 from barnabas.base.environment.clock import SystemClock
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
@@ -43,9 +45,7 @@ from barnabas.broker.metadata.image import (
     PartitionState,
     TopicImage,
 )
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import prepare
-from barnabas.broker.metadata.operations import SingleOperations
 from barnabas.broker.metadata.store import (
     Cancel,
     Create,
@@ -56,6 +56,7 @@ from barnabas.broker.metadata.store import (
     SessionListener,
     SessionState,
     Set,
+    SingleOperations,
     Watcher,
 )
 from barnabas.broker.metadata.zookeeper.address import parse_address

@@ -26,9 +26,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-from barnabas.broker.metadata.operations import SingleOperations
 from barnabas.broker.metadata.patience import Patience
-from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, Session
+from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, Session, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
     Create,
@@ -38,13 +37,13 @@ from barnabas.broker.metadata.store import (
     SessionListener,
     SessionState,
     Set,
+    SingleOperations,
     StoreUnavailableError,
     TransactionTooLargeError,
     UnknownOutcomeError,
     Watcher,
 )
 from barnabas.broker.metadata.tree import Change, Tree
-from barnabas.broker.metadata.watches import Watches
 
 T = TypeVar("T")
 

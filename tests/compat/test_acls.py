@@ -10,9 +10,9 @@ from bench.peers import Kafka
 from tests.integration.acl_broker import PASSWORD, AclBroker, log_in
 from tests.integration.acl_walk import NEEDS, prepare, walk
 from tests.integration.conftest import Wire
+from tools.docs.kafka_apis import KAFKA_APIS
 
 from barnabas.broker.server.handlers import load
-from barnabas.broker.server.kafka_apis import KAFKA_APIS
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 USERS = {"admin": "admins-password", "alice": "alices-password"}

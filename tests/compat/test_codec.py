@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.compat.conftest import ToolFailed
 from tests.unit.kafka.protocol.examples import API_MESSAGES, INSTANCES, RECORDS, random_struct
+from tools.docs.kafka_apis import KAFKA_APIS
 
-from barnabas.broker.server.kafka_apis import KAFKA_APIS
 from barnabas.kafka.protocol.codec import encode
 from barnabas.kafka.protocol.schema import Field, Primitive
 

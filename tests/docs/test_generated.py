@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from tools.docs import pages as docs
+from tools.docs.kafka_apis import KAFKA_APIS, WHY_ABSENT
+from tools.docs.protocol_page import OF_BARNABAS
 
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.server.handlers import load
-from barnabas.broker.server.kafka_apis import KAFKA_APIS, WHY_ABSENT
-from barnabas.broker.server.reference import OF_BARNABAS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulation.memory_store import MemoryServer, MemoryStore
 from tests.unit.broker.controller.conftest import Member, join
 
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import ConfigChange, ConfigResource, NewPartitions, NewTopic
 from barnabas.broker.metadata import MetadataLoader
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 
 THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 

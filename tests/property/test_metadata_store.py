@@ -10,11 +10,11 @@ from contextlib import ExitStack
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulation.memory_store import MemoryServer, MemoryStore
 from tests.zookeeper import PATIENT, new_chroot
 
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.metadata.embedded import EmbeddedStore
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.server.thread import StoreServerThread
 from barnabas.broker.metadata.store import (
     Check,

@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tools.docs.metrics_page import metrics_reference
 from tools.docs.pipelines_page import pipeline_reference
 from tools.docs.plan import broker_drawing, packages_drawing, server_drawing
+from tools.docs.protocol_page import protocol_reference
+from tools.docs.settings_page import configuration_reference
 from tools.docs.spark_page import spark_reference
 
-from barnabas.broker.config.reference import configuration_reference
-from barnabas.broker.metrics.reference import metrics_reference
-from barnabas.broker.server.reference import protocol_reference
 from barnabas.cli.reference import cli_reference
 
 DOCUMENTS: dict[str, Callable[[], str]] = {

@@ -14,7 +14,7 @@ from barnabas.base.settings_file import read_unchecked
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.config.files import read_settings
 from barnabas.broker.metadata import open_store
-from barnabas.broker.metadata.first_users import Users, add_missing_users, credentials
+from barnabas.broker.metadata.bootstrap import Users, add_missing_users, credentials
 from barnabas.broker.metadata.store import NotAllowedError
 from barnabas.broker.metadata.zookeeper.address import parse_address
 from barnabas.broker.server.network.endpoint import advertised_endpoints, bound_endpoints

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.metadata.first_users import credentials
+from barnabas.broker.metadata.bootstrap import credentials
 from barnabas.broker.server.run import BrokerServer
 from barnabas.client.certificate_folder import CertificateFolder
 from barnabas.client.servers import Servers

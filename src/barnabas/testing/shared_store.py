@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
 
-from barnabas.broker.metadata.operations import SingleOperations
-from barnabas.broker.metadata.session import FINAL, Session
+from barnabas.broker.metadata.session import FINAL, Session, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
     Delete,
@@ -25,11 +24,11 @@ from barnabas.broker.metadata.store import (
     Operation,
     SessionListener,
     SessionState,
+    SingleOperations,
     StoreUnavailableError,
     Watcher,
 )
 from barnabas.broker.metadata.tree import Tree
-from barnabas.broker.metadata.watches import Watches
 
 T = TypeVar("T")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+from simulation.memory_store import MemoryStore
 from tests.views import view_of
 
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.registration import Registration
 from barnabas.broker.metadata import ImageDelta, MetadataLoader, znodes
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage
-from barnabas.broker.metadata.memory import MemoryStore
 from barnabas.broker.metadata.opening import prepare
 from barnabas.broker.view import NOT_REGISTERED
 

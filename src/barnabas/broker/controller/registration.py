@@ -10,9 +10,9 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.types import BrokerId
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.ephemeral import claim
 from barnabas.broker.metadata.image import BrokerImage, ClusterImage
 from barnabas.broker.metadata.loader import MetadataLoader
+from barnabas.broker.metadata.reconnection import claim
 from barnabas.broker.metadata.store import BadVersionError, MetadataStore, NoNodeError, StoreUnavailableError
 from barnabas.broker.view import MutableView
 

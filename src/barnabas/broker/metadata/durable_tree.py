@@ -55,13 +55,19 @@ class DurableTree:
 
     Ephemeral nodes are not in the journal: all sessions end with the process. Transactions that come while
     another one is being fsynced share the next fsync. Only one process at a time can open the files.
+
+    Args:
+        on_changes: receives durable changes.
+        disk: the copies, and the thread that writes them; None for a tree in memory alone.
     """
 
-    def __init__(self, copies: JournalCopies, thread: Pool, on_changes: ChangeListener) -> None:
-        self._copies = copies
-        self._thread = thread
+    def __init__(self, on_changes: ChangeListener, disk: tuple[JournalCopies, Pool] | None = None) -> None:
         self._on_changes = on_changes
-        self._tree: Tree | None = Tree(copies.journal.nodes.items(), copies.journal.transaction)
+        self._disk = disk
+        self._tree: Tree | None = Tree()
+        if disk is not None:
+            journal = disk[0].journal
+            self._tree = Tree(journal.nodes.items(), journal.transaction)
         #: held while the tree is ahead of the disk
         self._settled = asyncio.Lock()
         self._pending: list[Transaction] = []
@@ -95,7 +101,7 @@ class DurableTree:
         except BaseException:
             await thread.close()
             raise
-        return cls(copies, thread, on_changes)
+        return cls(on_changes, (copies, thread))
 
     @property
     def transaction(self) -> int:
@@ -132,8 +138,10 @@ class DurableTree:
         if self._tree is None:
             return False
         self._tree = None
-        await self._thread.run(self._copies.close)
-        await self._thread.close()
+        if self._disk is not None:
+            copies, thread = self._disk
+            await thread.run(copies.close)
+            await thread.close()
         return True
 
     async def _write_pending(self) -> None:
@@ -163,8 +171,9 @@ class DurableTree:
                 changes += made
                 applied.append(transaction)
         try:
-            if not all(map(_is_of_session_only, changes)):
-                await self._thread.run(self._copies.commit, changes, tree.transaction)
+            if self._disk is not None and not all(map(_is_of_session_only, changes)):
+                copies, thread = self._disk
+                await thread.run(copies.commit, changes, tree.transaction)
         except Exception as error:  # whatever it is: no caller may wait without end
             tree.undo(changes)
             for transaction in applied:

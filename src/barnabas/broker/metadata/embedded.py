@@ -1,4 +1,4 @@
-"""A metadata store in files beside the data: all that a single broker needs."""
+"""A metadata store in files beside the data, or in memory alone: all that a single broker needs."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from pathlib import Path
 
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.metadata.durable_tree import DurableTree
-from barnabas.broker.metadata.operations import SingleOperations
-from barnabas.broker.metadata.session import Session
+from barnabas.broker.metadata.session import Session, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
     Node,
     Operation,
     SessionListener,
     SessionState,
+    SingleOperations,
     Watcher,
 )
 from barnabas.broker.metadata.tree import Change
-from barnabas.broker.metadata.watches import Watches
 
 _SESSION = 1
 
 
 class EmbeddedStore(SingleOperations):
-    """The durable tree with one session, which ends with the process."""
+    """A tree with one session, which ends with the process. Without `open` the tree is in memory alone."""
 
     def __init__(self) -> None:
-        self._tree: DurableTree
+        self._tree = DurableTree(self._report)
         self._watches = Watches()
         self._session = Session(SessionState.CONNECTED)
 

@@ -19,7 +19,6 @@ from barnabas.broker.metadata.copies import FILE_NAMES
 from barnabas.broker.metadata.embedded import EmbeddedStore
 from barnabas.broker.metadata.folders import belong_to_cluster, check_alone
 from barnabas.broker.metadata.importing import check_imported
-from barnabas.broker.metadata.memory import MemoryStore
 from barnabas.broker.metadata.reconnection import persistently
 from barnabas.broker.metadata.store import Create, MetadataStore, NodeExistsError, StoreUnavailableError
 from barnabas.broker.metadata.zookeeper.address import parse_address
@@ -94,7 +93,7 @@ async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore
             tls=partial(tls_context, config) if config.zookeeper_ssl_client_enable else None,
         )
     if config.metadata_store == "memory":
-        return MemoryStore()
+        return EmbeddedStore()
     folders = config.log_dirs
     fs = environment.filesystem
     check_alone(fs, folders)

@@ -1,4 +1,4 @@
-"""Repeats what a broken connection to the metadata store has interrupted."""
+"""Operations on the metadata store that outlast a broken connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import TypeVar
 
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata.session import FINAL
-from barnabas.broker.metadata.store import MetadataStore, SessionState, StoreUnavailableError
+from barnabas.broker.metadata.store import (
+    MetadataStore,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    SessionState,
+    StoreUnavailableError,
+)
 
 log = logger_of(__name__)
 
@@ -54,3 +61,80 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
                     raise error from None
     finally:
         cancel()
+
+
+async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, patience: float) -> Node:
+    """Make an ephemeral node at `path`, or take over the one that this session has there already.
+
+    A node of this session is there when the answer to an earlier creation was lost; it gets `data`. A node of
+    another session may be our own of before a crash, which ZooKeeper deletes when that session ends: it is
+    waited out. That of a broker that lives does not go. While the store is away, this waits for it.
+
+    Args:
+        store: where to make the node.
+        path: of the node.
+        data: says what it is to hold; asked again for each session.
+        patience: seconds to wait for the node of another session to go.
+
+    Returns:
+        The node; `Node.created` is the number of the transaction that made it.
+
+    Raises:
+        NodeExistsError: a node of another session is still there.
+        StoreUnavailableError: the store is closed, or will not be reached again.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience
+    news = asyncio.Event()
+    cancel_states = store.on_state(lambda _: news.set())
+    cancel_watch = None
+    is_told = False
+    try:
+        while True:
+            news.clear()
+            try:
+                if cancel_watch is None:
+                    cancel_watch = await store.watch(path, lambda event, changed: news.set())
+                    news.clear()
+                node = await _made_or_found(store, path, data())
+            except StoreUnavailableError:
+                if store.state in FINAL:
+                    raise
+                if store.state is SessionState.CONNECTED:
+                    await asyncio.sleep(_RETRY)
+                else:
+                    await news.wait()
+                continue
+            if node is None:
+                continue
+            if node.owner == store.session_id:
+                return node
+            if loop.time() >= deadline:
+                raise NodeExistsError(f"{path} belongs to another session that lives")
+            if not is_told:
+                is_told = True
+                log.info("%s belongs to another session: waiting up to %.1f s for it to end", path, patience)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await news.wait()
+            except TimeoutError:
+                pass  # one last look
+    finally:
+        cancel_states()
+        if cancel_watch is not None:
+            cancel_watch()
+
+
+async def _made_or_found(store: MetadataStore, path: str, data: bytes) -> Node | None:
+    """Return the node that is there; None when it went meanwhile."""
+    try:
+        await store.create(path, data, ephemeral=True)
+    except NodeExistsError:
+        node = await store.exists(path)
+        if node is None or node.owner != store.session_id or node.data == data:
+            return node
+        try:
+            await store.set(path, data, node.version)
+        except NoNodeError:
+            return None
+    return await store.exists(path)

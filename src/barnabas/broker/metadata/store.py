@@ -7,6 +7,7 @@ ensemble. Each store has to pass tests/unit/broker/metadata/test_store_contract.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -230,3 +231,19 @@ class MetadataStore(Protocol):
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes go, and listeners receive CLOSED only."""
+
+
+class SingleOperations(ABC):
+    """Mixed into a store whose transactions cost no more than single operations."""
+
+    @abstractmethod
+    async def multi(self, operations: Sequence[Operation]) -> list[int]: ...
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        await self.multi([Create(path, data, ephemeral)])
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        return (await self.multi([Set(path, data, version)]))[0]
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])

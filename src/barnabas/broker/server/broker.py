@@ -17,7 +17,7 @@ from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.broker.logs.log_dirs import check_paths
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.metadata import ClusterImage
-from barnabas.broker.metadata.first_users import NO_USERS, Users
+from barnabas.broker.metadata.bootstrap import NO_USERS, Users
 from barnabas.broker.metadata.opening import check_store
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.server.failure import BrokerFailedError

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import struct
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from barnabas.base.errors import ErrorCode, KafkaError, error_code
-from barnabas.base.types import BrokerId
+from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError, error_code
+from barnabas.base.types import BrokerId, Buffer
 from barnabas.broker.answers import settled
 from barnabas.broker.interbroker import ChannelError
+from barnabas.broker.logins.delegation_tokens import TokenPrincipal
 from barnabas.broker.metadata import ClusterImage, ImageDelta, MetadataLoader
 from barnabas.broker.metadata.store import StoreError
-from barnabas.broker.server.forwarded_principal import encode_principal
 from barnabas.broker.server.requests.api import Api, Served
 from barnabas.broker.server.requests.context import Connection, RequestContext
 from barnabas.broker.server.to_controller import ToController
 from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.codec import decode, encode
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.kafka.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.kafka.protocol.records.principal import DefaultPrincipalData
 from barnabas.kafka.protocol.schema import Request, Response, Struct
+from barnabas.kafka.security.principal import ANONYMOUS, Principal
 
 #: how long to wait, in seconds, before the next attempt after a broker was not the controller
 _RETRY = 0.1
@@ -186,3 +190,32 @@ def _packed(connection: Connection) -> bytes:
         return ipaddress.ip_address(connection.client_host).packed
     except ValueError:  # a host of a simulation
         return b""
+
+
+_VERSION = struct.Struct(">h")
+
+
+def encode_principal(principal: Principal) -> bytes:
+    """The bytes that name a principal."""
+    data = DefaultPrincipalData(
+        type=principal.kind,
+        name=principal.name,
+        token_authenticated=isinstance(principal, TokenPrincipal),
+    )
+    return _VERSION.pack(0) + encode(data, 0)
+
+
+def decode_principal(data: Buffer | None) -> Principal:
+    """The principal in the bytes; ANONYMOUS if there are none.
+
+    Raises:
+        ProtocolError: they are not a principal.
+    """
+    if data is None:
+        return ANONYMOUS
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"a principal of {len(data)} bytes")
+    (version,) = _VERSION.unpack_from(data)
+    found = decode(DefaultPrincipalData, version, data, _VERSION.size)
+    kind = TokenPrincipal if found.token_authenticated else Principal
+    return kind(found.name, found.type)

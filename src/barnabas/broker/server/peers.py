@@ -9,7 +9,7 @@ from barnabas.base.types import BrokerId
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.interbroker import Address, BrokerClient, ChannelSettings, PeerLogin
 from barnabas.broker.metadata import ImageDelta
-from barnabas.broker.metadata.first_users import NO_USERS, Users, credentials
+from barnabas.broker.metadata.bootstrap import NO_USERS, Users, credentials
 from barnabas.broker.server.authorization import require_own_access
 from barnabas.broker.server.network.endpoint import (
     Endpoint,

@@ -17,7 +17,7 @@ from barnabas.base.system.signals import handle_reload_signal
 from barnabas.base.tasks import first, start_task
 from barnabas.base.text import logger_of
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.metadata.first_users import NO_USERS, Users
+from barnabas.broker.metadata.bootstrap import NO_USERS, Users
 from barnabas.broker.server.broker import Broker
 from barnabas.broker.server.garbage import collect_all_when_idle, short_collections
 from barnabas.broker.server.network.busy_polling import BusyPolling

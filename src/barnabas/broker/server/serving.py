@@ -16,8 +16,7 @@ from barnabas.broker.server.handlers import load
 from barnabas.broker.server.requests.api import Api, Served, ServedApis
 from barnabas.broker.server.requests.confirmed import confirmed
 from barnabas.broker.server.requests.dispatch import Dispatcher
-from barnabas.broker.server.requests.guard import guarded
-from barnabas.broker.server.requests.logged_in_only import logged_in_only
+from barnabas.broker.server.requests.guard import guarded, logged_in_only
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.new_names import bounded
 from barnabas.broker.server.requests.parts import Parts

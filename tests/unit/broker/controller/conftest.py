@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from simulation.clocks import ManualClock
+from simulation.memory_store import MemoryServer, MemoryStore
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import BrokerConfig
@@ -17,7 +18,6 @@ from barnabas.broker.controller import Controller
 from barnabas.broker.controller.replica_logs import Ask
 from barnabas.broker.metadata import ClusterImage, MetadataLoader, znodes
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import prepare
 from barnabas.broker.view import MutableView
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from simulation.clocks import ManualClock
+from simulation.memory_store import MemoryServer, MemoryStore
 from tests.unit.broker.controller.conftest import Member, Play, broker_image, join, until
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -21,7 +22,6 @@ from barnabas.broker.controller.elections import ElectionType
 from barnabas.broker.controller.placement import place_replicas
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ALL_BROKERS, TopicImage
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.store import (
     Create,
     NodeExistsError,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from simulation.clocks import ManualClock
+from simulation.memory_store import MemoryServer, MemoryStore
 from simulation.virtual_time import run_virtual
 from tests.unit.broker.controller.conftest import Member, join, until
 
@@ -19,7 +20,6 @@ from barnabas.broker.metadata import ClusterImage, znodes
 from barnabas.broker.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from barnabas.broker.metadata.image import BrokerState
 from barnabas.broker.metadata.lost_nodes import ClusterGoneError, put_back
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.store import Create, MetadataStore, Set
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from simulation.memory_store import MemoryServer, MemoryStore
 from tests.unit.broker.controller.conftest import Member, broker_image, join
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -14,7 +15,6 @@ from barnabas.broker.controller import FeatureUpdate, NewTopic
 from barnabas.broker.controller.features import UpgradeType
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.features import SUPPORTED, TRANSACTION_VERSION, FinalizedFeatures
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 
 ALL = {name: (feature.lowest, feature.highest) for name, feature in SUPPORTED.items()}
 OLD = {**ALL, TRANSACTION_VERSION: (0, 1)}

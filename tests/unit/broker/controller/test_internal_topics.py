@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from simulation.memory_store import MemoryServer
 from tests.unit.broker.controller.conftest import Member, join, until
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import NewTopic
-from barnabas.broker.metadata.memory import MemoryServer
 
 INTERNAL = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 

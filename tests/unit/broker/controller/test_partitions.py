@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from simulation.ensemble import EnsembleConditions, SimulatedEnsemble
+from simulation.memory_store import MemoryServer, MemoryStore
 from simulation.virtual_time import run_virtual
 from tests.unit.broker.controller.conftest import Member, join_by, until
 
@@ -20,7 +21,6 @@ from barnabas.broker.controller.configs import AlterOperation, ResourceType
 from barnabas.broker.controller.elections import ElectionType
 from barnabas.broker.controller.partitions import IsrProposal
 from barnabas.broker.metadata.image import BrokerState, PartitionState, TopicImage
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.store import UnknownOutcomeError
 from barnabas.kafka.protocol.messages.get_replica_log_info import (
     GetReplicaLogInfoResponse,

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from simulation.memory_store import MemoryServer, MemoryStore
 from tests.unit.broker.controller.conftest import Member, Play, broker_image, join
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -14,7 +15,6 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import NewPartitions, NewTopic
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import PartitionState
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 
 T0 = TopicPartition("t", 0)
 

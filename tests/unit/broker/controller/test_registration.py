@@ -7,13 +7,13 @@ import json
 from random import Random
 
 import pytest
+from simulation.memory_store import MemoryServer, MemoryStore
 from tests.unit.broker.controller.conftest import broker_image
 from tests.views import view_of
 
 from barnabas.broker.controller.registration import Registration
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import BrokerImage, BrokerState
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import prepare
 from barnabas.broker.metadata.store import Node, NodeExistsError, SessionState, StoreUnavailableError
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import pytest
+from simulation.memory_store import MemoryServer
 from tests.unit.broker.controller.conftest import Member, Play, join, until
 
 from barnabas.base.environment.randomness import new_topic_id, system_random
@@ -17,7 +18,6 @@ from barnabas.broker.controller import NewPartitions, NewTopic
 from barnabas.broker.controller.deletion_notes import DeletionNotes
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ImageDelta, TopicImage
-from barnabas.broker.metadata.memory import MemoryServer
 from barnabas.broker.metadata.store import StoreUnavailableError
 
 

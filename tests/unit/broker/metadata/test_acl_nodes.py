@@ -7,10 +7,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulation.memory_store import MemoryStore
 from simulation.virtual_time import run_virtual
 
 from barnabas.broker.metadata import MetadataLoader, acl_nodes, znodes
-from barnabas.broker.metadata.memory import MemoryStore
 from barnabas.broker.metadata.store import Create
 from barnabas.kafka.security.acls import (
     AclEntry,

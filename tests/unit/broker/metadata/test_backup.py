@@ -11,6 +11,7 @@ import pytest
 from simulation.clocks import VirtualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk
+from simulation.memory_store import MemoryServer, MemoryStore
 from simulation.virtual_time import run_virtual
 
 from barnabas.base.environment.filesystem import exists
@@ -31,7 +32,6 @@ from barnabas.broker.metadata.backup import (
 from barnabas.broker.metadata.backup_keeper import BackupKeeper
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage, PartitionState
 from barnabas.broker.metadata.loader import MetadataLoader
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import check_not_lost, prepare
 from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.kafka.security.acls import AclEntry, Operation, Permission, ResourcePattern, ResourceType

@@ -85,7 +85,7 @@ def test_write_that_fails_on_disk_is_taken_back_and_later_ones_go_on(
         heard: list[str] = []
         await store.watch("/", lambda event, path: heard.append(path))
         with monkeypatch.context() as patch:
-            patch.setattr(store._tree._copies, "commit", _full_disk)
+            patch.setattr(store._tree._disk[0], "commit", _full_disk)
             with pytest.raises(StoreUnavailableError, match="disk is full"):
                 await store.create("/a")
         with pytest.raises(NoNodeError):
@@ -106,14 +106,14 @@ def test_writes_at_once_share_commits(tmp_path: Path, monkeypatch: pytest.Monkey
     async def scenario() -> int:
         store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         commits = 0
-        write = store._tree._copies.commit
+        write = store._tree._disk[0].commit
 
         def counted(*arguments: object) -> None:
             nonlocal commits
             commits += 1
             write(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(store._tree._copies, "commit", counted)
+        monkeypatch.setattr(store._tree._disk[0], "commit", counted)
         await asyncio.gather(*(store.create(f"/{number}") for number in range(100)))
         assert len(await store.children("/")) == 100
         await store.close()

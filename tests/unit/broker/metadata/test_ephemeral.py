@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from simulation.memory_store import MemoryServer, MemoryStore
 
-from barnabas.broker.metadata.ephemeral import claim
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
+from barnabas.broker.metadata.reconnection import claim
 from barnabas.broker.metadata.store import (
     NodeExistsError,
     SessionState,

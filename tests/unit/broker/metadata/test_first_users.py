@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from simulation.environment import simulated_environment
+from simulation.memory_store import MemoryStore
 
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.first_users import add_missing_users, credentials
-from barnabas.broker.metadata.memory import MemoryStore
+from barnabas.broker.metadata.bootstrap import add_missing_users, credentials
 from barnabas.broker.metadata.opening import prepare
 from barnabas.kafka.security.scram import Mechanism, ScramCredential, derive
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from simulation.memory_store import MemoryServer, MemoryStore
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.os_filesystem import OsFileSystem
@@ -14,7 +15,6 @@ from barnabas.base.environment.randomness import system_random
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.embedded import EmbeddedStore
 from barnabas.broker.metadata.importing import check_imported, import_embedded
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import check_unused, prepare
 from barnabas.broker.metadata.store import Create, Operation, StoreUnavailableError
 

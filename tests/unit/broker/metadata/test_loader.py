@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from simulation.memory_store import MemoryServer, MemoryStore
 
 from barnabas.base.environment.randomness import new_topic_id, system_random
 from barnabas.base.types import TopicPartition
 from barnabas.broker.metadata import ImageDelta, MetadataLoader, MetadataStore, znodes
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage, PartitionState
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import prepare
+from barnabas.broker.metadata.session import Watches
 from barnabas.broker.metadata.store import (
     Create,
     Delete,
@@ -25,7 +26,6 @@ from barnabas.broker.metadata.store import (
     Set,
     StoreUnavailableError,
 )
-from barnabas.broker.metadata.watches import Watches
 
 STATE = PartitionState((1, 2), isr=(1, 2), leader=1)
 BROKER = BrokerImage(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+from simulation.memory_store import MemoryStore
+
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.login_secret import login_secret
-from barnabas.broker.metadata.memory import MemoryStore
+from barnabas.broker.metadata.bootstrap import login_secret
 from barnabas.broker.metadata.opening import prepare
 
 

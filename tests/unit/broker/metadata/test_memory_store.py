@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
+from simulation.memory_store import MemoryServer, MemoryStore
+
 from barnabas.broker.metadata.store import Event, SessionState
 
 

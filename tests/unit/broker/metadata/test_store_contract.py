@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from simulation.ensemble import SimulatedEnsemble
+from simulation.memory_store import MemoryStore
 from tests.zookeeper import new_chroot, opened
 
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.metadata.embedded import EmbeddedStore
-from barnabas.broker.metadata.memory import MemoryStore
 from barnabas.broker.metadata.server.thread import StoreServerThread
 from barnabas.broker.metadata.store import (
     BadVersionError,

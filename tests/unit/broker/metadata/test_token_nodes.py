@@ -7,11 +7,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulation.memory_store import MemoryStore
 from simulation.virtual_time import run_virtual
 
 from barnabas.broker.logins.delegation_tokens import DelegationToken, TokenKeys
 from barnabas.broker.metadata import MetadataLoader, token_nodes, znodes
-from barnabas.broker.metadata.memory import MemoryStore
 from barnabas.broker.metadata.store import Create
 from barnabas.kafka.security.principal import Principal
 

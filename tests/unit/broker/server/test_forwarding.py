@@ -14,8 +14,12 @@ from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.interbroker import DisconnectedError, NotConnectedError
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta
-from barnabas.broker.server.forwarded_principal import decode_principal, encode_principal
-from barnabas.broker.server.forwarding import Forwarding, was_not_controller
+from barnabas.broker.server.forwarding import (
+    Forwarding,
+    decode_principal,
+    encode_principal,
+    was_not_controller,
+)
 from barnabas.broker.server.handlers import create_topics, envelope, update_features
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.context import NoConnection, RequestContext

@@ -17,9 +17,8 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.interbroker import ChannelClosedError, NotConnectedError, RequestTimeoutError
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage, ClusterImage, ImageDelta
 from barnabas.broker.server.network.endpoint import Endpoint
-from barnabas.broker.server.own_requests import OwnRequests
 from barnabas.broker.server.peers import forget_gone, open_peers
-from barnabas.broker.server.to_controller import ToController
+from barnabas.broker.server.to_controller import OwnRequests, ToController
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 

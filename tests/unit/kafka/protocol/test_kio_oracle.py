@@ -22,8 +22,8 @@ from kio.serial import entity_writer
 from kio.static.constants import EntityType
 from tests.unit.kafka.protocol.each_version import each_version
 from tests.unit.kafka.protocol.examples import INSTANCES
+from tools.docs.kafka_apis import KAFKA_APIS
 
-from barnabas.broker.server.kafka_apis import KAFKA_APIS
 from barnabas.kafka.protocol.codec import decode, encode
 from barnabas.kafka.protocol.schema import Request, Response, Struct
 

@@ -13,9 +13,9 @@ from barnabas.broker.metadata.durable_tree import DurableTree, Transaction
 from barnabas.broker.metadata.server import wire
 from barnabas.broker.metadata.server.sessions import Session, Sessions
 from barnabas.broker.metadata.server.wire import Code, Opcode, ProtocolError, Reader
+from barnabas.broker.metadata.session import Watches
 from barnabas.broker.metadata.store import Cancel, Event, Operation, StoreError
 from barnabas.broker.metadata.tree import ROOT, Tree, parent_of
-from barnabas.broker.metadata.watches import Watches
 
 log = logger_of(__name__)
 

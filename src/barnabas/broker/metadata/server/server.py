@@ -12,8 +12,8 @@ from barnabas.base.text import logger_of
 from barnabas.broker.metadata.durable_tree import DurableTree
 from barnabas.broker.metadata.server.connection import Connection
 from barnabas.broker.metadata.server.sessions import Sessions
+from barnabas.broker.metadata.session import Watches
 from barnabas.broker.metadata.tree import Change
-from barnabas.broker.metadata.watches import Watches
 
 log = logger_of(__name__)
 

@@ -15,9 +15,8 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.operations import SingleOperations
 from barnabas.broker.metadata.patience import Patience
-from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, Session
+from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, Session, Watches
 from barnabas.broker.metadata.store import (
     BadVersionError,
     Cancel,
@@ -31,6 +30,7 @@ from barnabas.broker.metadata.store import (
     Operation,
     SessionListener,
     SessionState,
+    SingleOperations,
     StoreError,
     StoreUnavailableError,
     TransactionTooLargeError,
@@ -39,7 +39,6 @@ from barnabas.broker.metadata.store import (
 )
 from barnabas.broker.metadata.store import Create as CreateNode
 from barnabas.broker.metadata.tree import ROOT, check_path, parent_of
-from barnabas.broker.metadata.watches import Watches
 from barnabas.broker.metadata.zookeeper.address import ZooKeeperAddress
 from barnabas.broker.metadata.zookeeper.connection import Connection, Link, Pending
 from barnabas.broker.metadata.zookeeper.requests import (

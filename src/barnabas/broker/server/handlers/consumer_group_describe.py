@@ -16,7 +16,7 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import checked_by_handler, each_group
 from barnabas.broker.server.requests.pieces import Pieces
-from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.broker.server.responses.acls import NOT_ASKED
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_describe import (
     Assignment,

@@ -10,7 +10,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Anyone
-from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.broker.server.responses.acls import NOT_ASKED
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.describe_cluster import (
     DescribeClusterBroker,

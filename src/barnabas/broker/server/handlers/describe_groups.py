@@ -13,7 +13,7 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import each_group
 from barnabas.broker.server.requests.pieces import Pieces
-from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.broker.server.responses.acls import NOT_ASKED
 from barnabas.kafka.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

@@ -10,8 +10,7 @@ import ipaddress
 
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.broker.controller import Controller
-from barnabas.broker.server.forwarded_principal import decode_principal
-from barnabas.broker.server.forwarding import Forwarding
+from barnabas.broker.server.forwarding import Forwarding, decode_principal
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import Connection, RequestContext
 from barnabas.broker.server.requests.dispatch import Dispatcher

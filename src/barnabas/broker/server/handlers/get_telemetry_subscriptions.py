@@ -11,8 +11,8 @@ from barnabas.base.types import ZERO_TOPIC_ID
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.needs import Anyone
-from barnabas.broker.server.telemetry.about import attributes_of
 from barnabas.broker.server.telemetry.clients import TelemetryClients
+from barnabas.broker.server.telemetry.subscriptions import attributes_of
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

@@ -22,7 +22,7 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler
 from barnabas.broker.server.requests.pieces import Pieces
-from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.broker.server.responses.acls import NOT_ASKED
 from barnabas.broker.server.responses.topics import TopicAnswers
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.metadata import (

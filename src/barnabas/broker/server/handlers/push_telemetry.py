@@ -14,9 +14,9 @@ from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import Anyone
-from barnabas.broker.server.telemetry.about import attributes_of
 from barnabas.broker.server.telemetry.clients import ClientInstance, TelemetryClients
 from barnabas.broker.server.telemetry.otlp import OtlpError, Pushed, read_metrics
+from barnabas.broker.server.telemetry.subscriptions import attributes_of
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from barnabas.kafka.records.compression import Compression, ExpandsTooFarError, decompress

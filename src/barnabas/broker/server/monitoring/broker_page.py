@@ -13,7 +13,7 @@ from barnabas.base.metrics.declaration import Sample
 from barnabas.broker.metadata.store import SessionState
 from barnabas.broker.server.monitoring.census import Census
 from barnabas.broker.server.monitoring.sources import Sources
-from barnabas.broker.server.monitoring.telemetry_samples import telemetry_samples
+from barnabas.broker.server.telemetry.clients import TelemetryClients
 
 if TYPE_CHECKING:
     from barnabas.base.environment.filesystem import Volume
@@ -254,3 +254,24 @@ SAMPLERS: Mapping[str, Sampler] = {
     "kafka_server_kafkaserver_linux_disk_read_bytes": _process("read_bytes"),
     "kafka_server_kafkaserver_linux_disk_write_bytes": _process("written_bytes"),
 }
+
+
+#: the attributes with a label of their own; all others share one
+_OWN = ("topic", "partition", "node_id")
+#: so that no two series look the same, whatever a client has pushed: Prometheus would refuse the page
+_ESCAPES = str.maketrans({"\\": r"\\", ",": r"\,"})
+
+
+def telemetry_samples(clients: TelemetryClients, *, is_sum: bool) -> Iterator[Sample]:
+    """All series of one kind: the metric's name, the client's three labels, the attributes' four."""
+    for client in clients.shown():
+        about = client.about
+        who = tuple(
+            about.get(name, "") for name in ("client_id", "client_instance_id", "client_software_name")
+        )
+        for (metric, attributes, is_counter), value in list(client.series.items()):
+            if is_counter is is_sum:
+                named = dict(attributes)
+                own = tuple(named.pop(name, "") for name in _OWN)
+                rest = ",".join(f"{name}={text.translate(_ESCAPES)}" for name, text in named.items())
+                yield (metric, *who, *own, rest), value

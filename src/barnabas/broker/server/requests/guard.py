@@ -1,4 +1,4 @@
-"""Removes from a request what its client is not authorised for. Used only with an authorizer."""
+"""Keeps from a handler what its client is not authorised for, or may not ask at all."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
-from barnabas.base.errors import KafkaError
+from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.answers import Answer, continued, is_pending, then
+from barnabas.broker.logins.delegation_tokens import TokenPrincipal
 from barnabas.broker.server.requests.api import Api, Served
-from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.broker.server.requests.needs import Each, Need, Refused, with_items, without
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.schema import Request, Response
 from barnabas.kafka.security.acls import Access, Authorizer
+from barnabas.kafka.security.principal import ANONYMOUS
 
 
 class Denials(Protocol):
@@ -124,3 +126,18 @@ def _with_refused(
         else:
             getattr(response, each.answers).extend(getattr(part, each.answers))
     return response
+
+
+def logged_in_only(handle: Handle) -> Handle:
+    """`handle` for clients that have logged in or shown a certificate, and not by a delegation token."""
+
+    def check_and_handle(context: RequestContext, request: Request) -> Answer[Response | None]:
+        principal = context.connection.principal
+        if principal == ANONYMOUS or isinstance(principal, TokenPrincipal):
+            raise KafkaError(
+                ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+                "ask on a listener where clients log in, and not by a delegation token",
+            )
+        return handle(context, request)
+
+    return check_and_handle

@@ -102,3 +102,7 @@ def rule_of(fields: RuleFields) -> AclBinding:
 
 def _refuse(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+#: the answer to who did not ask
+NOT_ASKED = -(2**31)

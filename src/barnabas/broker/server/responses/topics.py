@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import INTERNAL_TOPICS, BrokerId
 from barnabas.broker.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
-from barnabas.broker.server.responses.operations import NOT_ASKED
+from barnabas.broker.server.responses.acls import NOT_ASKED
 from barnabas.kafka.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from barnabas.kafka.security.acls import UNRESTRICTED, Access, ResourceType
 

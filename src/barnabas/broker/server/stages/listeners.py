@@ -9,7 +9,7 @@ from functools import partial
 
 from barnabas.broker.logins.delegation_tokens import TokenLogins
 from barnabas.broker.logins.sasl import Sasl
-from barnabas.broker.metadata.login_secret import login_secret
+from barnabas.broker.metadata.bootstrap import login_secret
 from barnabas.broker.quotas import ClientQuotas, Windows
 from barnabas.broker.server.client_changes import ClientChanges
 from barnabas.broker.server.isolation import IsolationWatch

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from barnabas.base.errors import ConfigError
 from barnabas.broker.interbroker import BrokerClient
 from barnabas.broker.metadata import ClusterImage, ImageDelta, MetadataLoader, MetadataStore, open_store
-from barnabas.broker.metadata.first_users import Users, add_missing_users
+from barnabas.broker.metadata.bootstrap import Users, add_missing_users
 from barnabas.broker.metadata.store import SessionState
 from barnabas.broker.server.failure import Failure
 from barnabas.broker.server.forwarding import Forwarding
 from barnabas.broker.server.network.endpoint import login_config
-from barnabas.broker.server.own_requests import OwnRequests
 from barnabas.broker.server.peers import forget_gone, open_peers, own_user, require_access_of_brokers
 from barnabas.broker.server.stages.binding import Binding
 from barnabas.broker.server.stages.closing import Closing, stage
 from barnabas.broker.server.stages.foundation import Foundation
-from barnabas.broker.server.to_controller import ToController
+from barnabas.broker.server.to_controller import OwnRequests, ToController
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.text import logger_of
+from barnabas.base.types import topic_id_to_str
 from barnabas.broker.config import ClientMetricsConfig
 from barnabas.broker.config.client_metrics import ALL_METRICS, parse_match
 from barnabas.broker.config.settings import Layer, Source
+from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
@@ -101,3 +103,17 @@ def _read(name: str, texts: Mapping[str, str]) -> _Subscription | None:
     except ConfigError as error:  # another version may have written it
         log.warning("ignoring the client-metrics resource %s: %s", name, error)
         return None
+
+
+def attributes_of(client_instance_id: bytes, context: RequestContext) -> dict[str, str]:
+    """A client's attributes; those that are not known are left out."""
+    connection = context.connection
+    found = {
+        "client_instance_id": topic_id_to_str(client_instance_id),
+        "client_id": context.client_id,
+        "client_software_name": connection.client_software_name,
+        "client_software_version": connection.client_software_version,
+        "client_source_address": connection.client_host,
+        "client_source_port": str(connection.client_port) if connection.client_port else "",
+    }
+    return {name: text for name, text in found.items() if text}

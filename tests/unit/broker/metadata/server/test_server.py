@@ -209,7 +209,7 @@ def test_disk_that_fails_refuses_writes_and_nodes_of_a_lost_session_go_when_it_i
             store = await ZooKeeperStore.open(address_of(server), session_timeout=30.0)
             await store.create("/mine", ephemeral=True)
             with monkeypatch.context() as patch:
-                patch.setattr(server._server.tree._copies, "commit", full)
+                patch.setattr(server._server.tree._disk[0], "commit", full)
                 with pytest.raises(StoreUnavailableError) as refused:
                     await witness.create("/a")
                 assert not isinstance(refused.value, UnknownOutcomeError)

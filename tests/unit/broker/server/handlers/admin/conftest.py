@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from simulation.clocks import ManualClock
+from simulation.memory_store import MemoryServer, MemoryStore
 from tests.unit.broker.server.handlers.parts import others_than
 
 from barnabas.base.environment.environment import Environment
@@ -19,7 +20,6 @@ from barnabas.broker.controller import Controller
 from barnabas.broker.logins.delegation_tokens import TokenKeys
 from barnabas.broker.metadata import ClusterImage, ImageDelta, MetadataLoader, znodes
 from barnabas.broker.metadata.image import BrokerEndpoint, BrokerImage
-from barnabas.broker.metadata.memory import MemoryServer, MemoryStore
 from barnabas.broker.metadata.opening import prepare
 from barnabas.broker.quotas import ClientQuotas
 from barnabas.broker.server.auditing.trail import AuditTrail

@@ -14,7 +14,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.logins.delegation_tokens import MOST_RENEWERS, TokenPrincipal
 from barnabas.broker.metadata import token_nodes
-from barnabas.broker.server.forwarded_principal import decode_principal, encode_principal
+from barnabas.broker.server.forwarding import decode_principal, encode_principal
 from barnabas.kafka.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,

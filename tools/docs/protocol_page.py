@@ -6,9 +6,10 @@ import inspect
 import sys
 from typing import Any
 
+from tools.docs.kafka_apis import KAFKA_APIS, WHY_ABSENT
+
 from barnabas.broker.metadata.features import SUPPORTED
 from barnabas.broker.server.handlers import load
-from barnabas.broker.server.kafka_apis import KAFKA_APIS, WHY_ABSENT
 from barnabas.broker.server.requests.api import Api
 
 _HEAD = """\

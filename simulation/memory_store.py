@@ -1,11 +1,10 @@
-"""A metadata store that lives and dies with its process."""
+"""A metadata store in memory that several sessions share, and whose sessions a test can end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.broker.metadata.operations import SingleOperations
-from barnabas.broker.metadata.session import Session
+from barnabas.broker.metadata.session import Session, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
     Delete,
@@ -13,11 +12,11 @@ from barnabas.broker.metadata.store import (
     Operation,
     SessionListener,
     SessionState,
+    SingleOperations,
     StoreUnavailableError,
     Watcher,
 )
 from barnabas.broker.metadata.tree import Tree
-from barnabas.broker.metadata.watches import Watches
 
 
 class MemoryServer:

@@ -1,14 +1,15 @@
-"""Users whom a cluster must know before anybody can log in, as ``kafka-storage format --add-scram`` does."""
+"""The nodes that a cluster needs before anyone can log in: its secret and its first users."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from random import Random
 from types import MappingProxyType
 from typing import TypeAlias
 
 from barnabas.broker.metadata import znodes
-from barnabas.broker.metadata.store import MetadataStore, NodeExistsError
+from barnabas.broker.metadata.store import BadVersionError, MetadataStore, NodeExistsError
 from barnabas.kafka.security.scram import MIN_ITERATIONS, Mechanism, derive
 
 #: what is stored of each: a credential by the name of its mechanism
@@ -32,3 +33,24 @@ async def add_missing_users(store: MetadataStore, users: Users) -> None:
     for user, texts in sorted(users.items()):
         with contextlib.suppress(NodeExistsError):
             await store.create(znodes.user_config(user), znodes.encode_config(texts))
+
+
+_BYTES = 32
+
+
+async def login_secret(store: MetadataStore, random: Random) -> bytes:
+    """Read the cluster's secret; the first broker makes it.
+
+    Raises:
+        StoreError: the store is out of reach.
+    """
+    while True:
+        node = await store.exists(znodes.LOGIN_SECRET)
+        if node is not None and len(node.data) >= _BYTES:
+            return node.data
+        made = random.randbytes(_BYTES).hex().encode()  # text, as all nodes are
+        with contextlib.suppress(NodeExistsError, BadVersionError):  # another broker was first
+            if node is None:
+                await store.create(znodes.LOGIN_SECRET, made)
+            else:
+                await store.set(znodes.LOGIN_SECRET, made, node.version)
