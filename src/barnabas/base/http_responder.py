@@ -59,8 +59,8 @@ def parse_request(head: bytes, *, only_local: bool) -> tuple[str, str, bool]:
 
     Args:
         head: the request up to its empty line.
-        only_local: whether it came to an address that only this machine has. Then `Host` must not be a name
-            that an attacker could have given that address (DNS rebinding).
+        only_local: whether it arrived at an address that only this machine can reach. Then `Host` must not be
+            a name that an attacker could point to that address (DNS rebinding).
 
     Raises:
         RequestError: the request is malformed or not allowed.

@@ -280,7 +280,7 @@ def _begin_in_brokers(moves: Moves, log_dirs: Mapping[Replica, str]) -> None:
 
 
 def _astray(moves: Moves, log_dirs: Mapping[Replica, str]) -> dict[TopicPartition, bool]:
-    """The partitions with replicas in other log directories than planned, and whether they are on the way."""
+    """Return the partitions with replicas in unplanned log directories, and whether these are moving."""
     from barnabas.client.log_dirs import ReplicaLogDir, replica_log_dirs
 
     found = replica_log_dirs(moves.brokers, log_dirs)

@@ -92,9 +92,8 @@ WRITE_OPTIONS = {
     "barnabas.failOnChangedReplay": "exactly-once: true (default): the query fails when a repeated task has "
     "other rows than it has already written.",
     "barnabas.adoptTopic": "exactly-once: true: a query continues, with its next batch, in a topic that it "
-    "has "
-    "not written to, such as one that was deleted and created again. The default is false.",
-    "barnabas.deadLetterTopic": "A topic for rows that the topic in their column topic rejects.",
+    "has not written to, such as one that was deleted and created again. The default is false.",
+    "barnabas.deadLetterTopic": "The topic for rows that the topic in their column `topic` does not accept.",
     "barnabas.deadLetterLimit": "The largest number of rows of one write, or of one micro-batch, that "
     "barnabas.deadLetterTopic accepts; with more the write fails.",
 }

@@ -109,8 +109,8 @@ class BrokerConfig(Settings):
         "security.inter.broker.protocol",
         None,
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        doc="The protocol of the listener that the brokers of a cluster use to connect to each other: "
-        "the first one with this protocol. Set either this or inter.broker.listener.name.",
+        doc="The security protocol between the brokers of a cluster: brokers use the first listener that "
+        "has it. Set either this or inter.broker.listener.name.",
     )
     log_dirs: tuple[str, ...] = text_list(
         "log.dirs", ("barnabas-data",), doc="The folders that hold the data."

@@ -69,7 +69,7 @@ class _Compiler(FunctionBuilder):
     has_records = False
 
     def count(self, n: str) -> None:
-        """Count the elements of an array, or tagged fields, whose number is held by `n`."""
+        """Add `n` elements of an array, or `n` tagged fields, to the count."""
 
     def skip_tags(self) -> str:
         """Return the statement that skips tagged fields when the message knows none."""

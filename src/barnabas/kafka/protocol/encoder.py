@@ -157,7 +157,7 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{self.out} += ints({code!r}, {items})")
 
     def nested(self, cls: type[Struct], source: str, nullable: bool, *, is_tagged: bool) -> None:
-        """A struct; one that may be null begins with a byte: 1, or for null -1, in a tagged field 0."""
+        """Encode a struct. A nullable one has a byte before it: 1, or for null -1, or 0 in a tagged field."""
         item = self.name("item")
         self.emit(f"{item} = {source}")
         if not nullable:

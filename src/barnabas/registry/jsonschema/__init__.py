@@ -75,7 +75,7 @@ def _load(schema: str, elements: Elements) -> Any:
 
 
 def _references(contents: Any) -> Iterator[str]:
-    """Yield every $ref, except those below another $id, which are relative to that."""
+    """Yield every $ref, except those below another $id, since they are relative to it."""
     if isinstance(contents, dict):
         if isinstance(contents.get("$ref"), str):
             yield contents["$ref"]

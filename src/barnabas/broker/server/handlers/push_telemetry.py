@@ -1,8 +1,8 @@
 """PushTelemetry v0: a client's metrics (KIP-714), kept as the latest value of each series for ``/metrics``.
 
 The thread for long work decompresses them to at most ``telemetry.max.bytes`` and reads them. A larger push
-gets TELEMETRY_TOO_LARGE, as in Apache Kafka since KAFKA-21076: after any other error a Java client pushes no
-more. As in Apache Kafka, clients need no permission.
+gets TELEMETRY_TOO_LARGE, as in Apache Kafka since KAFKA-21076: after any other error a Java client stops
+pushing. As in Apache Kafka, clients need no permission.
 """
 
 from __future__ import annotations
