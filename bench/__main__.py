@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from barnabas.base.system.orphans import environment_that_ends
 from bench import cluster, java, report, scale, spark_workloads, workloads
 from bench.artifacts import CACHE, Unavailable
-from bench.peers import PEERS
+from bench.peers import PEERS, USUAL_PEERS
 from bench.spark import PEERS_OF_SPARK, SparkBench
 from bench.workloads import DriverFailed, Sample, Target
 
@@ -28,7 +28,9 @@ def say(line: str) -> None:
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="about ten minutes, not up to an hour")
-    parser.add_argument("--peers", default=",".join(PEERS), help="which brokers, with commas (%(default)s)")
+    parser.add_argument(
+        "--peers", default=",".join(USUAL_PEERS), help="which brokers, with commas (%(default)s)"
+    )
     parser.add_argument("--only", default="", help="only workloads whose name contains this")
     parser.add_argument(
         "--clusters", action="store_true", help="run Spark against three brokers of each, not one"

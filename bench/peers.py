@@ -16,7 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from compileall import compile_dir
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -52,6 +52,7 @@ class Peer(ABC):
         self.directory = directory
         self.port = 0
         self.startup_seconds = 0.0
+        self._started = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
@@ -89,7 +90,7 @@ class Peer(ABC):
         self.port = self.port or free_port()
         self.prepare()
         with self.output.open("ab") as output:
-            started = time.monotonic()
+            started = self._started = time.monotonic()
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
@@ -166,6 +167,42 @@ class Barnabas(Peer):
             if time.monotonic() > deadline:
                 raise RuntimeError("no report of the event loop's long turns")
             time.sleep(0.05)
+
+
+class BarnabasMachine(Barnabas):
+    """Several brokers of this project as one cluster, under `barnabas start --brokers`."""
+
+    brokers: int
+
+    def command(self) -> list[str]:
+        return [*super().command(), "--brokers", str(self.brokers)]
+
+    def start(self) -> None:
+        """Start it and wait until all brokers answer. Raises RuntimeError as `Peer.start`."""
+        self.port = self.port or free_port(self.brokers)
+        said = self.output.stat().st_size if self.output.exists() else 0
+        super().start()
+        while b"ready " not in self.output.read_bytes()[said:]:
+            if time.monotonic() > self._started + START_SECONDS or not self.is_running:
+                self.stop()
+                raise RuntimeError(f"{self.name} did not start: see {self.output}")
+            time.sleep(0.005)
+        self.startup_seconds = time.monotonic() - self._started
+
+
+class Barnabas2(BarnabasMachine):
+    name = "barnabas-2"
+    brokers = 2
+
+
+class Barnabas4(BarnabasMachine):
+    name = "barnabas-4"
+    brokers = 4
+
+
+class Barnabas8(BarnabasMachine):
+    name = "barnabas-8"
+    brokers = 8
 
 
 class Kafka(Peer):
@@ -260,15 +297,23 @@ class Tansu(Peer):
         ]
 
 
-PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in (Barnabas, Kafka, Tansu)}
+#: those that a benchmark compares by default
+USUAL_PEERS = ("barnabas", "kafka", "tansu")
+PEERS: dict[str, type[Peer]] = {
+    peer.name: peer for peer in (Barnabas, Kafka, Tansu, Barnabas2, Barnabas4, Barnabas8)
+}
 
 
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(count: int = 1) -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on now, nor on the ports that follow, `count` in all."""
+    while True:
+        with ExitStack() as exits, suppress(OSError, OverflowError):
+            port = 0
+            for number in range(count):
+                probe = exits.enter_context(socket.socket())
+                probe.bind(("127.0.0.1", port + number if port else 0))
+                port = port or probe.getsockname()[1]
+            return port
 
 
 def usage_of(pid: int) -> Usage:

@@ -36,7 +36,7 @@ CALM_SECONDS = 25.0
 WHOLE_SECONDS = 60.0
 CONSUMER_GROUP_HEARTBEAT = 68
 #: bytes; Apache Kafka allows no smaller ones
-LEAST_SEGMENT = {"barnabas": 0, "kafka": 1024 * 1024}
+LEAST_SEGMENT = {"barnabas": 0, "barnabas-2": 0, "barnabas-4": 0, "kafka": 1024 * 1024}
 FOLDER = Path(__file__).resolve().parent.parent / ".soak"
 
 
@@ -131,7 +131,7 @@ class Soak:
             except (NoNetworkError, NoDiskError) as reason:
                 sys.exit(f"the brokers of a soak need root, for network namespaces and disks: {reason}")
             return
-        if self.options.broker != "barnabas":  # Apache Kafka halts when its only disk is full
+        if self.options.broker != "barnabas":  # others halt when their only disk is full
             self._run(None)
             return
         try:
