@@ -160,3 +160,10 @@ def test_an_empty_segment_has_no_entries(barnabas, tmp_path):
     path = tmp_path / "00000000000000000000.log"
     path.touch()
     assert barnabas("log", "dump", path).lines == [f"Dumping {path}"]
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_folder_of_several_brokers_is_not_checked_as_that_of_one(barnabas, tmp_path, command):
+    (tmp_path / "cluster.json").write_text("{}")
+    outcome = barnabas("log", command, tmp_path, code=1)
+    assert f"name one of them, such as {tmp_path}/broker-1" in outcome.err

@@ -458,6 +458,11 @@ class ClusterRunner:
 
     # -- stopping
 
+    @property
+    def _most_signals(self) -> int:
+        """The signals that leave the brokers time for a clean stop: for a service as many as for one."""
+        return 2 if self._launch.is_supervised else 1
+
     def on_hangup(self, number: int, frame: FrameType | None) -> None:
         """Tell supervised brokers to reload their settings; otherwise stop: the terminal is closed."""
         if not self._launch.is_supervised or (sys.stdin is not None and sys.stdin.isatty()):
@@ -468,10 +473,11 @@ class ClusterRunner:
                 member.process.send_signal(number)
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
-        """Stop before any other event. At the second signal stop at once."""
+        """Stop before any other event. Kill the brokers after more than `_most_signals`."""
         self._signals += 1
         if self._signals == 1:
-            self._say(f"{signal.Signals(number).name}: stopping; once more kills the brokers")
+            more = "once more" if self._most_signals == 1 else "a third signal"
+            self._say(f"{signal.Signals(number).name}: stopping; {more} kills the brokers")
         self._events.put(None)
 
     def _stop_all(self) -> None:
@@ -491,7 +497,7 @@ class ClusterRunner:
                 self._ask_to_stop(member)
             deadline = time.monotonic() + _STOP_PATIENCE
             while process.poll() is None:
-                if self._signals > 1 or time.monotonic() > deadline:
+                if self._signals > self._most_signals or time.monotonic() > deadline:
                     process.kill()
                 try:
                     process.wait(0.05)

@@ -17,8 +17,8 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.metadata import legacy, znodes
 from barnabas.broker.metadata.backup import FILE_NAME as BACKUP
 from barnabas.broker.metadata.backup import BackupError, read_backup
-from barnabas.broker.metadata.copies import Found, choose, find_copies
-from barnabas.broker.metadata.folders import belong_to_cluster, embedded_files
+from barnabas.broker.metadata.copies import FILE_NAMES, Found, choose, find_copies
+from barnabas.broker.metadata.folders import SHARED, belong_to_cluster, embedded_files
 from barnabas.broker.metadata.journal import Journal
 from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.broker.storage import checkpoints
@@ -56,6 +56,10 @@ class DirectoryInUse(BarnabasError):
     """A broker runs on a log directory that is to be checked."""
 
 
+class DirectoryShared(BarnabasError):
+    """A folder has no logs of its own, but the folders of several brokers."""
+
+
 @dataclass(slots=True)
 class Directories:
     """All log directories of one broker."""
@@ -80,9 +84,11 @@ def check_directories(paths: Sequence[Path]) -> Directories:
 
     Raises:
         DirectoryInUse: a broker runs on one of them.
+        DirectoryShared: the folders of several brokers are in one of them.
         OSError: one cannot be listed.
     """
     for path in paths:
+        _check_not_shared(path)
         check_not_in_use(path)
     findings: list[Finding] = []
     is_clustered = belong_to_cluster(_FS, [str(path) for path in paths])
@@ -152,6 +158,16 @@ def check_not_in_use(path: Path) -> None:
         raise DirectoryInUse(f"a broker runs on {path}: stop it first") from None
     except OSError:
         return
+
+
+def _check_not_shared(path: Path) -> None:
+    """Raise DirectoryShared when the folders of several brokers are in a folder."""
+    if (path / SHARED).exists():
+        raise DirectoryShared(
+            f"{path} has the folders of several brokers: name one of them, such as {path}/broker-1. If the "
+            f"metadata in {path} is damaged, move {FILE_NAMES[0]} and {FILE_NAMES[1]} away, and start the "
+            "brokers: the message has the command that makes it again"
+        )
 
 
 def _check_cluster_metadata(
