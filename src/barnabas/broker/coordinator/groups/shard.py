@@ -152,7 +152,9 @@ class GroupShard:
     def unload(self, error: KafkaError) -> None:
         """Answer waiting requests with NOT_COORDINATOR."""
         self._consumers.unload()
-        for group in self._classic_groups():
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                continue
             for member in group.members:
                 group.members.answer_join(
                     member, JoinGroupResponse(error_code=error.code, member_id=member.member_id)
@@ -163,9 +165,6 @@ class GroupShard:
     def _step(self, group_id: str, step: Callable[[], Sequence[StoredRecord]]) -> None:
         """Run an internal operation under the group's lock."""
         self._context.write(group_id, lambda _: Result(records=step()))
-
-    def _classic_groups(self) -> list[ClassicGroup]:
-        return [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
 
     def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
         group = self.groups.get(group_id)
@@ -252,7 +251,7 @@ class GroupShard:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
                 INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
         """
-        group = self._member_group(request.group_id)
+        group = self._group(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.sync(group, request)
         member = group.members.check(request.member_id, request.group_instance_id)
@@ -270,7 +269,7 @@ class GroupShard:
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
         """
-        group = self._member_group(request.group_id)
+        group = self._group(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.heartbeat(group, request)
         return self._membership.heartbeat(group, request)
@@ -281,16 +280,10 @@ class GroupShard:
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, there is no such group.
         """
-        group = self._member_group(group_id)
+        group = self._group(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.leave(group, members)
         return self._membership.leave(group, members)
-
-    def _member_group(self, group_id: str) -> Group:
-        group = self.groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return group
 
     def _downgraded(self, classic: ClassicGroup, reason: str) -> None:
         """Complete the conversion of a consumer group to this classic one; rebalance if there is a reason."""
@@ -397,10 +390,10 @@ class GroupShard:
             records += self._tombstones(group)
         return Result(records=records)
 
-    def _group(self, group_id: str) -> Group:
+    def _group(self, group_id: str, missing: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> Group:
         group = self.groups.get(group_id)
         if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+            raise KafkaError(missing)
         return group
 
     def _tombstones(self, group: Group) -> Sequence[StoredRecord]:
