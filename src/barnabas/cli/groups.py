@@ -23,7 +23,7 @@ from barnabas.cli.output import print_json, print_listing, print_rows, print_tab
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
-    from barnabas.base.types import TopicPartition
+    from barnabas.base.types import JsonObject, TopicPartition
     from barnabas.client import Admin
     from barnabas.client.admin_types import GroupDescription, GroupMember
 
@@ -330,7 +330,7 @@ def _numbers(text: str, numbers: str) -> list[int]:
         raise click.UsageError(f"--topic {text}: write NAME or NAME:0,1,2") from None
 
 
-def _member(member: GroupMember) -> dict[str, Any]:
+def _member(member: GroupMember) -> JsonObject:
     return {
         "member": member.member_id,
         "instance": member.instance_id,

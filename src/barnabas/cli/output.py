@@ -9,13 +9,15 @@ from typing import Any
 
 import click
 
+from barnabas.base.types import Json
 
-def print_json(value: Any) -> None:
+
+def print_json(value: Json) -> None:
     """One JSON document, indented; in UTF-8, whatever the locale."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
 
-def print_json_line(value: Any) -> None:
+def print_json_line(value: Json) -> None:
     """One JSON document in one line; in UTF-8, whatever the locale."""
     click.echo(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
@@ -60,7 +62,7 @@ def print_listing(columns: Columns, rows: Sequence[Mapping[str, Any]], *, as_jso
         click.echo(empty, err=True)
 
 
-def snake_case(value: Any) -> Any:
+def snake_case(value: Json) -> Json:
     """Return the value with the keys of all objects in snake case, the style of all our JSON."""
     if isinstance(value, dict):
         return {_snake(name): snake_case(item) for name, item in value.items()}
