@@ -157,7 +157,7 @@ class Forwarding:
         return parse_response(header, answer.response_data)
 
     async def _see_result(self) -> ClusterImage:
-        """What the controller has decided is in the image now, unless the store is out of reach."""
+        """The image, with the result of the controller unless the store is out of reach."""
         try:
             async with asyncio.timeout(_SEEN_WITHIN):
                 return await self._loader.synced()

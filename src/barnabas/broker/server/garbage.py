@@ -1,4 +1,4 @@
-"""How Python's garbage collector is set for a process that is a broker."""
+"""The settings of Python's garbage collector in the process of a broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECONDS_A_BLOCK = 4e-7
 
 
 class Collections:
-    """Which collections have been made, and what one of all objects will take."""
+    """The collections so far, and the expected time of one among all objects."""
 
     def __init__(self) -> None:
         self._new_ones = 0
@@ -50,7 +50,7 @@ class Collections:
 
     @property
     def seconds(self) -> float:
-        """How long a collection of all objects will take, about."""
+        """The expected time of a collection of all objects, in seconds."""
         return self._seconds_a_block * sys.getallocatedblocks()
 
     def begin(self) -> None:
@@ -113,7 +113,7 @@ async def collect_all_when_idle(
 ) -> None:
     """Collect all objects when that is due, at a moment when no client is likely to wait for it.
 
-    A broker that is never idle for long enough does not do it: no request is delayed by it. Never returns.
+    A broker that is never idle for long enough collects nothing, so no request waits. Never returns.
 
     Args:
         silent_for: seconds since a client has last sent something.

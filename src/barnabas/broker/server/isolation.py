@@ -1,9 +1,9 @@
 """Notices that this broker is cut off from the others, though not from the metadata store.
 
-Such a broker is alive for all others: nobody may lead its partitions. It cannot commit anything, as its
-followers do not fetch, and it cannot have them taken out of the ISR, as it does not reach the controller. So
+Such a broker is alive for all others: no other broker may lead its partitions. It cannot commit anything, as
+its followers do not fetch. It cannot have them taken out of the ISR, as it does not reach the controller. So
 it says in its registration that it is isolated. The controller then elects other leaders wherever it can, and
-takes the broker out of the ISRs. Where no other replica can lead, nothing changes: nobody could do better.
+takes the broker out of the ISRs. Where no other replica can lead, nothing changes.
 
 A controller that reaches none of several others is isolated, too. It gives up its office, since without a
 controller in reach the leaders can change no ISR.
@@ -76,7 +76,7 @@ class IsolationWatch:
         self._seen: dict[BrokerId, tuple[int, int]] = {}
 
     def start(self) -> None:
-        """Begin to look; a broker whose store is its own has nobody to look for."""
+        """Begin to look; a broker whose store is its own has no others to reach."""
         if self._pause:
             self._task = start_task(self._run(), "isolation watch", is_vital=True)
 

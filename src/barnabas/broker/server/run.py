@@ -154,12 +154,12 @@ class BrokerServer:
 
     @property
     def bound(self) -> Sequence[Endpoint]:
-        """Where the broker listens, in the order of ``listeners``, with the ports it was given."""
+        """The addresses of the broker, in the order of ``listeners``, with the ports in use."""
         return self._broker.bound
 
     @property
     def metrics_url(self) -> str | None:
-        """Where metrics and health are served: ``http://127.0.0.1:9404``; None without."""
+        """The address of metrics and health, ``http://127.0.0.1:9404``; None without one."""
         monitor = self._broker.monitor
         return None if monitor is None else monitor.responder.url
 

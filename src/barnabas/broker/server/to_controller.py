@@ -88,7 +88,7 @@ class ToController:
 
         Args:
             timeout_s: in seconds from now.
-            purpose: of the channel (`BrokerClient.channel`): what takes long must not hold up the others.
+            purpose: of the channel (`BrokerClient.channel`): a long request must not delay the others.
 
         Raises:
             KafkaError: NOT_CONTROLLER, there is none now.

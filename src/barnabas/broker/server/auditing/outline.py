@@ -150,7 +150,7 @@ def _scalar(name: str, value: object, codes: _Codes) -> Json:
 
 
 def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tuple[JsonObject, int]]:
-    """What has an error code in a response, with the names of what it is inside of."""
+    """The parts of a response that have an error code, each with the names of the parts around it."""
     own = dict(labels)
     arrays = []
     for field in struct.__fields__:

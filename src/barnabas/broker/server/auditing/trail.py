@@ -208,7 +208,7 @@ class AuditTrail:
 
 
 def _words(details: dict[str, Any]) -> str:
-    """What was denied, for a line: ``Produce (topic orders: TOPIC_AUTHORIZATION_FAILED)``."""
+    """The denied things, for a line of the log: ``Produce (topic orders: TOPIC_AUTHORIZATION_FAILED)``."""
     things = [
         " ".join(f"{name} {value}" for name, value in thing.items() if name != "error")
         + f": {thing.get('error', '')}"

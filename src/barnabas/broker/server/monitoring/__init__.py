@@ -1,1 +1,1 @@
-"""What a broker tells of itself over HTTP: metrics for Prometheus, and whether it is alive and ready."""
+"""A broker's pages over HTTP: metrics for Prometheus, and whether the broker is alive and ready."""

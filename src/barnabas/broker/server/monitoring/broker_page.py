@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one reading of the page is made from."""
+    """The sources of one reading of the page."""
 
     sources: Sources
     census: Census

@@ -18,7 +18,7 @@ _AT_ONCE = 500
 
 
 class Census:
-    """What `steps` has counted. Each step takes a fraction of a millisecond."""
+    """The counts of `steps`. Each step takes a fraction of a millisecond."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources

@@ -1,4 +1,4 @@
-"""How often and for how long the event loop is held."""
+"""Measures how often and for how long something holds the event loop."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Pages:
         ]
 
     async def _ends(self, partitions: set[TopicPartition]) -> dict[TopicPartition, Offset | None]:
-        """Where partitions end; None where nobody says so."""
+        """The ends of partitions; None for one whose leader does not answer."""
         replicas = self._sources.replicas
         ends: dict[TopicPartition, Offset | None] = {}
         async for partition in self._long_work.slices(partitions):

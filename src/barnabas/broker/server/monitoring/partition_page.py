@@ -29,7 +29,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReading:
-    """What one reading of the page is made from."""
+    """The sources of one reading of the page."""
 
     sources: Sources
     partitions: list[Partition]
@@ -106,7 +106,7 @@ def _lacks_replicas(state: PartitionState) -> bool:
 
 
 def _missing(partition: Partition) -> int:
-    """How many replicas in sync are missing to ``min.insync.replicas``; below 0 for those to spare."""
+    """The number of in-sync replicas that ``min.insync.replicas`` lacks; below 0 if there are more."""
     return partition.log.config.min_insync_replicas - len(partition.state.isr)
 
 

@@ -1,4 +1,4 @@
-"""What the metrics are read from: the parts of a broker."""
+"""The parts of a broker from which the metrics are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from barnabas.broker.view import BrokerView
 
 @dataclass(slots=True)
 class SessionHistory:
-    """What the session with the metadata store has come to."""
+    """The state of the session with the metadata store, and its changes since the start."""
 
     state: SessionState = SessionState.CONNECTED
     #: how often it has come to each state since the start

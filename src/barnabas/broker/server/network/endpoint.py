@@ -1,4 +1,4 @@
-"""Where a listener binds and where clients are told to connect: ``NAME://HOST:PORT``."""
+"""The addresses that a listener binds, and those to which clients connect: ``NAME://HOST:PORT``."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Endpoint:
 
 
 def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
-    """What ``listeners`` asks to bind.
+    """The addresses in ``listeners``.
 
     Raises:
         ConfigError: an item cannot be read, a name is used twice, there is none, or it is not known what
@@ -98,7 +98,7 @@ def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
 def advertised_endpoints(
     config: BrokerConfig, bound: list[Endpoint], machine_name: Callable[[], str]
 ) -> list[Endpoint]:
-    """What clients are told, for each of `bound` (with its real port) in that order.
+    """The addresses for clients, one for each of `bound` (with its real port), in that order.
 
     A port of 0 in ``advertised.listeners`` stands for the port that was bound. A listener on every interface
     that has no advertised address is told by this machine's name, which `machine_name` finds out.
@@ -197,7 +197,7 @@ def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> En
 
 
 def login_config(config: BrokerConfig, listener: str) -> BrokerConfig:
-    """What holds where this broker logs in to the others by `listener`."""
+    """The settings with which this broker logs in to other brokers at `listener`."""
     return config.for_listener(listener, config.sasl_mechanism_inter_broker_protocol)
 
 

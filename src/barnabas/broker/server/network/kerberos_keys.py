@@ -25,7 +25,7 @@ BeginGssapi = Callable[[], GssapiExchange]
 
 
 def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """What accepts tickets, by the listeners that take them. Reads the keytab.
+    """Read the keytab; return the exchanges that accept tickets, by listener.
 
     Raises:
         ConfigError: the package is missing, or tickets could not be accepted.
@@ -145,7 +145,7 @@ def _credentials(gssapi: Any, options: Mapping[str, str], service: str) -> Any:
 
 
 def _default_realm(gssapi: Any) -> str:
-    """That of the system's krb5.conf; empty where it names none."""
+    """The realm of the system's krb5.conf; empty if the file names none."""
     name = gssapi.Name("user", gssapi.NameType.user)
     try:
         return str(name.canonicalize(gssapi.MechType.kerberos)).rpartition("@")[2]

@@ -31,7 +31,7 @@ _CLOSING_SECONDS = 2.0
 
 
 class Closings:
-    """Which closings of connections are logged: of those from one host for one reason, one in ten seconds.
+    """Selects the closed connections to log: for one host and one reason, one in ten seconds.
 
     A health check, or a client that tries again for ever, would fill the log otherwise.
     """
@@ -44,7 +44,7 @@ class Closings:
         self._known: dict[tuple[str, str], tuple[float, int]] = {}
 
     def line(self, host: str, reason: str, now: float) -> str | None:
-        """What to log as the reason; None for nothing. `now` is in seconds."""
+        """The reason to log, None to log nothing. `now` is in seconds."""
         key = host, shown(reason)
         logged, more = self._known.get(key, (-self.INTERVAL, 0))
         if now - logged < self.INTERVAL:
@@ -57,7 +57,7 @@ class Closings:
 
 
 def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
-    """How many connections one address may have, and which setting says so."""
+    """The largest number of connections of an address, and the setting that says so."""
     for override in config.max_connections_per_ip_overrides:
         address, _, most = override.rpartition(":")
         if canonical_address(address) == host:
@@ -263,7 +263,7 @@ class Listener:
         return self._begin()
 
     def user_of(self, certificate: bytes | None) -> Principal:
-        """As `Host.user_of`."""
+        """The principal of a client with this certificate (`Host.user_of`)."""
         if certificate is None or self._users is None or self.endpoint.has_sasl:
             return ANONYMOUS
         subject = subject_of(certificate)

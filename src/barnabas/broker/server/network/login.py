@@ -187,7 +187,7 @@ class Login:
         return lifetime_ms
 
     def _lifetime_ms(self, exchange: Exchange) -> int:
-        """How long a login holds: no longer than the token that was shown (KIP-368); 0 means for ever."""
+        """The lifetime of a login, at most that of its token (KIP-368); 0 means no limit."""
         config = self._logins.view.config.for_listener(self._listener, self._mechanism)
         most = config.connections_max_reauth_ms
         if exchange.expires_ms is None:

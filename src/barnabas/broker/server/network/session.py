@@ -58,14 +58,14 @@ class Unanswered:
 
 
 class Closings(Protocol):
-    """Which closings of connections are logged."""
+    """Selects the closed connections to log."""
 
     def line(self, host: str, reason: str, now: float) -> str | None:
-        """What to log as the reason; None for nothing. `now` is in seconds."""
+        """The reason to log, None to log nothing. `now` is in seconds."""
 
 
 class Host(Protocol):
-    """Where a session came in: a listener and what all connections share."""
+    """The listener of a session, and the parts that all connections share."""
 
     endpoint: Endpoint
     busy_polling: BusyPolling | None
@@ -84,7 +84,7 @@ class Host(Protocol):
         """The largest request that is read before the client has authenticated."""
 
     def begin(self) -> Serve:
-        """What starts the requests of a new connection."""
+        """The function that starts the requests of a new connection."""
 
     def user_of(self, certificate: bytes | None) -> Principal:
         """Whom a client's certificate names (DER, None for none), until it logs in.
@@ -152,7 +152,7 @@ class Session(asyncio.Protocol):
     # --- asyncio's side ---
 
     def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
-        """As `Secured.arriving`: what does not speak TLS yet is a connection that counts."""
+        """Count a connection before its TLS handshake (`Secured.arriving`)."""
         self.client_host = canonical_address(host)
         self._give_up = give_up
         wait = self._host.admit(self)
@@ -161,7 +161,7 @@ class Session(asyncio.Protocol):
         return wait
 
     def not_secured(self, error: BaseException) -> None:
-        """As `Secured.not_secured`."""
+        """End a connection whose TLS handshake failed (`Secured.not_secured`)."""
         self._closing = True
         self._host.forget(self)
         reason = why_not_secured(error) if isinstance(error, Exception) else None
@@ -268,7 +268,7 @@ class Session(asyncio.Protocol):
         cancel: bool,
         beside: int = NOTHING,
     ) -> None:
-        """As `Client.park`, which the dispatcher knows this session by."""
+        """Keep the place of an unanswered request (`Client.park`)."""
         waiting = Unanswered(future, cancel)
         self._unanswered.append(waiting)
         if beside == NOTHING:
@@ -294,7 +294,7 @@ class Session(asyncio.Protocol):
         future.add_done_callback(settled)
 
     def mute(self, seconds: float) -> None:
-        """As `Client.mute`. Of two times the one that ends later holds."""
+        """Read nothing for some time (`Client.mute`); the later of two ends applies."""
         if self._closing:
             return
         if self._unmuting is not None:

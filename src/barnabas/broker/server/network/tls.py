@@ -137,7 +137,7 @@ def has_trust(config: BrokerConfig) -> bool:
 
 
 def key_source(config: BrokerConfig) -> str:
-    """Where the broker's key comes from, for a message: the setting, with its value if it is a file."""
+    """The source of the broker's key, for a message: the setting, with its value if it is a file."""
     path = config.ssl_keystore_location
     return "ssl.keystore.key" if path is None else f"ssl.keystore.location={path}"
 

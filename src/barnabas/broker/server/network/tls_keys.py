@@ -29,7 +29,7 @@ _MOST_NAMED = 5
 
 
 class _Loaded(NamedTuple):
-    """What the files have, tried out."""
+    """The content of the files, tried out."""
 
     context: ssl.SSLContext
     #: what a client is shown
@@ -44,11 +44,11 @@ class ListenerKeys:
         self._by_listener = {name: TlsKeys(view, name) for name in listeners}
 
     def of(self, listener: str) -> TlsKeys:
-        """What a listener shows."""
+        """The keys of a listener."""
         return self._by_listener[listener]
 
     def check_now(self, threads: Pool) -> None:
-        """As `check`, some time soon: those who ask meanwhile share one more reading."""
+        """Start a `check`; calls during a reading share one more reading."""
         for keys in self._by_listener.values():
             keys.check_now(threads)
 
@@ -111,7 +111,7 @@ class TlsKeys:
         self._as_client.append(context)
 
     def check_now(self, threads: Pool) -> None:
-        """As `check`, some time soon: those who ask while the files are read share one more reading."""
+        """Start a `check`; calls during a reading share one more reading."""
         if not self._is_wanted:
             self._is_wanted = True
             self._asked = start_task(self.check(threads), f"reading the key of listener {self._listener}")
@@ -173,7 +173,7 @@ class TlsKeys:
 
 
 def _load(config: BrokerConfig) -> _Loaded:
-    """What the files have. Raises ConfigError, also when they change again and again meanwhile."""
+    """Load the files. Raises ConfigError, also if they change during each attempt."""
     certificate = trial_certificate(config)
     for _ in range(_MOST_READINGS):
         context = tls_context(config)

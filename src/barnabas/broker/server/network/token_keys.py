@@ -1,4 +1,4 @@
-"""Who signs the tokens of OAUTHBEARER: the identity provider's keys, read again in a thread (KIP-768)."""
+"""The identity provider's keys, which sign the tokens of OAUTHBEARER; a thread reads them (KIP-768)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def open_tokens(
     environment: Environment,
     on_stop: Callable[[Callable[[], Awaitable[None]]], None],
 ) -> Mapping[str, Tokens]:
-    """What reads the tokens of OAUTHBEARER, by the listeners that take them.
+    """The verifiers of OAUTHBEARER tokens, by the listeners that accept them.
 
     Listeners whose settings are the same share the provider's keys.
 

@@ -112,7 +112,7 @@ class Api(Generic[Q]):
         return Served(self, partial(self.handle, *parts))
 
     def advertised(self) -> ApiVersion:
-        """How ApiVersions names it."""
+        """The API in a response to ApiVersions."""
         return ApiVersion(api_key=self.key, min_version=self.advertised_from, max_version=self.versions[1])
 
 

@@ -25,7 +25,7 @@ class Confirmation(Protocol):
     is_certain: Callable[[], bool]
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> asyncio.Future[bool] | None:
-        """As `ReadIndex.confirm`."""
+        """Wait until it is proven that no other broker leads (`ReadIndex.confirm`)."""
 
 
 def confirmed(
@@ -75,6 +75,6 @@ async def _held_back(
 
 
 def _read(answer: asyncio.Future[Response | None]) -> None:
-    """Nobody may wait for it any more."""
+    """Read the error of an answer: the request that waited for it may be gone."""
     if not answer.cancelled():
         answer.exception()

@@ -64,7 +64,7 @@ class Client(Connection, Protocol):
 
 
 class Metered(Protocol):
-    """What one request uses of the broker, held against its client's quotas (`requests/usage.py`)."""
+    """The use of the broker by one request, which its client's quotas limit (`requests/usage.py`)."""
 
     def pause(self) -> None:
         """The event loop does something else until `resume`."""
@@ -74,7 +74,7 @@ class Metered(Protocol):
 
     @property
     def most_fetched(self) -> float:
-        """How many bytes the client may fetch at once; infinite without a quota."""
+        """The number of bytes that the client may fetch at once; infinite without a quota."""
 
     def admits_fetch(self, size: int) -> bool:
         """Count the records that the client is to get, in bytes; False if it has to wait for them."""
@@ -84,7 +84,7 @@ class Metered(Protocol):
 
 
 class NoConnection:
-    """In place of a connection, for the requests that a broker sends to itself."""
+    """Replaces a connection for the requests that a broker sends to itself."""
 
     connection_id = 0
     client_host = "127.0.0.1"
@@ -101,7 +101,7 @@ class NoConnection:
 
 
 class RequestContext:
-    """What one request's header says, and its connection."""
+    """The header of a request, and its connection."""
 
     __slots__ = ("__dict__", "access", "api_version", "client_id", "connection")
 

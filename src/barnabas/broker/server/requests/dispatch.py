@@ -402,7 +402,7 @@ def _lets_others_begin(api: AnyApi, header: RequestHeader, answer: Awaitable[Any
 
 
 def _pieces(api: AnyApi, request: Request) -> Pieces | None:
-    """How to divide a request; None when it is not to be divided."""
+    """The division of a request; None for a request that needs none."""
     for pieces in api.pieces:
         if pieces.apply_to(request):
             return pieces if pieces.count(request) > pieces.size else None

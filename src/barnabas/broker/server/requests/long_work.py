@@ -70,7 +70,7 @@ class LongWork:
         describe: Callable[[T], D | None],
         respond: Callable[[list[D]], R],
     ) -> Answer[R]:
-        """What `respond` makes of the descriptions of all items: at once of few, in slices of many.
+        """The result of `respond` for the descriptions of all items: at once for few, in slices for many.
 
         Args:
             items: a snapshot, which must not change meanwhile.

@@ -1,4 +1,4 @@
-"""What a client must be allowed before a handler may serve it, declared beside each handler (KIP-11).
+"""The permissions that a client needs for a request, declared beside each handler (KIP-11).
 
     @handles(HeartbeatRequest, needs=[Group(READ)])
 

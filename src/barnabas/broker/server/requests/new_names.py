@@ -1,4 +1,4 @@
-"""Bounds how many groups and transactional ids one principal may bring into being (ADR 13)."""
+"""Bounds how many groups and transactional ids one principal may create (ADR 13)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NewNames:
         what: the names' kind, for the log.
         setting: the setting that bounds them, for the log.
         most: how many a principal may have.
-        exists: whether there is such a name; None where another broker knows, or nobody does yet.
+        exists: whether there is such a name; None where another broker knows, or no broker does yet.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class NewNames:
             if principal not in self._told:
                 self._told.add(principal)
                 log.warning(
-                    "refusing %s of %s: it has brought %d into being (%s)",
+                    "refusing %s of %s: it already created %d (%s)",
                     self._what,
                     shown(str(principal)),
                     len(names),

@@ -1,4 +1,4 @@
-"""Which requests of a connection may begin while an earlier one is unanswered.
+"""The requests of a connection that may begin while an earlier one is unanswered.
 
 Apache Kafka begins a request when the one before it on the connection has been answered. Clients rely on it:
 they send a commit, and ask for the committed offset before its answer is there. So a request sees the effects

@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 class Pieces:
-    """How an API's requests are divided, and their answers put together.
+    """The division of an API's requests into pieces, whose answers it joins.
 
     Args:
         request: the path of arrays in the request, outermost first: ``topics.partitions``.
@@ -65,7 +65,7 @@ class Pieces:
         return bool(getattr(request, self._request[0]))
 
     def count(self, request: Request) -> int:
-        """How many items a request has."""
+        """The number of a request's items."""
         return count_along(request, self._request)
 
     def divide(self, request: Request) -> list[Piece]:
@@ -99,7 +99,7 @@ class Pieces:
 
 
 def count_along(message: Any, path: Sequence[str]) -> int:
-    """How many items there are in the arrays of a path, together."""
+    """The number of items in all arrays of a path."""
     return _count(getattr(message, path[0]) or (), path[1:])
 
 
@@ -200,7 +200,7 @@ def _name(item: Any) -> tuple[Any, ...]:
 
 
 def elements(message: Struct) -> int:
-    """How many elements the arrays of a message have, however deep."""
+    """The number of elements in all arrays of a message, at any depth."""
     return sum(
         len(value) + (sum(map(elements, value)) if is_nested else 0)
         for name, is_nested in _arrays(type(message))

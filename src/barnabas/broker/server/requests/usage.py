@@ -1,4 +1,4 @@
-"""What each request uses of the broker, held against the quotas of its client (KIP-13, KIP-124, KIP-219).
+"""The use of the broker by each request, limited by its client's quotas (KIP-13, KIP-124, KIP-219).
 
 A client that has used too much is answered at once with the time that it has to wait, and is muted for that
 time. Requests between brokers are not metered.
@@ -27,7 +27,7 @@ _MOST_MS = 2**31 - 1
 
 
 class Usage:
-    """What one request has used, and how long its client has to wait for it.
+    """The use by one request, and the time that its client has to wait for it.
 
     Args:
         quotas: what clients may use.
@@ -64,7 +64,7 @@ class Usage:
 
     @property
     def most_fetched(self) -> float:
-        """How many bytes the client may fetch at once; infinite without a quota."""
+        """The number of bytes that the client may fetch at once; infinite without a quota."""
         return self._quotas.most_at_once(QuotaKind.FETCH, self._user, self._client_id)
 
     def admits_fetch(self, size: int) -> bool:

@@ -1,1 +1,1 @@
-"""What the responses of several APIs have in common."""
+"""The common parts of several APIs' responses."""

@@ -1,4 +1,4 @@
-"""What DescribeAcls, CreateAcls and DeleteAcls have in common: rules and filters as messages have them."""
+"""Rules and filters in the messages of DescribeAcls, CreateAcls and DeleteAcls."""
 
 from __future__ import annotations
 
@@ -104,5 +104,5 @@ def _refuse(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-#: the answer to who did not ask
+#: the value for a client that did not ask for its operations (KIP-430)
 NOT_ASKED = -(2**31)

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common."""
+"""The common parts of AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings in the shape of an answer: DescribeConfigs, and the settings of a topic just made."""
+"""Descriptions of settings for responses: DescribeConfigs, and the settings of a new topic."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SettingDescriptions:
         return list(describe_broker(self._broker_layers()))
 
     def of_all_brokers(self) -> list[Description]:
-        """What is set for all brokers at run time, and nothing else."""
+        """The settings that all brokers got at run time, and no others."""
         return [
             Description(BrokerConfig.find(name), text, layer.source, (Entry(name, text, layer.source),))
             for layer in self._broker_layers()

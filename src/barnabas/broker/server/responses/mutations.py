@@ -1,4 +1,4 @@
-"""How much a request may change: partitions made and deleted (KIP-599), settings, ACLs and quotas."""
+"""The limits of what one request may change: partitions (KIP-599), settings, ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def limit_changes(*path: str) -> Callable[[Any], None]:
 
 
 class MutationBudget:
-    """What is left to one request of what its client may make and delete; what a broker asks has no limit.
+    """The partitions that one request may still create and delete; a broker's request has no limit.
 
     Args:
         quotas: what clients may use.
@@ -70,5 +70,5 @@ class MutationBudget:
 
     @property
     def throttle_time_ms(self) -> int:
-        """How long the client has to wait before its next request, in milliseconds."""
+        """The time that the client has to wait before its next request, in milliseconds."""
         return 0 if self._left is None else math.ceil(1000 * self._left.delay())

@@ -1,4 +1,4 @@
-"""What Metadata and DescribeTopicPartitions tell of topics."""
+"""Topics in the responses of Metadata and DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LISTENER_NOT_FOUND_SINCE = 6
 
 
 def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> ErrorCode:
-    """What a client that came by `listener` is told of the partition: NONE, LEADER_NOT_AVAILABLE, or
-    LISTENER_NOT_FOUND when the leader has no such listener."""
+    """The partition's error for a client of `listener`: NONE, LEADER_NOT_AVAILABLE, or LISTENER_NOT_FOUND if
+    the leader has no such listener."""
     leader = image.brokers.get(state.leader)
     if leader is None:
         return ErrorCode.LEADER_NOT_AVAILABLE

@@ -51,7 +51,7 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class Pushed:
-    """What was in one push.
+    """The content of one push.
 
     Attributes:
         is_cut: whether there was more than is read.
@@ -116,7 +116,7 @@ class _Reader:
             raise OtlpError("a field reaches beyond its message")
 
     def parts(self, at: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
-        """Where the messages of one field lie."""
+        """The positions of the messages of one field."""
         for number, kind, start, stop in self.fields(at, end):
             if number == wanted and kind == _BYTES:
                 yield start, stop

@@ -1,4 +1,4 @@
-"""Which metrics are asked of whom: the client-metrics resources that match a client."""
+"""The metrics that each client pushes, by the client-metrics resources that match the client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one client is to push.
+    """The metrics that one client pushes.
 
     Attributes:
         metrics: prefixes of names in order, or only "*".
@@ -70,7 +70,7 @@ class Subscriptions:
         return self._view.image.client_metrics
 
     def wanted_of(self, client: Mapping[str, str]) -> Wanted:
-        """What a client is to push, by its attributes (names as in ``match``)."""
+        """The metrics that a client pushes, by its attributes (names as in ``match``)."""
         self._refresh()
         metrics: set[str] = set()
         interval = _INTERVAL_MS

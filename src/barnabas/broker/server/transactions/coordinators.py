@@ -57,7 +57,7 @@ class TransactionCoordinators:
         partitions: Collection[TopicPartition],
         version: int,
     ) -> Answer[None]:
-        """As `TransactionCoordinator.add_partitions`; a remote one takes the producer for one of version 2.
+        """Add partitions (`TransactionCoordinator.add_partitions`), remotely as a producer of version 2 does.
 
         Raises:
             KafkaError: also COORDINATOR_NOT_AVAILABLE, there is none or it does not answer.
@@ -70,7 +70,7 @@ class TransactionCoordinators:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
     ) -> Answer[Verdicts]:
-        """As `TransactionCoordinator.verify_partitions`.
+        """Verify partitions (`TransactionCoordinator.verify_partitions`).
 
         Raises:
             KafkaError: as `add_partitions`, but not when awaited.

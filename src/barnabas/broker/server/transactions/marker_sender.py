@@ -52,7 +52,7 @@ class MarkerSender:
         self._peers = peers
 
     def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Answer[Outcomes]:
-        """As `MarkerWriter.write`."""
+        """Write markers to the partitions of all brokers (`MarkerWriter.write`)."""
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         missing: list[TopicPartition] = []
         image = self._view.image
@@ -103,7 +103,7 @@ class MarkerSender:
         )
 
     async def _look_for(self, partitions: Sequence[TopicPartition]) -> Outcomes:
-        """What is not in the image is gone, or has been made since."""
+        """Read the image again: a partition that it lacks is deleted, or new."""
         try:
             async with asyncio.timeout(_STORE_PATIENCE):
                 image = await self._synced()

@@ -1,4 +1,4 @@
-"""What a Produce with a transactional id goes through before it is appended (KIP-98, KIP-890)."""
+"""The checks of a Produce with a transactional id before the append (KIP-98, KIP-890)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RETRIED = (
 def refusals(
     replicas: ReplicaManager, guard: TransactionGuard, request: ProduceRequest, version: int
 ) -> Answer[Refusals]:
-    """Which batches of a request with a transactional id must not be appended, and why."""
+    """The batches of a transactional request that must not be appended, each with its error."""
     assert request.transactional_id is not None
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
     markers: dict[TopicPartition, LastMarker] = {}

@@ -1,4 +1,4 @@
-"""How many groups and transactional ids one principal may bring into being."""
+"""The number of groups and transactional ids that one principal may create."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_one_name_more_is_refused_to_that_principal_alone(caplog: pytest.LogCapt
     assert not world.refuses(BOB, "b0")
     told = [record.getMessage() for record in caplog.records if "refusing groups" in record.getMessage()]
     assert told == [
-        "refusing groups of User:alice: it has brought 3 into being (barnabas.groups.per.principal)"
+        "refusing groups of User:alice: it already created 3 (barnabas.groups.per.principal)"
     ]
 
 
