@@ -24,12 +24,7 @@ _THREADS = (
 _BUFFERS = ("replica.socket.receive.buffer.bytes",)
 
 #: the KRaft quorum, in whose place stands the metadata store
-_KRAFT = (
-    "process.roles",
-    "controller.quorum.",
-    "controller.listener.names",
-    "metadata.log.",
-)
+_KRAFT = ("process.roles", "controller.quorum.", "controller.listener.names", "metadata.log.")
 
 #: the shape of internal topics that are not made
 _INTERNAL_TOPICS = (

@@ -32,10 +32,7 @@ class EmbeddedStore(SingleOperations):
 
     @classmethod
     async def open(
-        cls,
-        environment: Environment,
-        *folders: str | Path,
-        before_new: Callable[[], None] | None = None,
+        cls, environment: Environment, *folders: str | Path, before_new: Callable[[], None] | None = None
     ) -> EmbeddedStore:
         """Open the store in `folders`, a broker's log directories; create a new one if there is none.
 

@@ -13,14 +13,7 @@ from barnabas.base.text import logger_of
 from barnabas.base.types import NO_BROKER
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import ClusterImage
-from barnabas.broker.metadata.store import (
-    Create,
-    MetadataStore,
-    NodeExistsError,
-    Operation,
-    Set,
-    StoreError,
-)
+from barnabas.broker.metadata.store import Create, MetadataStore, NodeExistsError, Operation, Set, StoreError
 
 log = logger_of(__name__)
 

@@ -47,11 +47,7 @@ class Forwarding:
     """
 
     def __init__(
-        self,
-        view: BrokerView,
-        to_controller: ToController,
-        loader: MetadataLoader,
-        connection: Connection,
+        self, view: BrokerView, to_controller: ToController, loader: MetadataLoader, connection: Connection
     ) -> None:
         self._view = view
         self._to_controller = to_controller
@@ -198,9 +194,7 @@ _VERSION = struct.Struct(">h")
 def encode_principal(principal: Principal) -> bytes:
     """The bytes that name a principal."""
     data = DefaultPrincipalData(
-        type=principal.kind,
-        name=principal.name,
-        token_authenticated=isinstance(principal, TokenPrincipal),
+        type=principal.kind, name=principal.name, token_authenticated=isinstance(principal, TokenPrincipal)
     )
     return _VERSION.pack(0) + encode(data, 0)
 

@@ -107,9 +107,7 @@ def short_collections() -> Iterator[Collections]:
 
 
 async def collect_all_when_idle(
-    collections: Collections,
-    silent_for: Callable[[], float],
-    cpu_time: Callable[[], float] = process_time,
+    collections: Collections, silent_for: Callable[[], float], cpu_time: Callable[[], float] = process_time
 ) -> None:
     """Collect all objects when that is due, at a moment when no client is likely to wait for it.
 

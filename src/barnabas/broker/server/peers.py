@@ -28,11 +28,7 @@ from barnabas.kafka.security.scram import SALT_BYTES
 
 
 def open_peers(
-    config: BrokerConfig,
-    environment: Environment,
-    listener: Endpoint,
-    view: BrokerView,
-    long_work: LongWork,
+    config: BrokerConfig, environment: Environment, listener: Endpoint, view: BrokerView, long_work: LongWork
 ) -> BrokerClient:
     """The channels to the other brokers, by their listeners of the same name as this broker's `listener`.
 

@@ -63,12 +63,7 @@ class ToController:
     """
 
     def __init__(
-        self,
-        view: BrokerView,
-        peers: BrokerClient,
-        own_requests: OwnRequests,
-        *,
-        request_timeout: float,
+        self, view: BrokerView, peers: BrokerClient, own_requests: OwnRequests, *, request_timeout: float
     ) -> None:
         self._view = view
         self._peers = peers

@@ -66,12 +66,7 @@ class Logins:
     """
 
     def __init__(
-        self,
-        view: BrokerView,
-        sasl: Sasl,
-        serve: Serve,
-        blocking: Blocking,
-        trail: AuditTrail,
+        self, view: BrokerView, sasl: Sasl, serve: Serve, blocking: Blocking, trail: AuditTrail
     ) -> None:
         self.view = view
         self.sasl = sasl
@@ -201,11 +196,7 @@ class Login:
         self, client: LoginClient, header: RequestHeader | None, exchange: Exchange, error: SaslError
     ) -> _Outcome:
         self._logins.trail.note(
-            LOGIN_FAILED,
-            client,
-            user=shown(exchange.user),
-            mechanism=self._mechanism,
-            reason=shown(error),
+            LOGIN_FAILED, client, user=shown(exchange.user), mechanism=self._mechanism, reason=shown(error)
         )
         await asyncio.sleep(self._logins.view.config.connection_failed_authentication_delay_ms / 1000)
         user = f" of {shown(exchange.user)}" if exchange.user else ""

@@ -193,9 +193,7 @@ class Session(asyncio.Protocol):
             self.mute(wait)
         config = self._host.config
         set_buffer_sizes(
-            transport,
-            send=config.socket_send_buffer_bytes,
-            receive=config.socket_receive_buffer_bytes,
+            transport, send=config.socket_send_buffer_bytes, receive=config.socket_receive_buffer_bytes
         )
         self._watch_idle()
 

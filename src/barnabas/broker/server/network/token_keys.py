@@ -139,9 +139,7 @@ async def open_tokens(
 
 
 async def _open(
-    config: BrokerConfig,
-    environment: Environment,
-    on_stop: Callable[[Callable[[], Awaitable[None]]], None],
+    config: BrokerConfig, environment: Environment, on_stop: Callable[[Callable[[], Awaitable[None]]], None]
 ) -> Tokens:
     if config.barnabas_oauthbearer_unsigned:
         log.warning("OAUTHBEARER accepts unsigned tokens: any program on this machine can log in as any user")

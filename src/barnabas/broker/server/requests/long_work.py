@@ -65,10 +65,7 @@ class LongWork:
         return len(items) > LISTED_AT_ONCE
 
     def listed(
-        self,
-        items: Collection[T],
-        describe: Callable[[T], D | None],
-        respond: Callable[[list[D]], R],
+        self, items: Collection[T], describe: Callable[[T], D | None], respond: Callable[[list[D]], R]
     ) -> Answer[R]:
         """The result of `respond` for the descriptions of all items: at once for few, in slices for many.
 

@@ -23,10 +23,7 @@ _KINDS = {
     ResourceType.TOPIC: ("topic", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     ResourceType.GROUP: ("group", ErrorCode.GROUP_AUTHORIZATION_FAILED),
     ResourceType.CLUSTER: ("cluster", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
-    ResourceType.TRANSACTIONAL_ID: (
-        "transactional id",
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ),
+    ResourceType.TRANSACTIONAL_ID: ("transactional id", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
 }
 
 #: the names of the topics, by their ids

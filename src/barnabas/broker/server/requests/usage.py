@@ -41,13 +41,7 @@ class Usage:
     __slots__ = ("_began", "_client", "_client_id", "_clock", "_delay", "_quotas", "_spent", "_user")
 
     def __init__(
-        self,
-        quotas: ClientQuotas,
-        clock: Clock,
-        client: Client,
-        user: str,
-        client_id: str,
-        began: float,
+        self, quotas: ClientQuotas, clock: Clock, client: Client, user: str, client_id: str, began: float
     ) -> None:
         self._quotas = quotas
         self._clock = clock

@@ -62,10 +62,7 @@ class _Stage(AbstractAsyncContextManager[T], Generic[T]):
             raise
 
     async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if exc_type is not GeneratorExit:
             await self._closing.close()

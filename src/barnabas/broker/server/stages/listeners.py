@@ -76,13 +76,7 @@ async def open_listeners(closing: Closing, stages: Stages) -> Dispatcher:
         Metering(quotas, view.clock),
         slow=slow_ms / 1000 if slow_ms else math.inf,
     )
-    logins = Logins(
-        view,
-        await _sasl(stages),
-        dispatcher.serve,
-        environment.blocking,
-        binding.trail,
-    )
+    logins = Logins(view, await _sasl(stages), dispatcher.serve, environment.blocking, binding.trail)
     closing.add(logins.stop)
     metadata.own_requests.serve_with(dispatcher)
     closing.add(connections.end)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
-from barnabas.base.types import (
-    NO_BROKER,
-    TRANSACTION_STATE_TOPIC,
-    BrokerId,
-    ProducerIdentity,
-    TopicPartition,
-)
+from barnabas.base.types import NO_BROKER, TRANSACTION_STATE_TOPIC, BrokerId, ProducerIdentity, TopicPartition
 from barnabas.broker.answers import Answer
 from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.interbroker import BrokerClient, ChannelError
@@ -40,12 +34,7 @@ class TransactionCoordinators:
         peers: the other brokers.
     """
 
-    def __init__(
-        self,
-        view: BrokerView,
-        local: TransactionCoordinator,
-        peers: BrokerClient,
-    ) -> None:
+    def __init__(self, view: BrokerView, local: TransactionCoordinator, peers: BrokerClient) -> None:
         self._view = view
         self._local = local
         self._peers = peers
