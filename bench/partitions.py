@@ -26,7 +26,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.broker import Broker
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.listener import Listener
-from barnabas.broker.server.network.session import Session
+from barnabas.broker.server.network.session import ClientSession
 from barnabas.kafka.protocol.framing import RequestHeader, parse_response
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -57,7 +57,7 @@ class Client(asyncio.Transport):
     def abort(self) -> None:
         pass
 
-    async def answer(self, session: Session, request: bytes) -> bytes:
+    async def answer(self, session: ClientSession, request: bytes) -> bytes:
         """Return the reply to a request's frame."""
         self.reply = b""
         self._waiting = None
@@ -75,7 +75,7 @@ class Bench:
         listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), broker.connections, SocketNetwork())
         listener.begin = lambda: broker.dispatcher.serve  # type: ignore[method-assign]
         self.broker = broker
-        self.session = Session(listener, 0)
+        self.session = ClientSession(listener, 0)
         self.client = Client()
         self.session.connection_made(self.client)
         self.options = options

@@ -24,7 +24,7 @@ from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.broker import Broker
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.listener import Listener
-from barnabas.broker.server.network.session import Session
+from barnabas.broker.server.network.session import ClientSession
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -58,7 +58,7 @@ async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], 
     await broker.start()
     listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), broker.connections, SocketNetwork())
     listener.begin = lambda: broker.dispatcher.serve  # type: ignore[method-assign]
-    session = Session(listener, 0)
+    session = ClientSession(listener, 0)
     client = Nowhere()
     session.connection_made(client)
     topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)

@@ -27,7 +27,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from barnabas.broker.metadata.patience import Patience
-from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, Session, Watches
+from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, StoreSession, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
     Create,
@@ -422,7 +422,7 @@ class SimulatedStore(SingleOperations):
         self.arrives_at = 0.0
         self._ensemble = ensemble
         self._loop = asyncio.get_running_loop()
-        self._session = Session(SessionState.SUSPENDED)
+        self._session = StoreSession(SessionState.SUSPENDED)
         self._session_id = 0
         self._watches = Watches()
         self._link: _Link | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.broker.metadata.session import Session, Watches
+from barnabas.broker.metadata.session import StoreSession, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
     Delete,
@@ -58,7 +58,7 @@ class MemoryStore(SingleOperations):
     def __init__(self, server: MemoryServer | None = None) -> None:
         self._server = server or MemoryServer()
         self.watches = Watches()
-        self.session = Session(SessionState.CONNECTED)
+        self.session = StoreSession(SessionState.CONNECTED)
         self._session_id = self._server.begin(self)
 
     @property

@@ -18,7 +18,7 @@ from barnabas.broker.answers import LongPoll, SecondPhase
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.network.endpoint import Endpoint
-from barnabas.broker.server.network.session import Session
+from barnabas.broker.server.network.session import ClientSession
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.long_work import LongWork
@@ -114,7 +114,7 @@ class Connection:
             admit=lambda session: 0.0,
             forget=lambda session: None,
         )
-        self.session = Session(host, 1)
+        self.session = ClientSession(host, 1)
         self.transport = Transport()
         self.session.connection_made(self.transport)
 

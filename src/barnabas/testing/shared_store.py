@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
 
-from barnabas.broker.metadata.session import FINAL, Session, Watches
+from barnabas.broker.metadata.session import FINAL, StoreSession, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
     Delete,
@@ -139,7 +139,7 @@ class SharedStore(SingleOperations):
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._watches = Watches()
-        self._session = Session(SessionState.CONNECTED)
+        self._session = StoreSession(SessionState.CONNECTED)
         #: events, and None for the end of the session; any thread may append
         self._news: deque[tuple[Event, str] | None] = deque()
         self._session_id = server.begin(self)

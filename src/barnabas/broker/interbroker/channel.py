@@ -14,7 +14,7 @@ from barnabas.base.environment.network import Network
 from barnabas.base.errors import ProtocolError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
-from barnabas.broker.interbroker.connection import Connection
+from barnabas.broker.interbroker.connection import PeerConnection
 from barnabas.broker.interbroker.errors import (
     ChannelClosedError,
     ChannelError,
@@ -82,7 +82,7 @@ class _Call:
         self.future = future
         self.timer: asyncio.TimerHandle | None = None
         #: where it was sent
-        self.connection: Connection | None = None
+        self.connection: PeerConnection | None = None
 
     @property
     def name(self) -> str:
@@ -140,7 +140,7 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         #: what was not sent yet, in order
         self._queue: dict[_Call, None] = {}
-        self._connection: Connection | None = None
+        self._connection: PeerConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         #: failed attempts to connect in a row
         self._failures = 0
@@ -248,7 +248,7 @@ class Channel:
             if not call.future.done():
                 self._transmit(connection, call)
 
-    def _has_room(self, connection: Connection) -> bool:
+    def _has_room(self, connection: PeerConnection) -> bool:
         return (
             len(connection) < self.settings.max_in_flight
             and connection.unanswered_bytes < self.settings.max_in_flight_bytes
@@ -256,7 +256,7 @@ class Channel:
             and connection.is_open
         )
 
-    def _transmit(self, connection: Connection, call: _Call) -> None:
+    def _transmit(self, connection: PeerConnection, call: _Call) -> None:
         version = connection.common_version(call.request, call.at_most)
         if version is None:
             call.fail(UnsupportedVersionError(f"{self.name} serves no version of {call.name} that we know"))
@@ -337,7 +337,7 @@ class Channel:
             self._connecting = None
         self._pump()
 
-    async def _open(self, address: Address) -> Connection:
+    async def _open(self, address: Address) -> PeerConnection:
         """A connection after its handshake and login. Raises OSError, ProtocolError and SaslError."""
         _, connection = await self._network.connect(self._new_connection, *address, tls=self._tls)
         try:
@@ -349,8 +349,10 @@ class Channel:
             raise
         return connection
 
-    def _new_connection(self) -> Connection:
-        return Connection(self._client_id, self.settings.max_response_bytes, self._pump, self._disconnected)
+    def _new_connection(self) -> PeerConnection:
+        return PeerConnection(
+            self._client_id, self.settings.max_response_bytes, self._pump, self._disconnected
+        )
 
     async def _back_off(self) -> None:
         """Wait until it is time for the next attempt to connect."""
@@ -373,7 +375,7 @@ class Channel:
         self._failures += 1
         self._fail_queue(NotConnectedError(f"no connection to {self.name}{where}: {reason}"))
 
-    def _connected(self, connection: Connection, where: str) -> None:
+    def _connected(self, connection: PeerConnection, where: str) -> None:
         if self._failures:
             failed_for = self._loop.time() - self._failing_since
             log.info("connected to %s%s again after %.1f s", self.name, where, failed_for)
@@ -383,7 +385,7 @@ class Channel:
         if not connection.is_open:  # lost between the handshake and this
             self._connection = None
 
-    def _disconnected(self, connection: Connection, reason: Exception) -> None:
+    def _disconnected(self, connection: PeerConnection, reason: Exception) -> None:
         if connection is not self._connection:
             return
         self._connection = None

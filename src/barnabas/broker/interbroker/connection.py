@@ -43,7 +43,7 @@ class Unanswered:
         self.on_answer = on_answer
 
 
-class Connection(asyncio.BufferedProtocol):
+class PeerConnection(asyncio.BufferedProtocol):
     """The protocol of one connection.
 
     Args:
@@ -58,7 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         client_id: str,
         max_response_bytes: int,
         on_room: Callable[[], None],
-        on_lost: Callable[[Connection, Exception], None],
+        on_lost: Callable[[PeerConnection, Exception], None],
     ) -> None:
         self._client_id = client_id
         self._frames = FrameBuffer(max_response_bytes)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.metadata.durable_tree import DurableTree
-from barnabas.broker.metadata.session import Session, Watches
+from barnabas.broker.metadata.session import StoreSession, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
     Node,
@@ -28,7 +28,7 @@ class EmbeddedStore(SingleOperations):
     def __init__(self) -> None:
         self._tree = DurableTree(self._report)
         self._watches = Watches()
-        self._session = Session(SessionState.CONNECTED)
+        self._session = StoreSession(SessionState.CONNECTED)
 
     @classmethod
     async def open(

@@ -16,7 +16,7 @@ CERTAIN_PART = 0.75
 FINAL = frozenset((SessionState.FAILED, SessionState.CLOSED))
 
 
-class Session:
+class StoreSession:
     """A store's session: its state and its listeners. Owned by one event loop."""
 
     def __init__(self, state: SessionState) -> None:

@@ -14,9 +14,9 @@ from barnabas.broker.server.fetching.read_index import ReadIndex
 from barnabas.broker.server.forwarding import Forwarding
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.requests.api import Api, Served, ServedApis
+from barnabas.broker.server.requests.authorized import authorized, logged_in_only
 from barnabas.broker.server.requests.confirmed import confirmed
 from barnabas.broker.server.requests.dispatch import Dispatcher
-from barnabas.broker.server.requests.guard import guarded, logged_in_only
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.new_names import bounded
 from barnabas.broker.server.requests.parts import Parts
@@ -71,7 +71,7 @@ def _served(api: Api[Any], found: Parts, common: _Common) -> Served:
         handle = bounded(handle, found.get(api.new_names, api.name))
     served = Served(api, handle)
     if common.authorizer is not None:
-        served = guarded(served, common.authorizer, common.view, Denials(common.trail))
+        served = authorized(served, common.authorizer, common.view, Denials(common.trail))
     if api.is_forwarded:
         served = common.forwarding.forwarded(served)  # the controller authorises the request
     if api.needs_login:

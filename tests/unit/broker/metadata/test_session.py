@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.metadata.session import Session
+from barnabas.broker.metadata.session import StoreSession
 from barnabas.broker.metadata.store import SessionState
 
 
 def test_listener_hears_of_changes_only_and_of_nothing_after_the_end() -> None:
-    session = Session(SessionState.CONNECTED)
+    session = StoreSession(SessionState.CONNECTED)
     heard: list[SessionState] = []
     session.on_state(heard.append)
     for state in (
@@ -27,7 +27,7 @@ def test_listener_hears_of_changes_only_and_of_nothing_after_the_end() -> None:
 
 
 def test_listener_that_fails_does_not_keep_the_news_from_others(caplog: pytest.LogCaptureFixture) -> None:
-    session = Session(SessionState.CONNECTED)
+    session = StoreSession(SessionState.CONNECTED)
     heard: list[SessionState] = []
 
     def broken(state: SessionState) -> None:
@@ -41,7 +41,7 @@ def test_listener_that_fails_does_not_keep_the_news_from_others(caplog: pytest.L
 
 
 def test_listener_that_closes_the_store_has_the_last_word() -> None:
-    session = Session(SessionState.CONNECTED)
+    session = StoreSession(SessionState.CONNECTED)
     heard: list[SessionState] = []
     session.on_state(lambda _: session.enter(SessionState.CLOSED))
     session.on_state(heard.append)

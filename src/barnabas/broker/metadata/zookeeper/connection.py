@@ -98,7 +98,9 @@ class Pending:
 
     __slots__ = ("_connection", "future", "request")
 
-    def __init__(self, connection: Connection, request: Request, future: asyncio.Future[Any]) -> None:
+    def __init__(
+        self, connection: ZooKeeperConnection, request: Request, future: asyncio.Future[Any]
+    ) -> None:
         self._connection = connection
         self.request = request
         self.future = future
@@ -110,7 +112,7 @@ class Pending:
         self._connection.post(self._connection.owner.answered, self, None, error)
 
 
-class Connection:
+class ZooKeeperConnection:
     """One kazoo client. Its methods belong to the event loop, `post` to any thread."""
 
     def __init__(
@@ -394,7 +396,7 @@ def kazoo_hosts(address: ZooKeeperAddress) -> str:
 class _Client(KazooClient):
     def __init__(
         self,
-        connection: Connection,
+        connection: ZooKeeperConnection,
         address: ZooKeeperAddress,
         session_timeout: float,
         kazoo_log: _KazooLog,

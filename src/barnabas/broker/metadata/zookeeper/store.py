@@ -16,7 +16,7 @@ from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.patience import Patience
-from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, Session, Watches
+from barnabas.broker.metadata.session import CERTAIN_PART, FINAL, StoreSession, Watches
 from barnabas.broker.metadata.store import (
     BadVersionError,
     Cancel,
@@ -40,7 +40,7 @@ from barnabas.broker.metadata.store import (
 from barnabas.broker.metadata.store import Create as CreateNode
 from barnabas.broker.metadata.tree import ROOT, check_path, parent_of
 from barnabas.broker.metadata.zookeeper.address import ZooKeeperAddress
-from barnabas.broker.metadata.zookeeper.connection import Connection, Link, Pending
+from barnabas.broker.metadata.zookeeper.connection import Link, Pending, ZooKeeperConnection
 from barnabas.broker.metadata.zookeeper.requests import (
     AddWatch,
     Children,
@@ -117,7 +117,7 @@ class ZooKeeperStore(SingleOperations):
         self._chroot = address.chroot
         self._acls = _CREATORS if set_acl else _EVERYBODYS
         self._max_in_flight = min(max_in_flight, _MOST_IN_FLIGHT)
-        self._session = Session(SessionState.SUSPENDED)
+        self._session = StoreSession(SessionState.SUSPENDED)
         self._session_id = 0
         self._chroot_exists = False
         self._linked = False
@@ -129,7 +129,7 @@ class ZooKeeperStore(SingleOperations):
         self._resuming: asyncio.Task[None] | None = None
         self._overdue: asyncio.TimerHandle | None = None
         self._failure = ""
-        self._connection = Connection(address, session_timeout, self, auth, tls)
+        self._connection = ZooKeeperConnection(address, session_timeout, self, auth, tls)
 
     @classmethod
     async def open(

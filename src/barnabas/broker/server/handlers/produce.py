@@ -26,8 +26,8 @@ from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import SLICE, LongWork
 from barnabas.broker.server.requests.needs import TransactionalId, each_topic
 from barnabas.broker.server.requests.pieces import Pieces
-from barnabas.broker.server.transactions.guard import TransactionGuard
 from barnabas.broker.server.transactions.produce import Refusals, refusals
+from barnabas.broker.server.transactions.verification import TransactionVerifier
 from barnabas.broker.storage import AppendInfo, InvalidRecords, LongValidation, Origin, validate_batch
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.produce import (
@@ -49,7 +49,7 @@ class Ports:
     """The handler's dependencies."""
 
     replicas: ReplicaManager
-    guard: TransactionGuard
+    verifier: TransactionVerifier
     long_work: LongWork
     view: BrokerView
 
@@ -102,7 +102,7 @@ def produce(
 ) -> Answer[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     if request.transactional_id is None:
         return _produce(ports, context, request, _NO_REFUSALS)
-    refused = refusals(ports.replicas, ports.guard, request, context.api_version)
+    refused = refusals(ports.replicas, ports.verifier, request, context.api_version)
     if is_pending(refused):
         return _produce_later(ports, context, request, refused)
     return _produce(ports, context, request, refused)
@@ -139,7 +139,7 @@ async def _append_rest(
         await ports.long_work.next_slice()
         refused = _NO_REFUSALS
         if request.transactional_id is not None:  # the transaction may have ended meanwhile
-            refused = await settled(refusals(ports.replicas, ports.guard, rest, context.api_version))
+            refused = await settled(refusals(ports.replicas, ports.verifier, rest, context.api_version))
         try:
             rest = slices.send(refused)
         except StopIteration:
@@ -304,7 +304,7 @@ async def _validate_and_append(
             )
             if request.transactional_id is not None:  # the transaction may have ended meanwhile
                 batch = _about(request, [_part(topic, [data])])
-                refused = await settled(refusals(ports.replicas, ports.guard, batch, context.api_version))
+                refused = await settled(refusals(ports.replicas, ports.verifier, batch, context.api_version))
                 key = topic.name or topic.topic_id, data.index
                 if key in refused:
                     raise _noted(partition, records, refused[key])

@@ -20,10 +20,10 @@ from barnabas.broker.server.requests.leadership import group_coordinator
 from barnabas.broker.server.requests.needs import Group, TransactionalId, each_topic
 from barnabas.broker.server.requests.new_names import NewGroups
 from barnabas.broker.server.requests.pieces import Pieces
-from barnabas.broker.server.transactions.guard import (
+from barnabas.broker.server.transactions.verification import (
     LastMarker,
     TransactionalWrite,
-    TransactionGuard,
+    TransactionVerifier,
     still_valid,
 )
 from barnabas.broker.view import BrokerView
@@ -44,7 +44,7 @@ class Ports:
     groups: GroupCoordinator
     replicas: ReplicaManager
     view: BrokerView
-    guard: TransactionGuard
+    verifier: TransactionVerifier
 
 
 _ABORTABLE_FROM = 4
@@ -119,7 +119,7 @@ async def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) ->
     adds = version >= _IMPLICIT_FROM
     markers = {} if adds or replica is None else {partition: LastMarker.of(replica, producer)}
     write = TransactionalWrite(request.transactional_id, producer, [partition], adds)
-    verdicts = still_valid(await settled(ports.guard.admit(write)), markers)
+    verdicts = still_valid(await settled(ports.verifier.admit(write)), markers)
     code = verdicts[partition]
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
         code = ErrorCode.INVALID_TXN_STATE

@@ -20,7 +20,7 @@ from barnabas.broker.quotas import ConnectionRates
 from barnabas.broker.server.network.busy_polling import BusyPolling
 from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.in_place import SHARED_BYTES
-from barnabas.broker.server.network.session import Serve, Session
+from barnabas.broker.server.network.session import ClientSession, Serve
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.security.principal import ANONYMOUS, Principal, check_name
 
@@ -91,7 +91,7 @@ class Connections:
         self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
         self._next_id = itertools.count(1)
         self._per_ip: Counter[str] = Counter()
-        self._open: dict[Session, None] = {}
+        self._open: dict[ClientSession, None] = {}
         self._last_closed = -math.inf
         #: how many are open, by listener, and how many were opened since the start
         self.open: Counter[str] = Counter()
@@ -110,7 +110,7 @@ class Connections:
     def next_id(self) -> int:
         return next(self._next_id)
 
-    def admit(self, session: Session) -> float | None:
+    def admit(self, session: ClientSession) -> float | None:
         """Count a new connection. Returns the seconds that it has to wait before it is served.
 
         Returns None, and logs why, if the connection exceeds a limit.
@@ -169,7 +169,7 @@ class Connections:
             delay = max(delay, self.rates.delay(own, listener))
         return delay
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: ClientSession) -> None:
         """Stop counting a connection that ended; one that was refused was never counted."""
         if session not in self._open:
             return
@@ -280,7 +280,7 @@ class Listener:
         self._begin = begin
         assert self._socket is not None
         await self._socket.accept(
-            lambda: Session(self, self._connections.next_id()),
+            lambda: ClientSession(self, self._connections.next_id()),
             backlog=self.config.socket_listen_backlog_size,
             tls=self._tls,
         )

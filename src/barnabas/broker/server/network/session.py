@@ -27,7 +27,7 @@ from barnabas.kafka.security.principal import ANONYMOUS, Principal
 log = logger_of(__name__, is_limited=True)
 
 #: starts a request; its reply goes to the session. Raises ProtocolError: the connection is to be closed
-Serve: TypeAlias = "Callable[[Readable, Session], None]"
+Serve: TypeAlias = "Callable[[Readable, ClientSession], None]"
 
 #: A connection is read no further while this many of its requests are unanswered ...
 MAX_UNANSWERED = 64
@@ -93,14 +93,14 @@ class Host(Protocol):
             ValueError: nobody.
         """
 
-    def admit(self, session: Session) -> float | None:
+    def admit(self, session: ClientSession) -> float | None:
         """Count a new connection. Returns the seconds it has to wait; None if it is over a limit."""
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: ClientSession) -> None:
         """Stop counting a connection that ended."""
 
 
-class Session(asyncio.Protocol):
+class ClientSession(asyncio.Protocol):
     """A connection from accept to close.
 
     A request begins when those before it are answered, but for what their APIs let begin (`requests.order`).

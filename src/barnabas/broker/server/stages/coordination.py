@@ -17,9 +17,9 @@ from barnabas.broker.server.stages.membership import Membership
 from barnabas.broker.server.stages.metadata import Metadata, everything
 from barnabas.broker.server.stages.replication import Replication
 from barnabas.broker.server.transactions.coordinators import TransactionCoordinators
-from barnabas.broker.server.transactions.guard import TransactionGuard
 from barnabas.broker.server.transactions.marker_sender import MarkerSender
 from barnabas.broker.server.transactions.markers import MarkerAppender
+from barnabas.broker.server.transactions.verification import TransactionVerifier
 from barnabas.broker.view import BrokerView
 
 
@@ -32,7 +32,7 @@ class Coordination:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     markers: MarkerAppender
-    guard: TransactionGuard
+    verifier: TransactionVerifier
 
     def follow(self, delta: ImageDelta) -> None:
         """Lead, follow and coordinate the partitions as the cluster has decided."""
@@ -73,8 +73,8 @@ async def open_coordination(
     closing.add(transactions.stop)
     leadership.add_coordinator(groups)
     leadership.add_coordinator(transactions)
-    guard = TransactionGuard(view, TransactionCoordinators(view, transactions, metadata.peers))
-    coordination = Coordination(view, replicas, groups, transactions, markers, guard)
+    verifier = TransactionVerifier(view, TransactionCoordinators(view, transactions, metadata.peers))
+    coordination = Coordination(view, replicas, groups, transactions, markers, verifier)
     now = everything(foundation)
     replication.throttles.apply(now)
     coordination.follow(now)

@@ -133,7 +133,7 @@ def _parts(stages: Stages) -> list[object]:
         coordination.groups,
         coordination.transactions,
         coordination.markers,
-        coordination.guard,
+        coordination.verifier,
         stages.upkeep.moves,
     ]
 

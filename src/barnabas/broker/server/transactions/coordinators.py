@@ -24,7 +24,7 @@ _NOT_HEARD_OF = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_A
 
 
 class TransactionCoordinators:
-    """`barnabas.broker.server.transactions.guard.Coordinators`: the one on this broker, and others by
+    """`barnabas.broker.server.transactions.verification.Coordinators`: the one on this broker, and others by
     AddPartitionsToTxn (KIP-890).
 
     Args:

@@ -8,10 +8,10 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
 from barnabas.broker.answers import Answer, then
 from barnabas.broker.replication.manager import ReplicaManager
-from barnabas.broker.server.transactions.guard import (
+from barnabas.broker.server.transactions.verification import (
     LastMarker,
     TransactionalWrite,
-    TransactionGuard,
+    TransactionVerifier,
     Verdicts,
     still_valid,
 )
@@ -34,7 +34,7 @@ _RETRIED = (
 
 
 def refusals(
-    replicas: ReplicaManager, guard: TransactionGuard, request: ProduceRequest, version: int
+    replicas: ReplicaManager, verifier: TransactionVerifier, request: ProduceRequest, version: int
 ) -> Answer[Refusals]:
     """The batches of a transactional request that must not be appended, each with its error."""
     assert request.transactional_id is not None
@@ -58,10 +58,10 @@ def refusals(
             if not partition.log.producers.is_in_transaction(producer):
                 names[partition.topic_partition] = key, data.index
                 markers[partition.topic_partition] = LastMarker.of(partition, producer)
-    if producer is None or (not names and not guard.is_asking(request.transactional_id)):
+    if producer is None or (not names and not verifier.is_asking(request.transactional_id)):
         return missing
     adds = version >= _IMPLICIT_FROM
-    verdicts = guard.admit(TransactionalWrite(request.transactional_id, producer, list(names), adds))
+    verdicts = verifier.admit(TransactionalWrite(request.transactional_id, producer, list(names), adds))
 
     def refused(verdicts: Verdicts) -> Refusals:
         if not adds:

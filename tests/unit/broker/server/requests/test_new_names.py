@@ -45,9 +45,7 @@ def test_one_name_more_is_refused_to_that_principal_alone(caplog: pytest.LogCapt
     assert not world.refuses(BOB, "a0")
     assert not world.refuses(BOB, "b0")
     told = [record.getMessage() for record in caplog.records if "refusing groups" in record.getMessage()]
-    assert told == [
-        "refusing groups of User:alice: it already created 3 (barnabas.groups.per.principal)"
-    ]
+    assert told == ["refusing groups of User:alice: it already created 3 (barnabas.groups.per.principal)"]
 
 
 def test_what_exists_or_is_kept_by_another_broker_is_used_by_everybody() -> None:

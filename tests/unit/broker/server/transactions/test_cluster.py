@@ -17,8 +17,8 @@ from barnabas.broker.interbroker import DisconnectedError
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.broker.server.transactions.coordinators import TransactionCoordinators
-from barnabas.broker.server.transactions.guard import LastMarker, still_valid
 from barnabas.broker.server.transactions.marker_sender import MarkerSender
+from barnabas.broker.server.transactions.verification import LastMarker, still_valid
 from barnabas.broker.storage.producers import Producers
 from barnabas.kafka.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -80,7 +80,7 @@ class Coordinators(Protocol):
         """Whether the partitions are in the producer's transaction. Raises KafkaError."""
 
 
-class TransactionGuard:
+class TransactionVerifier:
     """Asks the coordinators; the writes of one transactional id in the order they came."""
 
     def __init__(self, view: BrokerView, coordinators: Coordinators) -> None:

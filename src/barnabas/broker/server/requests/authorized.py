@@ -28,17 +28,17 @@ class Denials(Protocol):
         """Something was found not to be allowed: the response may say so of some of its things."""
 
 
-def guarded(
+def authorized(
     served: Served, authorizer: Authorizer, view: BrokerView, denials: Denials | None = None
 ) -> Served:
     """The API, served only as far as its client is authorised."""
     whole = [need for need in served.api.needs if need.is_checked and not isinstance(need, Each)]
     each = next((need for need in served.api.needs if isinstance(need, Each)), None)
-    guard = _Guard(served, authorizer, whole, each, view, denials)
-    return Served(served.api, guard.handle)
+    checked = _Authorized(served, authorizer, whole, each, view, denials)
+    return Served(served.api, checked.handle)
 
 
-class _Guard:
+class _Authorized:
     def __init__(
         self,
         served: Served,

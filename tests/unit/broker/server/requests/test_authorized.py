@@ -16,8 +16,8 @@ from barnabas.broker.server.handlers import load
 from barnabas.broker.server.handlers.heartbeat import heartbeat
 from barnabas.broker.server.handlers.produce import produce
 from barnabas.broker.server.requests.api import Served
+from barnabas.broker.server.requests.authorized import authorized
 from barnabas.broker.server.requests.context import NoConnection, RequestContext
-from barnabas.broker.server.requests.guard import guarded
 from barnabas.broker.server.requests.needs import Topic
 from barnabas.kafka.protocol.framing import RequestHeader
 from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -64,7 +64,7 @@ class World:
         self.acls = Acls.of(rules)
         authorizer = Authorizer(lambda: self.acls, SubjectRules(frozenset({"User:root"})))
         view = view_of(ClusterImage(topic_names={TOPIC_ID: "mine"}))
-        self.served = guarded(Served(api, handle), authorizer, view)
+        self.served = authorized(Served(api, handle), authorizer, view)
 
     def ask(self, request: Any, connection: NoConnection | None = None) -> Any:
         context = RequestContext(RequestHeader(0, 3, 1, "c"), connection or Client("PLAINTEXT"))

@@ -1,4 +1,4 @@
-"""What the guard lets in, and in which order, in virtual time."""
+"""What the verifier lets in, and in which order, in virtual time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.views import view_of
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.server.transactions.guard import TransactionalWrite, TransactionGuard
+from barnabas.broker.server.transactions.verification import TransactionalWrite, TransactionVerifier
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 PRODUCER = ProducerIdentity(1, 0)
@@ -44,7 +44,7 @@ def coordinator():
 
 
 def guard_of(coordinator, **settings):
-    return TransactionGuard(view_of(config=BrokerConfig(**settings)), coordinator)
+    return TransactionVerifier(view_of(config=BrokerConfig(**settings)), coordinator)
 
 
 def write(*partitions, adds=True):
@@ -52,14 +52,14 @@ def write(*partitions, adds=True):
 
 
 def test_what_the_coordinator_knows_goes_in_at_once(coordinator):
-    guard = guard_of(coordinator)
-    assert guard.admit(write(A, B)) == {A: ErrorCode.NONE, B: ErrorCode.NONE}
-    assert guard.admit(write(A, B, adds=False)) == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
+    verifier = guard_of(coordinator)
+    assert verifier.admit(write(A, B)) == {A: ErrorCode.NONE, B: ErrorCode.NONE}
+    assert verifier.admit(write(A, B, adds=False)) == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
 
 
 def test_verification_can_be_switched_off(coordinator):
-    guard = guard_of(coordinator, transaction_partition_verification_enable=False)
-    assert guard.admit(write(B, adds=False)) == {B: ErrorCode.NONE}
+    verifier = guard_of(coordinator, transaction_partition_verification_enable=False)
+    assert verifier.admit(write(B, adds=False)) == {B: ErrorCode.NONE}
     assert coordinator.asked == []
 
 
@@ -84,10 +84,10 @@ def test_end_of_the_transaction_before_is_waited_for(coordinator):
 def test_patience_has_an_end(coordinator):
     async def scenario():
         coordinator.errors = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
-        guard = guard_of(coordinator)
-        assert await guard.admit(write(A)) == {A: ErrorCode.CONCURRENT_TRANSACTIONS}
+        verifier = guard_of(coordinator)
+        assert await verifier.admit(write(A)) == {A: ErrorCode.CONCURRENT_TRANSACTIONS}
         assert asyncio.get_running_loop().time() < 1
-        assert not guard.is_asking("x")
+        assert not verifier.is_asking("x")
 
     run_virtual(scenario())
 
@@ -99,7 +99,7 @@ def test_verification_does_not_wait(coordinator):
 
 def test_writes_of_one_transaction_go_in_in_their_order(coordinator):
     async def scenario():
-        guard = guard_of(coordinator)
+        verifier = guard_of(coordinator)
         done = []
 
         async def goes_in(name, admitted):
@@ -107,14 +107,14 @@ def test_writes_of_one_transaction_go_in_in_their_order(coordinator):
             done.append(name)
 
         coordinator.errors = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-        first = asyncio.ensure_future(goes_in("first", guard.admit(write(A))))
+        first = asyncio.ensure_future(goes_in("first", verifier.admit(write(A))))
         await asyncio.sleep(0.005)
         coordinator.errors = []  # it has ended, but the first has not been told
-        second = guard.admit(write(A))
+        second = verifier.admit(write(A))
         assert not isinstance(second, dict), "it would overtake the first"
         await asyncio.gather(goes_in("second", second), first)
         assert done == ["first", "second"]
-        assert isinstance(guard.admit(write(A)), dict)
+        assert isinstance(verifier.admit(write(A)), dict)
 
     run_virtual(scenario())
 
