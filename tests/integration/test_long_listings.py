@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.server.requests import long_work
+from barnabas.kafka.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.kafka.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -51,6 +53,26 @@ def test_slices_make_the_same_listing(wire, filled, monkeypatch, request_, versi
     expected = told(wire(request_, version))
     monkeypatch.setattr(long_work, "LISTED_AT_ONCE", 0)
     assert told(wire(request_, version)) == expected
+
+
+def test_listing_of_many_topics_follows_their_changes(wire, filled, monkeypatch):
+    def check():
+        for operations in (False, True):
+            request_ = MetadataRequest(topics=None, include_topic_authorized_operations=operations)
+            with monkeypatch.context() as patch:
+                patch.setattr(long_work, "LISTED_AT_ONCE", 0)
+                found = [wire(request_, 12) for _ in range(2)]
+            assert found == [wire(request_, 12)] * 2
+        return [(topic.name, len(topic.partitions)) for topic in found[0].topics if not topic.is_internal]
+
+    assert check() == [("one", 2), ("two", 2)]
+    more = CreatePartitionsTopic(name="one", count=5, assignments=None)
+    (grown,) = wire(CreatePartitionsRequest(topics=[more], timeout_ms=10_000)).results
+    assert not grown.error_code, grown
+    new = CreatableTopic(name="aaa", num_partitions=1, replication_factor=1)
+    wire(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
+    wire(DeleteTopicsRequest(topic_names=["two"], timeout_ms=10_000), 5)
+    assert check() == [("aaa", 1), ("one", 5)]
 
 
 def told(answer):

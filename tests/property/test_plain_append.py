@@ -11,6 +11,7 @@ import errno
 import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulation.clocks import ManualClock
@@ -30,6 +31,7 @@ from barnabas.broker.storage.producer_snapshot import encode_snapshot
 from barnabas.kafka.records import Compression, Record, encode_batch
 from barnabas.kafka.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
+from barnabas.kafka.records.crc import crc32c
 
 ME, OTHER = 1, 2
 START = 1_700_000_000_000
@@ -210,7 +212,8 @@ def varied(draw: Any, producers: dict[int, Producer]) -> bytes:
     step = draw(st.sampled_from([0] * 8 + [1, -1, 500, -500, 2000, -2000, 10**12]))
     key = draw(st.sampled_from([b"k", b"k", None]))
     value = bytes(draw(st.sampled_from([0, 10, 60])))
-    records = [Record(key, value, START + step + place) for place in range(count)]
+    has_time = draw(st.integers(0, 15)) < 15
+    records = [Record(key, value, START + step + place if has_time else -1) for place in range(count)]
     producer = producers.get(draw(st.sampled_from([-1, -1, 1, 1, 1, 2])))
     fields: dict[str, Any] = {}
     if producer is not None:
@@ -267,7 +270,7 @@ OTHERS = st.one_of(
 @st.composite
 def actions(draw: Any) -> list[tuple[Any, ...]]:
     producers = {number: Producer(number) for number in (1, 2)}
-    found: list[tuple[Any, ...]] = []
+    found: list[tuple[Any, ...]] = [("configure", draw(st.sampled_from(SETTINGS)))]
     for _ in range(draw(st.sampled_from([20, 5, 40]))):
         if draw(st.integers(0, 7)) == 7:
             found.append(draw(OTHERS))
@@ -325,3 +328,61 @@ def test_ordinary_batches_are_plain() -> None:
     assert count(followers, *batches(**idempotent)) == 6
     assert count(append_time, *batches(**idempotent)) == 6
     assert count(*batches(), ("configure", {"cleanup_policy": ("compact",)}), *batches()) == 6
+
+
+def good(step: int = 0, **fields: Any) -> tuple[Any, ...]:
+    return ("append", encode_batch([Record(b"k", b"v" * 20, START + step)], **fields), ACKS_ALL)
+
+
+def changed(place: int, value: int) -> tuple[Any, ...]:
+    """A batch with another byte, and the CRC that fits it."""
+    batch = bytearray(good()[1])
+    batch[place] = value
+    batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    return ("append", bytes(batch), ACKS_ALL)
+
+
+NARROW = {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 1000}
+IDEMPOTENT = {"producer_id": 1, "producer_epoch": 0}
+BEYOND: dict[str, list[tuple[Any, ...]]] = {
+    "later than allowed": [("configure", NARROW), good(), good(2000)],
+    "earlier than allowed": [("configure", NARROW), good(), good(-2000)],
+    "without a time": [good(), ("advance", 500), ("append", encode_batch([Record(b"k", b"v", -1)]), 1)],
+    "segment too old": [("configure", {"segment_ms": 1000}), good(), good(1500)],
+    "segment too full": [("configure", {"segment_bytes": 200}), good(), good(), good()],
+    "batch too large": [good(), ("configure", {"max_message_bytes": 80}), good()],
+    "larger than a segment": [good(), ("configure", {"segment_bytes": 80}), good()],
+    "index full": [
+        ("configure", {"segment_index_bytes": 24, "index_interval_bytes": 0}),
+        *(good(step) for step in range(6)),
+    ],
+    "new leader epoch": [good(), ("lead", STATES[0], 1), good()],
+    "not the leader": [good(), ("lead", STATES[3], 1), good()],
+    "too few in sync": [good(), ("configure", {"min_insync_replicas": 2}), ("lead", STATES[2], 0), good()],
+    "disk failed": [good(), ("fail", errno.EIO, 0), good(), good()],
+    "disk full": [good(), good(base_sequence=0, **IDEMPOTENT), ("fail", errno.ENOSPC, 0),
+                  good(base_sequence=1, **IDEMPOTENT), good(base_sequence=2, **IDEMPOTENT)],
+    "control": [good(), good(control=True)],
+    "other offset": [good(), good(base_offset=3)],
+    "transactional without a producer": [good(), good(transactional=True)],
+    "unknown codec": [good(), changed(22, 5)],
+    "delete horizon": [good(), changed(22, 0x40)],
+    "log append time": [good(), changed(22, 0x08)],
+    "high attribute": [good(), changed(21, 1)],
+    "no records": [good(), changed(60, 0)],
+    "more offsets than records": [good(), changed(26, 3)],
+    "other magic": [good(), changed(16, 1)],
+    "wrong length": [good(), changed(11, 60)],
+    "wrong CRC": [good(), ("append", good()[1][:-1] + b"x", ACKS_ALL)],
+    "sequence wraps": [good(base_sequence=2**31 - 1, **IDEMPOTENT), good(base_sequence=0, **IDEMPOTENT)],
+    "comes again": [good(base_sequence=0, **IDEMPOTENT)] * 2,
+    "out of order": [good(base_sequence=0, **IDEMPOTENT), good(base_sequence=2, **IDEMPOTENT)],
+    "second of a transaction outside it": [
+        good(base_sequence=0, transactional=True, **IDEMPOTENT), good(base_sequence=1, **IDEMPOTENT)],
+    "fenced": [good(base_sequence=0, producer_id=1, producer_epoch=1), good(base_sequence=1, **IDEMPOTENT)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("actions", BEYOND.values(), ids=BEYOND)
+def test_general_append_decides_about_a_batch_beyond_a_limit(actions: list[tuple[Any, ...]]) -> None:
+    asyncio.run(compare([*actions, good(), good()]))

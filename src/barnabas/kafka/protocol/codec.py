@@ -15,14 +15,20 @@ from barnabas.kafka.protocol.decoder import (
     compile_counting_decoder,
     compile_decoder,
 )
-from barnabas.kafka.protocol.encoder import Encoder, compile_encoder
-from barnabas.kafka.protocol.schema import Message
+from barnabas.kafka.protocol.encoder import (
+    Encoder,
+    ItemsEncoder,
+    compile_encoder,
+    compile_items_encoder,
+)
+from barnabas.kafka.protocol.schema import Message, Struct
 
 M = TypeVar("M", bound=Message)
 
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
 _counting_decoders: dict[tuple[type[Message], int], CountingDecoder] = {}
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
+_items_encoders: dict[tuple[type[Message], type[Struct], int], ItemsEncoder] = {}
 
 
 def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
@@ -67,6 +73,15 @@ def encoder(cls: type[Message], version: int) -> Encoder:
     The encoder raises `struct.error` if a value does not fit, ProtocolError if a field does not allow null.
     """
     return _encoders.get((cls, version)) or _encoder(cls, version)
+
+
+def items_encoder(cls: type[Message], items: type[Struct], version: int) -> ItemsEncoder:
+    """Return the encoder of an array's items, for `EncodedItems`: ``items_encoder(...)(structs, out)``."""
+    known = _items_encoders.get((cls, items, version))
+    if known is None:
+        _check_version(cls, version)
+        known = _items_encoders[cls, items, version] = compile_items_encoder(cls, items, version)
+    return known
 
 
 def unfit(cls: type[Message], version: int, cause: struct.error) -> ProtocolError:

@@ -4,7 +4,7 @@ Bytes are appended to one bytearray, a run of fixed-size fields and the length b
 Record batches are not copied: they become chunks of their own (see `wire.put_records`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from struct import Struct as Layout
 from typing import Any
@@ -16,9 +16,36 @@ from barnabas.kafka.protocol.schema import Field, Message, Primitive, Struct
 
 Encoder = Callable[[Any, bytearray], list[Chunk]]
 
+ItemsEncoder = Callable[[Iterable[Any], bytearray], None]
+
+
+class EncodedItems(Sized):
+    """The items of an array of a message, encoded before: the array's value in place of a list of structs.
+
+    Only an array of the message itself may have it, not one of its structs. The version has to be the one in
+    which the message is encoded.
+    """
+
+    __slots__ = ("_count", "content")
+
+    def __init__(self, count: int, content: bytes) -> None:
+        self._count = count
+        self.content = content
+
+    def __len__(self) -> int:
+        return self._count
+
+
 _NAMES = {
     function.__name__: function
-    for function in (wire.uvarint, wire.string_length, wire.ints, wire.put_records, wire.unexpected_null)
+    for function in (
+        wire.uvarint,
+        wire.string_length,
+        wire.ints,
+        wire.put_records,
+        wire.unexpected_null,
+        EncodedItems,
+    )
 }
 
 
@@ -29,6 +56,20 @@ def compile_encoder(message: type[Message], version: int) -> Encoder:
     compiler.flush()
     head, tail = ["chunks = []"], ["chunks.append(out)", "return chunks"]
     encoder: Encoder = compiler.function("encode", "message, out", head, tail)
+    return encoder
+
+
+def compile_items_encoder(message: type[Message], items: type[Struct], version: int) -> ItemsEncoder:
+    """``encode(items, out)``, which appends the structs of an array of `message`, without the array's length.
+
+    They may have no records.
+    """
+    compiler = _Compiler(message, version, dict(_NAMES))
+    item = compiler.name("item")
+    with compiler.block(f"for {item} in items:"):
+        compiler.struct(items, item)
+        compiler.flush()
+    encoder: ItemsEncoder = compiler.function(f"encode_{items.__name__}_of", "items, out", [], [])
     return encoder
 
 
@@ -129,9 +170,9 @@ class _Compiler(FunctionBuilder):
         self.emit(f"{items} = {source}")
         with self.unless_null(items, "i", required):
             self.emit(f"{n} = len({items}){' + 1' if self.flexible else ''}")
-            self.elements(field, n, items)
+            self.elements(field, n, items, may_be_encoded=source.startswith("message."))
 
-    def elements(self, field: Field, n: str, items: str) -> None:
+    def elements(self, field: Field, n: str, items: str, *, may_be_encoded: bool) -> None:
         """Write the length in `n`, and the elements."""
         kind = field.type
         if isinstance(kind, Primitive) and kind.code in ("i", "q"):
@@ -139,6 +180,9 @@ class _Compiler(FunctionBuilder):
             return
         self.length(n, string=False)
         item = self.name("item")
+        if may_be_encoded and not isinstance(kind, Primitive):
+            self.emit(f"if type({items}) is EncodedItems:")
+            self.emit(f" {self.out} += {items}.content", f" {items} = ()")
         with self.block(f"for {item} in {items}:"):
             if isinstance(kind, Primitive):
                 self.field(field.element(), item)

@@ -16,15 +16,17 @@ from barnabas.base.types import ZERO_TOPIC_ID, TopicId
 from barnabas.broker.answers import Answer, LongAnswer, settled
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.controller.names import check_topic_name
-from barnabas.broker.metadata.image import ClusterImage, TopicImage
+from barnabas.broker.metadata.image import TopicImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.needs import checked_by_handler
 from barnabas.broker.server.requests.pieces import Pieces
 from barnabas.broker.server.responses.acls import NOT_ASKED
-from barnabas.broker.server.responses.topics import TopicAnswers
+from barnabas.broker.server.responses.topics import EncodedTopics, TopicAnswers
 from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.codec import items_encoder
+from barnabas.kafka.protocol.encoder import EncodedItems
 from barnabas.kafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -46,6 +48,8 @@ class Ports:
 
 #: the missing topics that one request creates; clients ask again for the others
 MOST_CREATED = 100
+#: the topics of a listing that are looked up before the time is
+_LOOKED_UP_AT_ONCE = 200
 
 
 def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
@@ -69,7 +73,7 @@ def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) ->
     if request.topics is None or (context.api_version == 0 and not request.topics):
         if ports.long_work.is_long(listing.image.topics):
             return LongAnswer(_list_many(ports, context, listing))
-        topics = _by_name(listing.image)
+        topics = ports.topic_answers.in_order(listing.image)
         return ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if ids and context.api_version < 12:
@@ -88,14 +92,37 @@ def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) ->
     return listing.make(names)
 
 
-def _by_name(image: ClusterImage) -> list[TopicImage]:
-    return [image.topics[name] for name in sorted(image.topics)]
-
-
 async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -> MetadataResponse:
-    """All topics. A thread sorts them: for ten thousand topics that takes some milliseconds."""
-    topics = await ports.long_work.run(_by_name, listing.image)
-    return await settled(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))
+    """All topics. A thread sorts them, and encodes the ones that no earlier request has asked for."""
+    topics = await ports.long_work.run(ports.topic_answers.in_order, listing.image)
+    if not context.access.is_unrestricted:
+        return await settled(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))
+    known = listing.encoded()
+    contents: list[bytes] = []
+    missing: dict[int, MetadataResponseTopic] = {}
+    async for start in ports.long_work.slices(range(0, len(topics), _LOOKED_UP_AT_ONCE)):
+        for topic in topics[start : start + _LOOKED_UP_AT_ONCE]:
+            found = known.get(topic.name)
+            if found is not None and found[0] is topic:
+                contents.append(found[1])
+            else:
+                missing[len(contents)] = listing.describe(topic)
+                contents.append(b"")
+    encoded = await ports.long_work.run(_encode, missing.values(), context.api_version)
+    for place, content in zip(missing, encoded, strict=True):
+        contents[place] = content
+        known[topics[place].name] = topics[place], content
+    return listing.respond(EncodedItems(len(topics), b"".join(contents)))
+
+
+def _encode(topics: Iterable[MetadataResponseTopic], version: int) -> list[bytes]:
+    encode = items_encoder(MetadataResponse, MetadataResponseTopic, version)
+    found = []
+    for topic in topics:
+        content = bytearray()
+        encode((topic,), content)
+        found.append(bytes(content))
+    return found
 
 
 class _Listing:
@@ -154,7 +181,16 @@ class _Listing:
                 topics.append(MetadataResponseTopic(name=None, topic_id=topic_id, error_code=code))
         return self.respond(topics)
 
-    def respond(self, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    def encoded(self) -> EncodedTopics:
+        """Return the answers that were encoded for earlier requests like this one."""
+        return self._ports.topic_answers.encoded(
+            self.image,
+            self._context.listener,
+            self._context.api_version,
+            operations=self._request.include_topic_authorized_operations,
+        )
+
+    def respond(self, topics: list[MetadataResponseTopic] | EncodedItems) -> MetadataResponse:
         brokers = []
         for broker in self.image.brokers.values():
             endpoint = broker.endpoint(self._context.listener)
@@ -170,7 +206,7 @@ class _Listing:
             brokers=brokers,
             cluster_id=self.image.cluster_id,
             controller_id=node_id if node_id in self.image.brokers else self.image.controller_id,
-            topics=topics,
+            topics=topics,  # type: ignore[arg-type]
             cluster_authorized_operations=self._context.access.cluster_operations() if asked else NOT_ASKED,
         )
 

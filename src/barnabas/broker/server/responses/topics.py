@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import INTERNAL_TOPICS, BrokerId
@@ -28,7 +29,13 @@ def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> E
     return ErrorCode.NONE
 
 
+#: the listeners and versions for which encoded answers are kept
+_MOST_KINDS = 4
 _TOPIC_OPERATIONS = UNRESTRICTED.operations(ResourceType.TOPIC, "")
+
+
+#: topics by their names, each with the bytes that encode its answer
+EncodedTopics: TypeAlias = dict[str, tuple[TopicImage, bytes]]
 
 
 @dataclass(slots=True)
@@ -40,6 +47,31 @@ class TopicAnswers:
     _made: dict[tuple[str, str, bool, bool], tuple[TopicImage, MetadataResponseTopic]] = field(
         default_factory=dict, init=False
     )
+    #: by listener, version, and whether they have the topics' operations
+    _encoded: dict[tuple[str, int, bool], EncodedTopics] = field(default_factory=dict, init=False)
+    #: all topics of an image in the order of their names
+    _in_order: tuple[Mapping[str, TopicImage], list[TopicImage]] = field(default=({}, []), init=False)
+
+    def in_order(self, image: ClusterImage) -> list[TopicImage]:
+        """Return all topics by their names. Any thread may call it: it takes milliseconds for 10,000 topics."""
+        topics, found = self._in_order
+        if topics is not image.topics:
+            found = [image.topics[name] for name in sorted(image.topics)]
+            self._in_order = image.topics, found
+        return found
+
+    def encoded(self, image: ClusterImage, listener: str, version: int, *, operations: bool) -> EncodedTopics:
+        """Return the answers that were encoded before, for the caller to use and to add to.
+
+        An answer counts only while its topic image is that of `image`.
+        """
+        self._forget_old(image)
+        if len(self._encoded) > _MOST_KINDS:
+            self._encoded.clear()
+        found = self._encoded.setdefault((listener, version, operations), {})
+        if len(found) > 100 + 4 * len(image.topics):
+            found.clear()
+        return found
 
     def get(
         self,
@@ -52,9 +84,7 @@ class TopicAnswers:
         access: Access = UNRESTRICTED,
     ) -> MetadataResponseTopic:
         """The answer to who came by `listener` and asked in `version`, for what it may do (or not)."""
-        if image.brokers is not self._brokers or len(self._made) > 100 + 4 * len(image.topics):
-            self._brokers = image.brokers
-            self._made.clear()
+        self._forget_old(image)
         modern = version >= _LISTENER_NOT_FOUND_SINCE
         key = (topic.name, listener, modern, operations)
         made = self._made.get(key)
@@ -65,6 +95,12 @@ class TopicAnswers:
         answer = copy(made[1])
         answer.topic_authorized_operations = access.operations(ResourceType.TOPIC, topic.name)
         return answer
+
+    def _forget_old(self, image: ClusterImage) -> None:
+        if image.brokers is not self._brokers or len(self._made) > 100 + 4 * len(image.topics):
+            self._brokers = image.brokers
+            self._made.clear()
+            self._encoded.clear()
 
 
 def _make(
