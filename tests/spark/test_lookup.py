@@ -376,7 +376,7 @@ def test_a_connection_that_was_closed_while_nothing_happened_is_made_anew(
     topic = make_topic()
     asking = lookup(subscribe=topic)
     latest = asking.latest(asking.partitions())
-    for each in asking._brokers._pool._idle.values():
+    for (each,) in asking._brokers._pool._idle.values():
         each._socket.shutdown(socket.SHUT_RDWR)
     assert asking.latest(asking.partitions()) == latest
     feed(topic, "a")

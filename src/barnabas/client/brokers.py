@@ -71,7 +71,7 @@ class BrokerResponses(NamedTuple):
 
 
 class Brokers:
-    """Asks the brokers of one cluster, from any thread. One connection to each broker is kept between calls.
+    """Asks the brokers of one cluster, from any thread. Connections are kept between calls.
 
     `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call. They do so when the
     connection breaks, the broker does not answer in time, or it names another broker as the right one. Such

@@ -196,10 +196,12 @@ class BrokerConnection:
 
     def _send_again(self, repeated: Repeated, at_most: int | None) -> None:
         if repeated.connection is not self:
-            repeated.version = self._version(repeated.request, at_most)
+            version = self._version(repeated.request, at_most)
+            if version != repeated.version:
+                repeated.version, repeated.encoded = version, bytearray()
             header = self._header(repeated.request, repeated.version)
             repeated.frame = bytearray(_encoded(header, repeated.request))
-            repeated.connection, repeated.encoded = self, bytearray()
+            repeated.connection = self
         header = self._header(repeated.request, repeated.version)
         self._asked = header, repeated
         _CORRELATION_ID.pack_into(repeated.frame, _IN_REQUEST, header.correlation_id)

@@ -1,7 +1,8 @@
-"""Connections to the brokers of a cluster: one to each broker is kept between requests."""
+"""Connections to the brokers of a cluster, which are kept between requests."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from barnabas.client.servers import Servers
 
 #: Seconds that a broker has to accept a connection, or to answer what takes no waiting.
 PATIENCE = 5.0
+#: idle connections to one broker: so many threads may ask it again without a new login
+_MOST_IDLE = 4
 
 
 class ConnectionPool:
@@ -22,13 +25,14 @@ class ConnectionPool:
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._lock = threading.Lock()
-        self._idle: dict[Address, BrokerConnection] = {}
+        #: those to each broker; the last one was used last
+        self._idle: dict[Address, list[BrokerConnection]] = {}
 
     def close(self) -> None:
         """Close the idle connections. A request after that connects again."""
         with self._lock:
             idle, self._idle = self._idle, {}
-        for connection in idle.values():
+        for connection in itertools.chain(*idle.values()):
             connection.close()
 
     def take(
@@ -38,12 +42,10 @@ class ConnectionPool:
 
         A new connection is given to `on_open` before it is used.
         """
-        with self._lock:
-            connection = self._idle.pop(address, None)
-        if connection is not None:
-            if connection.is_usable():
-                return connection
-            connection.close()  # the broker closed it while it was idle
+        while (idle := self._pop(address)) is not None:
+            if idle.is_usable():
+                return idle
+            idle.close()  # the broker closed it while it was idle
         connection = BrokerConnection(
             *address,
             fair_share(deadline - time.monotonic(), PATIENCE),
@@ -60,9 +62,16 @@ class ConnectionPool:
     def give_back(self, address: Address, connection: BrokerConnection) -> None:
         """Keep a connection that has no request under way."""
         with self._lock:
-            if self._idle.setdefault(address, connection) is connection:
+            idle = self._idle.setdefault(address, [])
+            if len(idle) < _MOST_IDLE:
+                idle.append(connection)
                 return
-        connection.close()  # another thread has given one back
+        connection.close()
+
+    def _pop(self, address: Address) -> BrokerConnection | None:
+        with self._lock:
+            idle = self._idle.get(address)
+            return idle.pop() if idle else None
 
 
 class PendingResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -419,3 +420,26 @@ def test_a_request_that_waits_is_abandoned_with_its_connection(cluster: FakeClus
     assert cluster.closed == 1
     asked.ask(1, ListOffsetsRequest())
     assert cluster.opened == [1, 1], "the abandoned one is not used again"
+
+
+def test_connections_of_threads_that_ask_together_are_kept(cluster: FakeCluster) -> None:
+    asked = calls()
+    asked.ask(1, ListOffsetsRequest())
+    for _ in range(2):
+        together = [asked.send(1, ListOffsetsRequest()) for _ in range(4)]
+        for response in together:
+            response.receive(time.monotonic() + 60)
+    assert cluster.opened == [1] * 4
+    together = [asked.send(1, ListOffsetsRequest()) for _ in range(5)]
+    for response in together:
+        response.receive(time.monotonic() + 60)
+    assert (len(cluster.opened), cluster.closed) == (5, 1), "no more than four are kept"
+
+
+def test_connections_that_ended_while_they_were_idle_are_closed_and_replaced(cluster: FakeCluster) -> None:
+    asked = calls()
+    for response in [asked.send(1, ListOffsetsRequest()) for _ in range(2)]:
+        response.receive(time.monotonic() + 60)
+    cluster.ended = {1}
+    asked.ask(1, ListOffsetsRequest())
+    assert (len(cluster.opened), cluster.closed) == (3, 2)
