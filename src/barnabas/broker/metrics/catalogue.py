@@ -120,7 +120,7 @@ _PARTITIONS = tuple(
         ("kafka_log_log_size", _G, _PARTITION, "Bytes of a replica here."),
         ("kafka_log_log_numlogsegments", _G, _PARTITION, "Segments of a replica here."),
         ("kafka_log_log_logstartoffset", _G, _PARTITION, "The first offset of a replica here."),
-        ("kafka_log_log_logendoffset", _G, _PARTITION, "The next offset of a replica here."),
+        ("kafka_log_log_logendoffset", _G, _PARTITION, "The next offset of a replica on this broker."),
         ("kafka_cluster_partition_replicascount", _G, _PARTITION, "Replicas of a partition, at its leader, like all metrics of this name."),
         ("kafka_cluster_partition_insyncreplicascount", _G, _PARTITION, "Replicas in sync."),
         ("kafka_cluster_partition_underreplicated", _G, _PARTITION, "1 with replicas out of sync."),
