@@ -48,8 +48,8 @@ async def serve(
 ) -> None:
     """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
 
-    The process is taken to do little else: the loop may keep a core busy while clients wait for it, and takes
-    the interpreter from a companion for that long.
+    The process should do little else. The loop may keep a core busy while clients wait for it. A companion
+    does not get the interpreter for that long.
 
     Args:
         config: the broker's settings.

@@ -117,7 +117,7 @@ class Fetch:
 
     @property
     def unread(self) -> int:
-        """How many partitions the next attempt reads."""
+        """The number of partitions that the next attempt reads."""
         return len(self._unread)
 
     def attempt(self, final: bool, may_wait: bool = True) -> FetchResponse | None:
@@ -135,7 +135,7 @@ class Fetch:
         return self._respond_if_enough(final)
 
     def steps(self) -> Iterator[None]:
-        """As `attempt`, in steps of some partitions each; `is_answered` says what comes of it.
+        """Do the work of `attempt` in steps of some partitions each; `is_answered` has the result.
 
         It never waits for the disk: see `cold_reads`.
         """
@@ -290,7 +290,7 @@ class Fetch:
         self.watch()
 
     def _read_records_again(self) -> None:
-        """What was read is not kept: the log goes on."""
+        """Discard the records read, as the log goes on; the next attempt reads them again."""
         results = self._results
         for target, data in results.items():
             if data is not None and data.records:
@@ -299,7 +299,7 @@ class Fetch:
                 self._unread[target] = None
 
     def _uncount(self, target: FetchTarget, data: PartitionData) -> None:
-        """What was read is not sent."""
+        """Take back the count of bytes that are not sent."""
         if target.partition is not None:
             chunks: list[Chunk] = data.records  # type: ignore[assignment]
             target.partition.traffic.bytes_out -= sum(map(len, chunks))

@@ -110,7 +110,7 @@ class _Asked:
                 session.hurry(ROUNDS - 1)
 
     def attempt(self, expired: bool) -> bool | None:
-        """As a `DelayedOperation` tries it."""
+        """Try to complete the `DelayedOperation`: True once the leadership is proven."""
         for partition, (epoch, _) in self._led.items():
             partition.check_leader(epoch)
         if self.is_proven():

@@ -91,7 +91,7 @@ class ReplicaFetch(Fetch):
         return read.chunks
 
     def _parts_ways(self, partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
-        """As `_diverges`; a leader that has lost everything has the end of every epoch at its own."""
+        """Whether the logs diverge. A leader that has lost everything ends every epoch at its own end."""
         log = partition.log
         if log.latest_epoch != NO_LEADER_EPOCH or log.log_start_offset < log.log_end_offset:
             return self._diverges(partition, target, data)

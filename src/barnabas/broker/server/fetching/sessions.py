@@ -41,7 +41,7 @@ class NewsListener(Protocol):
     """Is notified of changes to the partitions of its targets."""
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """As `Watcher.progressed`, of one target's partition."""
+        """The partition of a target has progressed (`Watcher.progressed`)."""
 
     def has_changed(self, target: FetchTarget) -> None:
         """The next answer has to contain something new about `target`; it need not come sooner for it."""
@@ -226,7 +226,7 @@ class FetchSession:
             pass
 
     def advance_in_steps(self, request: FetchRequest) -> Iterator[None]:
-        """As `advance`, in steps: none may be taken once the session is closed."""
+        """Do the work of `advance` in steps. Take no step once the session is closed."""
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
@@ -252,7 +252,7 @@ class FetchSession:
                 self.has_news(target, 0)
 
     def to_read(self, *, committed: bool) -> list[FetchTarget]:
-        """What a fetch has to read, in this order.
+        """The targets that a fetch has to read, in this order.
 
         Args:
             committed: whether it reads up to the last stable offset.
@@ -425,7 +425,7 @@ class FetchSessions:
         replica: BrokerId,
         targets: Iterable[FetchTarget] = (),
     ) -> ReplicaSession | None:
-        """As `resolve`, for a follower.
+        """Find or create the session of a follower (see `resolve`).
 
         A fetch of the session that still waits is answered first.
         """

@@ -1,6 +1,6 @@
 """Polls for the next request for a moment before the event loop sleeps, as long as that pays.
 
-Waking a sleeping core takes as long as serving a small request, and a client that waits for each answer sends
+To wake a sleeping core takes as long as to serve a small request. A client that waits for each answer sends
 its next request sooner than that. ADR 7 has the measurements.
 """
 

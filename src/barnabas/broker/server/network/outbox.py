@@ -1,8 +1,8 @@
 """Sends replies to one client, in order.
 
-Record batches are mostly sent from the page cache by the kernel (sendfile), as fast as the client takes them,
-so that a large answer neither is copied nor held in memory. uvloop has no sendfile: its transport and this
-class write to the same socket in turn, this class only while the transport's buffer is empty.
+The kernel sends most record batches from the page cache (sendfile), as fast as the client takes them. So no
+large answer is copied or held in memory. uvloop has no sendfile: its transport and this class write to the
+same socket in turn. This class writes only while the transport's buffer is empty.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ LISTED_AT_ONCE = 500
 class LongWork:
     """One broker's long work. There is one thread for it, since threads share the interpreter with the loop.
 
-    What runs in the thread must own its data: nothing of the broker's state belongs to it.
+    A function in the thread must own its data: it may use nothing of the broker's state.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -36,8 +36,8 @@ class LongWork:
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call `function` in the thread. Raises what it raises.
 
-        It is cancelled once the broker has stopped: a request that was waiting for something until then, an
-        fsync for one, has nobody to answer any more.
+        The call is cancelled once the broker has stopped: a request that waited until then, for an fsync for
+        one, has no client any more.
         """
         if self._is_stopped:
             raise asyncio.CancelledError

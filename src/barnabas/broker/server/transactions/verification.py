@@ -1,8 +1,9 @@
 """Admits a transactional write to a partition only if the coordinator knows its transaction (KIP-890).
 
-A write that arrives after the end of its transaction would otherwise begin one that nobody ends: it would
-hang and block readers of committed records. So the first write of a transaction to a partition asks the
-coordinator: whether the partition was added, or, for a producer of transactions v2, to add it now.
+A write that arrives after the end of its transaction would otherwise begin one that no client ends. That
+transaction would hang and block readers of committed records. So the first write of a transaction to a
+partition asks the coordinator whether the partition was added. For a producer of transactions v2, it asks to
+add the partition now.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class TransactionVerifier:
         """Whether the producer's transaction may write to the partitions.
 
         The errors are the coordinator's: TRANSACTION_ABORTABLE, the partition was not added;
-        CONCURRENT_TRANSACTIONS, the transaction before has not ended yet; and others. What is awaited must
-        be awaited by whoever then writes, not by a task of its own: the next write follows at once.
+        CONCURRENT_TRANSACTIONS, the transaction before has not ended yet; and others. The caller
+        that then writes must await the answer, not a task of its own: the next write follows at once.
         """
         if self.is_asking(write.transactional_id):
             return self._in_turn(write, None)
