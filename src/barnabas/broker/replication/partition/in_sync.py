@@ -3,6 +3,8 @@
 Only the controller changes the ISR. When the leader proposes to add a replica, that one counts as in sync at
 once. The controller may have agreed long before the leader receives its answer. So the high watermark waits
 for the *maximal* ISR: the decided one and every replica proposed since.
+
+This is not part of `Leader`: the leader of a partition without followers has no such object.
 """
 
 from __future__ import annotations
