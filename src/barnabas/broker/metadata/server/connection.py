@@ -153,6 +153,7 @@ class Connection(asyncio.Protocol):
             except StoreError:  # the server is closing
                 self.abort()
                 return
+            transaction.done.add_done_callback(_take_error)  # the connection may be lost before
             self._enqueue(xid, _Write(transaction, operations))
         elif opcode == Opcode.CLOSE:
             self._enqueue(xid, _Close())
@@ -274,3 +275,9 @@ class Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size() > MOST_UNREAD:
             log.error("a client of the metadata store does not read its responses: it is disconnected")
             self.abort()
+
+
+def _take_error(done: asyncio.Future[list[int]]) -> None:
+    """Mark the error of a future as taken: asyncio would report it if nothing awaits the future."""
+    if not done.cancelled():
+        done.exception()
