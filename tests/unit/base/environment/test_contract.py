@@ -18,6 +18,7 @@ OUTSIDE = tuple(
         "server/garbage.py",
         "server/run.py",
         "server/signals.py",
+        "metadata/server/server.py",
         "metadata/zookeeper/",
         "config/files.py",
     )
