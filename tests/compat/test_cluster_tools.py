@@ -151,6 +151,6 @@ def test_kafka_cluster_unregisters_a_broker_that_is_gone(java, cluster):
     with pytest.raises(ToolFailed, match="broker 3 is alive"):
         java.run(CLUSTER, *unregister)
     cluster.stop(3)
-    assert "Broker ID 3 is no longer registered" in java.run(CLUSTER, *unregister)
+    assert "Broker 3 is no longer registered" in java.run(CLUSTER, *unregister)
     with pytest.raises(ToolFailed, match="broker 3 is not currently registered"):
         java.run(CLUSTER, *unregister)
