@@ -191,7 +191,7 @@ def test_a_cluster_that_cannot_be_reached_is_named_with_the_option_of_pytest(pyt
     assert "--bootstrap-server" not in said
 
 
-def test_without_zookeeper_a_run_in_processes_has_its_clusters_in_threads(pytester):
+def test_a_run_in_processes_has_its_clusters_in_processes_without_zookeeper(pytester):
     pytester.makeconftest(
         """
         import importlib.util
@@ -201,14 +201,15 @@ def test_without_zookeeper_a_run_in_processes_has_its_clusters_in_threads(pytest
     )
     pytester.makepyfile(
         """
-        import pytest
-
         def test_a_cluster(barnabas_cluster):
-            barnabas_cluster(brokers=1).create_topic("t")
+            cluster = barnabas_cluster(brokers=1)
+            cluster.create_topic("t")
+            assert cluster.mode == "process"
 
-        def test_one_that_has_to_be_in_processes(barnabas_cluster):
-            with pytest.raises(Exception, match="PySpark"):
-                barnabas_cluster(brokers=1, mode="process")
+        def test_one_in_threads(barnabas_cluster):
+            cluster = barnabas_cluster(brokers=1, mode="thread")
+            cluster.create_topic("t")
+            assert cluster.mode == "thread"
         """
     )
     pytester.runpytest_subprocess("--barnabas-mode", "process").assert_outcomes(passed=2)

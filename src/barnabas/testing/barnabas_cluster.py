@@ -103,7 +103,8 @@ class BarnabasCluster(TemporaryCluster):
         self._first = self._ids[:brokers]
         self._racks = dict(zip(self._ids, racks, strict=False))
         self._settings = {**_TEST_SETTINGS, **replicated_settings(brokers), **(settings or {})}
-        self._mode = mode
+        #: "thread" or "process"
+        self.mode = mode
         self._store = store
         self._data = Path(data) if data is not None else None
         self._exits = ExitStack()
@@ -290,7 +291,7 @@ class BarnabasCluster(TemporaryCluster):
     # -- inside
 
     def _beginner(self, folder: Path) -> Any:
-        if self._mode == "process":
+        if self.mode == "process":
             return _Processes(folder, self._store)
         return _Threads(int(self._settings["zookeeper.session.timeout.ms"]) / 1000)
 

@@ -118,9 +118,7 @@ def barnabas_cluster(
     """Starts a cluster of this test's own: ``barnabas_cluster(brokers=3)``.
 
     It takes the arguments of `barnabas.testing.BarnabasCluster`. The clusters stop at the end of the test.
-    A run in mode "process" has its clusters in threads if there is no ZooKeeper (Java and PySpark).
     """
-    from barnabas.broker.metadata.zookeeper.server import is_installed
     from barnabas.testing.barnabas_cluster import BarnabasCluster
 
     with ExitStack() as started:
@@ -134,7 +132,7 @@ def barnabas_cluster(
             **more: Any,
         ) -> BarnabasCluster:
             if mode is None and store is None:
-                mode = _mode(pytestconfig) if is_installed() else "thread"
+                mode = _mode(pytestconfig)
             cluster = BarnabasCluster(
                 brokers, {**barnabas_settings, **(settings or {})}, mode=mode, store=store, **more
             )

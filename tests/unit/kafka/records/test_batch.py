@@ -65,7 +65,7 @@ def test_sequence_wraps_to_zero_after_the_largest_int():
 
 def test_placing_a_batch_changes_offset_and_epoch_and_keeps_the_crc():
     batch = encode_batch(RECORDS)
-    moved = b"".join(placed(parse_header(batch), batch, 2**40, 9))
+    moved = b"".join(placed(batch, 2**40, 9))
     header = parse_header(moved)
     check_crc(header, moved)
     assert (header.base_offset, header.leader_epoch) == (2**40, 9)
