@@ -20,6 +20,7 @@ from tests.integration.cluster.test_damaged_replicas import (
     lead_alone,
     stored,
 )
+from tests.integration.cluster.test_fixture import wait_until
 
 from barnabas.base.types import TopicPartition
 from barnabas.client import Consumer
@@ -237,8 +238,10 @@ def test_a_compacted_replica_that_is_discarded_comes_back_compacted_and_whole(ba
                 producer.flush()
     cluster.wait_in_sync(TOPIC)
     follower = next(broker for broker in cluster.brokers if broker != cluster.leader_of(TOPIC))
-    cluster.stop(follower)
     data = cluster.data / f"broker-{follower}"
+    cleaned = data / "cleaner-offset-checkpoint"
+    wait_until(lambda: cleaned.exists() and TOPIC in cleaned.read_text(), PATIENCE)
+    cluster.stop(follower)
     barnabas("log", "check", data)
     barnabas("log", "discard", f"{TOPIC}-0", data)
     cluster.restart(follower)

@@ -69,9 +69,9 @@ def test_a_registry_that_has_stopped_keeps_no_connection_to_a_broker(make_regist
     monkeypatch.setattr(SchemasLog, "__init__", noted)
     registry = make_registry()
     registry.register("s", record(A))
-    assert [len(admin._brokers._idle) for admin in admins] == [1]
+    assert [len(admin._brokers._pool._idle) for admin in admins] == [1]
     registry.server.stop()
-    assert [len(admin._brokers._idle) for admin in admins] == [0]
+    assert [len(admin._brokers._pool._idle) for admin in admins] == [0]
 
 
 def test_registries_tell_each_other_what_is_registered(make_registry):
