@@ -305,7 +305,7 @@ PEERS: dict[str, type[Peer]] = {
 
 
 def free_port(count: int = 1) -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now, nor on the ports that follow, `count` in all."""
+    """Return the first of `count` successive TCP ports of 127.0.0.1 that are all free now."""
     while True:
         with ExitStack() as exits, suppress(OSError, OverflowError):
             port = 0

@@ -151,7 +151,7 @@ class Replica:
         self.log.flush()
 
     def fail(self, number: int, after: int) -> None:
-        """Let one write fail, after so many others."""
+        """Let one write fail, after `after` others."""
         left = after
 
         def refuse(operation: str, path: str) -> OSError | None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster as TestCluster
 
 
-#: so many workers have a session: one alone would end long after the others
+#: the number of workers with a Spark session; a single one would end long after the others
 _SESSIONS = 2
 
 
@@ -144,7 +144,7 @@ def pipeline(spark: SparkSession, servers: str, tmp_path: Path) -> Iterator[Pipe
 
 @pytest.fixture
 def records(servers: str) -> Callable[[str, int], list[Message]]:
-    """So many committed records of a topic's only partition, and any that should not be there."""
+    """Returns `count` committed records of a topic's only partition, and any records beyond them."""
 
     def records(topic: str, count: int) -> list[Message]:
         settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}

@@ -15,7 +15,7 @@ from barnabas.client.servers import Servers
 
 #: Seconds that a broker has to accept a connection, or to answer what takes no waiting.
 PATIENCE = 5.0
-#: idle connections to one broker: so many threads may ask it again without a new login
+#: the most idle connections to one broker; each saves a thread a new login
 _MOST_IDLE = 4
 
 

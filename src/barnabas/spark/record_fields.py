@@ -1,9 +1,9 @@
 """Decodes the records of many batches at once: arrays of numbers and of spans, no object per record.
 
 To find the start of each record takes one step of Python per record, since only a record's length leads to
-the next one. All other work is done for all records together. A varint of each record
-(barnabas.kafka.records.record has the format) is read byte by byte, from those records only whose varint has
-so many bytes.
+the next one. All other work is done for all records together. Varints
+(barnabas.kafka.records.record has the format) are read byte by byte. Each step reads the next byte only from
+the records whose varint has one.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ async def fails():
 
 @pytest.fixture
 def reported():
-    """What the event loop's exception handler receives, from the test's `listen` on."""
+    """Collects the errors that the event loop's exception handler receives after `listen`."""
     return []
 
 

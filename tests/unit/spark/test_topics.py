@@ -1,4 +1,4 @@
-"""What a task knows of the brokers; stand-in connections play them."""
+"""A task's requests about topics; fake connections play the brokers."""
 
 from __future__ import annotations
 

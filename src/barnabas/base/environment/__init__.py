@@ -1,6 +1,6 @@
 """The environment of a broker: interfaces, each with an implementation by the operating system.
 
-A broker receives these from its caller and has no other access to the system. So many whole brokers can run
+A broker receives these from its caller and has no other access to the system. Thus several brokers can run
 in virtual time, from a seed, in one process: `simulation` implements the interfaces for that.
 
 blocking: pools of threads for blocking calls.

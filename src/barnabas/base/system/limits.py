@@ -19,7 +19,7 @@ _WITHOUT_LIMITS = 8192
 PAGE_SIZE: int = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 CLOCK_TICKS: int = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
-#: of a container: microseconds of processor time in so many microseconds, or "max"
+#: a container's processor quota: microseconds of CPU time (or "max"), and the period in microseconds
 _CPU_BOUND = Path("/sys/fs/cgroup/cpu.max")
 
 

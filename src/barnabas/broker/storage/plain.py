@@ -12,7 +12,7 @@ from barnabas.broker.storage.index import TimeIndex
 
 #: the larger of the two indexes' entries: its file is full first
 TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
-#: no batch has so many records: a sequence does not come again while it is remembered
+#: the most records of a plain batch: no sequence number can repeat within the producer's remembered batches
 MOST_PLAIN_RECORDS = 2**24
 _EVER = 2**63
 

@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
     "--brokers",
     type=BROKERS,
     metavar="N|auto",
-    help="Run so many brokers as one cluster, each a process on a core of its own; auto is one a core, up to "
+    help="Run N brokers as one cluster, each a process on a core of its own; auto is one a core, up to "
     "16. The others listen on the ports that follow.  [default: 1, or as many as the folder has]",
 )
 @click.option(

@@ -35,7 +35,7 @@ class Controller:
 
 
 def view_in(running, known, **settings):
-    """The view in a cluster of which so many brokers run, and so many are known."""
+    """Return the view of a cluster in which `running` of the `known` brokers run."""
     brokers = {number: BrokerImage(number, (), epoch=number) for number in range(running)}
     image = ClusterImage(brokers=brokers, admitted={number: number for number in range(known)})
     return view_of(image, config=BrokerConfig(**settings))

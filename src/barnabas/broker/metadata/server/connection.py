@@ -21,7 +21,7 @@ log = logger_of(__name__)
 
 #: bytes of a request: ZooKeeper's own bound, ``jute.maxbuffer``
 LARGEST_FRAME = 1 << 20
-#: requests that wait for their turn; the connection is not read while there are so many
+#: the most queued requests of a connection; at this number the server stops reading from it
 _MOST_QUEUED = 64
 #: bytes that a client has not read: one that has more behind it is disconnected, and reads again what matters
 MOST_UNREAD = 16 << 20

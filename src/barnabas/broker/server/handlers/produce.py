@@ -69,7 +69,7 @@ _TOO_EARLY = {
     ErrorCode.UNKNOWN_TOPIC_ID: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-#: after so many batches the clock is read: whether the slice of time is over
+#: the number of batches between two checks of the time slice
 _BATCHES_A_LOOK = 16
 _NO_REFUSALS: Refusals = {}
 _NO_PARTITIONS: Mapping[int, Partition] = {}

@@ -1,4 +1,4 @@
-"""What the verifier lets in, and in which order, in virtual time."""
+"""The verifier admits batches of transactions, and keeps their order, in virtual time."""
 
 from __future__ import annotations
 
