@@ -392,7 +392,7 @@ class LogManager:
                     self.incomplete.note(topic_partition, opened.topic_id, mark, opened)
         gone = dict(nameless)
         is_everything_seen = not self.unopened and all(each.failure is None for each in self._directories)
-        unopened = hosted.keys() - self._open_logs()
+        unopened = hosted.keys() - self._open_logs() - self._ambiguous.keys()
         for directory in self._directories:
             for topic_partition in sorted(unopened) if directory.failure is None else ():
                 is_here = self._unreadable.get(topic_partition) is directory

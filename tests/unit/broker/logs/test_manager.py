@@ -602,6 +602,34 @@ def test_a_replica_of_which_nothing_is_left_begins_anew_and_is_registered_until_
     play(scenario, "/a")
 
 
+def test_a_replica_does_not_begin_anew_where_one_of_its_two_folders_is_empty(play):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.logs.close()
+        other = Bench("/b", disk=bench.disk)
+        other.create("t", records=3).flush()
+        other.logs.close()
+        for entry in bench.disk.entries("/a/t-0"):
+            if entry.name.endswith(".log"):
+                bench.disk.remove(f"/a/t-0/{entry.name}")
+        again = Bench("/a", "/b", disk=bench.disk, is_clustered=True)
+        full = OSError(errno.ENOSPC, "the disk is full")
+        bench.disk.refuse = lambda _, path: full if path.startswith("/a/t-0/0") else None
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        assert again.logs.get(TopicPartition("t", 0)) is None
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == set()
+        assert again.logs.get(TopicPartition("t", 0)) is None
+        assert incomplete(again) == ["t-0"]
+        again.logs.close()
+        kept = Bench("/b", disk=bench.disk)
+        await kept.logs.load(hosted("t"), lambda _: CONFIG)
+        assert kept.logs.get(TopicPartition("t", 0)).log_end_offset == 3
+        kept.logs.close()
+
+    play(scenario, "/a")
+
+
 def test_a_replica_that_cannot_begin_anew_on_a_full_disk_is_registered_and_begins_when_there_is_space(play):
     async def scenario(bench):
         bench.create("t", records=3).flush()
