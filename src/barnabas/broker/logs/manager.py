@@ -466,6 +466,8 @@ class LogManager:
                 if topic_partition not in self._unreadable:
                     opened.add(topic_partition)
         if opened:
+            late = [found for each in opened if (found := self.get(each))]
+            await asyncio.shield(self._share(self._load_copies_of(late)))
             self.incomplete.on_change()
         return opened
 
@@ -486,8 +488,6 @@ class LogManager:
         if self._is_opening_doomed:
             self._undeleted.discard(postponed.topic_id)
             self.delete(topic_partition)
-        elif opened := self.get(topic_partition):
-            await self._load_copies_of(opened)
 
     async def _load_again(
         self, directory: LogDirectory, topic_partition: TopicPartition, postponed: _Postponed
@@ -614,9 +614,9 @@ class LogManager:
                 # what it is a copy of is not here: it may be on a disk that is away
                 log.warning("%s is the copy of a log that is not here: it is left alone", path)
 
-    async def _load_copies_of(self, current: PartitionLog) -> None:
-        """Open the copies of a log that was opened late."""
-        topic_partition = current.topic_partition
+    async def _load_copies_of(self, opened: Sequence[PartitionLog]) -> None:
+        """Open the copies of logs that were opened late."""
+        late = {(each.topic_id, each.topic_partition.partition): each for each in opened}
         for directory in self._directories:
             if directory.failure is not None:
                 continue
@@ -626,8 +626,8 @@ class LogManager:
                 directory.env.judge("copies of logs", error)
                 continue
             for path, key in found.items():
-                if key == (current.topic_id, topic_partition.partition):
-                    await self._load_copy(directory, path, topic_partition, current.config)
+                if key in late:
+                    await self._load_copy(directory, path, late[key].topic_partition, late[key].config)
 
     async def _load_copy(
         self, directory: LogDirectory, path: str, topic_partition: TopicPartition, config: TopicConfig
