@@ -31,7 +31,9 @@ from bench.figures import Figures, percentiles_ms
 DRAIN_SECONDS = 60.0
 #: within which a new topic's partitions have leaders
 LEADER_SECONDS = 10.0
-#: seconds before anything is counted: connections, and the first requests of a topic
+#: within which each connection has its first answer: a cold Kafka took up to 5 s for those of a new topic
+FIRST_ANSWER_SECONDS = 30.0
+#: seconds between the first answers and the counted time
 LEAD_SECONDS = 1.0
 RECORD_BYTES = 100
 #: a partition's part of the response, in the version of `VERSIONS`: index, error code, base offset, log
@@ -93,16 +95,22 @@ class _Load:
         self.counts = False
 
     async def run(self, frames: list[bytes], name_size: int, partitions: int) -> None:
-        """Send for `LEAD_SECONDS` and the counted time; then wait for the answers that are due."""
+        """Send until each connection has an answer, for `LEAD_SECONDS` and for the counted time.
+
+        Then wait for the answers that are due.
+        """
         loop = asyncio.get_running_loop()
-        ended = []
+        connections = []
         for frame in frames:
             _, connection = await loop.create_connection(
                 lambda frame=frame: _Requests(self, frame, name_size, partitions),  # type: ignore[misc]
                 self._host,
                 self._port,
             )
-            ended.append(connection.ended)
+            connections.append(connection)
+        ended = [each.ended for each in connections]
+        first_answers = [each.answered for each in connections]
+        await asyncio.wait(first_answers, timeout=FIRST_ANSWER_SECONDS)
         await asyncio.sleep(LEAD_SECONDS)
         self.uncounted = self.answered
         self.counts = True
@@ -125,7 +133,10 @@ class _Requests(asyncio.Protocol):
         self._partitions_end = self._first + partitions * _PARTITION.size
         self._received = bytearray()
         self._sent: deque[float] = deque()
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        #: done at the first answer
+        self.answered: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -147,17 +158,24 @@ class _Requests(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.ended.done():
-            self.ended.set_exception(RuntimeError(f"the broker closed a connection: {exc}"))
+            self._fail(f"the broker closed a connection: {exc}")
 
     def _check(self, partitions: memoryview) -> None:
         for index, error, *_ in _PARTITION.iter_unpack(partitions):
             if error and not self.ended.done():
-                self.ended.set_exception(RuntimeError(f"partition {index} refused records: error {error}"))
+                self._fail(f"partition {index} refused records: error {error}")
+
+    def _fail(self, reason: str) -> None:
+        self.ended.set_exception(RuntimeError(reason))
+        if not self.answered.done():
+            self.answered.set_result(None)  # nobody waits for an answer any longer
 
     def _count(self, answers: int) -> None:
         now = time.monotonic()
         load = self._load
         load.answered += answers
+        if answers and not self.answered.done():
+            self.answered.set_result(None)
         for _ in range(answers):
             sent = self._sent.popleft()
             if load.counts:
