@@ -48,6 +48,8 @@ BLOCK = 500
 IN_FLIGHT = 4
 IDLE = 1000
 RULES = 1000
+#: the time of all records: those of another year would be deleted by retention during the run
+NOW_MS = int(time.time() * 1000)
 
 
 class Broker(NamedTuple):
@@ -222,7 +224,7 @@ def transfers(one: Broker, clients: dict[str, Client], megabytes: int, rounds: i
 
 def throughput(one: Broker, clients: dict[str, Client], megabytes: int, rounds: int) -> None:
     """CPU seconds a GB, in and out."""
-    records = [Record(None, os.urandom(1000), 1_700_000_000_000) for _ in range(900)]
+    records = [Record(None, os.urandom(1000), NOW_MS) for _ in range(900)]
     batch = encode_batch(records)
     requests = max(1, megabytes * 1_000_000 // len(batch))
     total = requests * len(batch) / 1e9
@@ -237,7 +239,7 @@ def throughput(one: Broker, clients: dict[str, Client], megabytes: int, rounds: 
         for name, client in clients.items():
             frames = [fetch(number * len(records)) for number in range(requests)]
             began = time.perf_counter()
-            costs[f"out {name}"].append(_cost(one, client, frames) / total)
+            costs[f"out {name}"].append(_cost(one, client, frames, len(batch)) / total)
             rates[f"out {name}"].append(1000 * total / (time.perf_counter() - began))
     for way in ("in", "out"):
         plain, with_tls = costs[f"{way} plaintext"], costs[f"{way} TLS"]
@@ -256,28 +258,33 @@ def _warm_up(one: Broker, clients: dict[str, Client], batch: bytes, records: int
     batches = -(-WARM_RECORDS // records)
     for client in clients.values():  # these come first: `throughput` fetches whole batches from the beginning
         _cost(one, client, [produce(batch)] * batches)
-    small = produce(encode_batch([Record(None, bytes(100), 1_700_000_000_000)]))
+    small = produce(encode_batch([Record(None, bytes(100), NOW_MS)]))
     while time.monotonic() < ends:
         for client in clients.values():
             _cost(one, client, [fetch(number * records) for number in range(50)])
             _synchronous(client, small)
 
 
-def _cost(one: Broker, client: Client, frames: list[bytes]) -> float:
-    """CPU seconds of the broker for requests of which some are always in flight."""
+def _cost(one: Broker, client: Client, frames: list[bytes], least: int = 0) -> float:
+    """CPU seconds of the broker for requests of which some are always in flight.
+
+    Raises RuntimeError if a response has fewer bytes than `least`.
+    """
     before = cpu_nanoseconds(one.pid)
+    sizes = []
     for number, frame in enumerate(frames):
         client.send(frame)
         if number >= IN_FLIGHT:
-            client.receive()
-    for _ in range(min(IN_FLIGHT, len(frames))):
-        client.receive()
+            sizes.append(len(client.receive()))
+    sizes.extend(len(client.receive()) for _ in range(min(IN_FLIGHT, len(frames))))
+    if min(sizes) < least:
+        raise RuntimeError(f"a response has {min(sizes)} bytes, and at least {least} are expected")
     return (cpu_nanoseconds(one.pid) - before) / 1e9
 
 
 def latency(one: Broker, clients: dict[str, Client], rounds: int) -> None:
     """Synchronous produce requests of one record of 100 B."""
-    frame = produce(encode_batch([Record(None, bytes(100), 1_700_000_000_000)]))
+    frame = produce(encode_batch([Record(None, bytes(100), NOW_MS)]))
     taken: dict[str, list[float]] = {name: [] for name in clients}
     cpu: dict[str, list[float]] = {name: [] for name in clients}
     for _ in range(10 * rounds):
@@ -369,7 +376,7 @@ def authorisation(without: Broker, authorised: Broker, rounds: int) -> None:
             ]
         )
     )
-    frame = produce(encode_batch([Record(None, bytes(100), 1_700_000_000_000)]), "allowed")
+    frame = produce(encode_batch([Record(None, bytes(100), NOW_MS)]), "allowed")
     ratios, costs = [], []
     for _ in range(20 * rounds):
         spent = []
@@ -395,7 +402,7 @@ def memory(one: Broker, tls: ssl.SSLContext) -> None:
     idle = [Client(one.ports["SSL"], tls) for _ in range(IDLE)]
     time.sleep(1)
     fresh = _rss(one.pid) - began
-    batch = encode_batch([Record(None, os.urandom(1000), 1_700_000_000_000) for _ in range(200)])
+    batch = encode_batch([Record(None, os.urandom(1000), NOW_MS) for _ in range(200)])
     for client in idle:
         client.send(produce(batch))
         client.receive()
