@@ -65,8 +65,7 @@ _FEATURES = """
 ## Features
 
 The features of ApiVersions and UpdateFeatures. Kafka 4.2 also has `metadata.version`, `kraft.version`,
-`eligible.leader.replicas.version`, `share.version` and `streams.version`. Barnabas answers
-INVALID_UPDATE_VERSION for them.
+`eligible.leader.replicas.version` and `streams.version`. Barnabas answers INVALID_UPDATE_VERSION for them.
 
 | Feature | Levels | Level of a new cluster |
 |---|---|---:|
@@ -127,6 +126,8 @@ def _section(api: Api[Any]) -> str:
     words = words.strip()
     if api.key not in KAFKA_APIS:
         words += f"\n\n{OF_BARNABAS}"
+    if api.feature is not None:
+        words += f"\n\nThe broker serves this API while the cluster uses the feature `{api.feature}`."
     needs = "; ".join(need.text for need in api.needs)
     order = f"{text}\n\n" if (text := _order_text(api)) else ""
     return f"\n## {api.name}\n\n{words[:1].upper()}{words[1:]}\n\n{order}Needs: {needs}.\n"

@@ -1,7 +1,7 @@
 """ApiVersions v0-4: the APIs that this broker serves (KIP-35, KIP-511), and its features.
 
-
-The APIs of telemetry (KIP-714) are listed while there is a client-metrics resource.
+The APIs of telemetry (KIP-714) are listed while there is a client-metrics resource, and those of a feature
+while its level is above 0.
 
 A feature whose lowest level is 0 is named from v4 on only: older clients do not expect it (KIP-1022).
 """

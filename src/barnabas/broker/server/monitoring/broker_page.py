@@ -61,7 +61,7 @@ def _traffic(attribute: str) -> Sampler:
 
 
 def _requests(reading: Reading) -> Iterator[tuple[str, Durations]]:
-    for served in reading.sources.served.values():
+    for served in list(reading.sources.served.values()):
         if served.durations.count:
             yield served.api.name, served.durations
 

@@ -27,6 +27,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_t
 from barnabas.base.errors import KafkaError
 from barnabas.base.metrics import Durations
 from barnabas.broker.answers import Answer, SecondPhase
+from barnabas.broker.metadata import ImageDelta
+from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.broker.server.requests.context import Handle
 from barnabas.broker.server.requests.leadership import Leadership
 from barnabas.broker.server.requests.needs import Need
@@ -88,6 +90,8 @@ class Api(Generic[Q]):
     new_names: type[BoundedNames] | None = None
     #: whether the audit log has its requests
     is_audited: bool = False
+    #: the feature without which no broker of the cluster serves it
+    feature: str | None = None
 
     @property
     def parts(self) -> list[Any]:
@@ -127,7 +131,29 @@ class Served:
 
 
 class ServedApis(dict[int, Served]):
-    """All that a broker serves, by the API's key."""
+    """All that a broker serves, by the API's key.
+
+    After `use` the APIs of unused features are missing: their requests are those of an unknown API.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unused: dict[int, Served] = {}
+
+    def follow(self, delta: ImageDelta) -> None:
+        """`use` the features of a new image."""
+        if delta.before.features != delta.after.features:
+            self.use(delta.after.features)
+
+    def use(self, features: FinalizedFeatures) -> None:
+        """Serve the APIs of the features that the cluster uses now, and no others."""
+        all_apis = sorted({**self, **self._unused}.items())
+        self.clear()
+        self._unused.clear()
+        for key, served in all_apis:
+            feature = served.api.feature
+            is_used = feature is None or features.level(feature) > 0
+            (self if is_used else self._unused)[key] = served
 
 
 def handles(
@@ -149,6 +175,7 @@ def handles(
     needs_login: bool = False,
     new_names: type[BoundedNames] | None = None,
     is_audited: bool = False,
+    feature: str | None = None,
 ) -> Callable[[Handler], Api[Q]]:
     """Make the decorated handler of `request` an `Api`.
 
@@ -175,6 +202,7 @@ def handles(
         needs_login: whether the client must have logged in, and not by a delegation token.
         new_names: the kind of names that the request may create; their number for each principal is limited.
         is_audited: whether the audit log has the request: it changes topics, settings, users or rules.
+        feature: a name in `barnabas.broker.metadata.features`: at its level 0 the API is as unknown.
 
     Raises:
         TypeError: the declaration does not say whose answer it is, or says it twice.
@@ -208,6 +236,7 @@ def handles(
             needs_login=needs_login,
             new_names=new_names,
             is_audited=is_audited,
+            feature=feature,
         )
 
     return declare

@@ -69,6 +69,8 @@ async def open_listeners(closing: Closing, stages: Stages) -> Dispatcher:
     clients.follow(everything(foundation))
     closing.add(metadata.loader.subscribe(clients.follow))
     served = served_apis([*_parts(stages), quotas])
+    served.use(view.image.features)
+    closing.add(metadata.loader.subscribe(served.follow))
     slow_ms = config.barnabas_slow_request_ms
     dispatcher = Dispatcher(
         served,
