@@ -45,8 +45,8 @@ def configuration_reference() -> str:
         + "give the default; the first one that is set applies.\n\n"
         + _table(TopicConfig.declared.values(), "Broker's", _names)
         + "\n## Group settings\n\n"
-        + "They apply to groups of the consumer protocol, and can change at run time, also before the\n"
-        + "group exists.\n\n"
+        + "They apply to groups of the consumer protocol and to share groups. They can change at run time,\n"
+        + "also before the group exists.\n\n"
         + _table(GroupConfig.declared.values(), "Broker's", _names)
         + "\n## Settings of client metrics\n\n"
         + "They belong to resources of the type `client-metrics` (KIP-714), which `barnabas configs alter`\n"

@@ -1035,6 +1035,176 @@ class BrokerConfig(Settings):
         doc="The longest time, in milliseconds, until regular expressions of subscriptions are resolved "
         "again.",
     )
+    group_share_max_size: int = integer(
+        "group.share.max.size",
+        200,
+        minimum=1,
+        maximum=1000,
+        doc="The largest number of members of a share group.",
+    )
+    group_share_heartbeat_interval_ms: int = integer(
+        "group.share.heartbeat.interval.ms",
+        5000,
+        minimum=1,
+        doc="The interval, in milliseconds, at which members of share groups send heartbeats.",
+    )
+    group_share_min_heartbeat_interval_ms: int = integer(
+        "group.share.min.heartbeat.interval.ms",
+        5000,
+        minimum=1,
+        doc="The shortest heartbeat interval a share group may be given, in milliseconds.",
+    )
+    group_share_max_heartbeat_interval_ms: int = integer(
+        "group.share.max.heartbeat.interval.ms",
+        15_000,
+        minimum=1,
+        doc="The longest heartbeat interval a share group may be given, in milliseconds.",
+    )
+    group_share_session_timeout_ms: int = integer(
+        "group.share.session.timeout.ms",
+        45_000,
+        minimum=1,
+        doc="The time, in milliseconds, without a heartbeat after which a share group removes a member.",
+    )
+    group_share_min_session_timeout_ms: int = integer(
+        "group.share.min.session.timeout.ms",
+        45_000,
+        minimum=1,
+        doc="The shortest session timeout a share group may be given, in milliseconds.",
+    )
+    group_share_max_session_timeout_ms: int = integer(
+        "group.share.max.session.timeout.ms",
+        60_000,
+        minimum=1,
+        doc="The longest session timeout a share group may be given, in milliseconds.",
+    )
+    group_share_record_lock_duration_ms: int = integer(
+        "group.share.record.lock.duration.ms",
+        30_000,
+        minimum=1000,
+        maximum=3_600_000,
+        doc="The time, in milliseconds, for which a member of a share group has a record to itself.",
+    )
+    group_share_min_record_lock_duration_ms: int = integer(
+        "group.share.min.record.lock.duration.ms",
+        15_000,
+        minimum=1000,
+        maximum=30_000,
+        doc="The shortest lock of records a share group may be given, in milliseconds.",
+    )
+    group_share_max_record_lock_duration_ms: int = integer(
+        "group.share.max.record.lock.duration.ms",
+        60_000,
+        minimum=30_000,
+        maximum=3_600_000,
+        doc="The longest lock of records a share group may be given, in milliseconds.",
+    )
+    group_share_delivery_count_limit: int = integer(
+        "group.share.delivery.count.limit",
+        5,
+        minimum=2,
+        maximum=10,
+        doc="The number of deliveries after which a share group gives up a record.",
+    )
+    group_share_min_delivery_count_limit: int = integer(
+        "group.share.min.delivery.count.limit",
+        2,
+        minimum=2,
+        maximum=5,
+        doc="The lowest limit of deliveries a share group may be given.",
+    )
+    group_share_max_delivery_count_limit: int = integer(
+        "group.share.max.delivery.count.limit",
+        10,
+        minimum=5,
+        maximum=25,
+        doc="The highest limit of deliveries a share group may be given.",
+    )
+    group_share_partition_max_record_locks: int = integer(
+        "group.share.partition.max.record.locks",
+        2000,
+        minimum=100,
+        maximum=10_000,
+        doc="The largest number of records of one partition that the members of a share group can have at a "
+        "time.",
+    )
+    group_share_min_partition_max_record_locks: int = integer(
+        "group.share.min.partition.max.record.locks",
+        100,
+        minimum=100,
+        maximum=2000,
+        doc="The lowest number of locked records in a partition a share group may be given.",
+    )
+    group_share_max_partition_max_record_locks: int = integer(
+        "group.share.max.partition.max.record.locks",
+        4000,
+        minimum=2000,
+        maximum=10_000,
+        doc="The highest number of locked records in a partition a share group may be given.",
+    )
+    group_share_max_share_sessions: int = integer(
+        "group.share.max.share.sessions",
+        2000,
+        minimum=1,
+        doc="The largest number of share sessions of a broker.",
+    )
+    share_coordinator_state_topic_num_partitions: int = integer(
+        "share.coordinator.state.topic.num.partitions",
+        50,
+        minimum=1,
+        doc="The number of partitions of __share_group_state; it applies when that topic is created.",
+    )
+    share_coordinator_state_topic_replication_factor: int | None = short(
+        "share.coordinator.state.topic.replication.factor",
+        None,
+        minimum=1,
+        doc="The replicas of __share_group_state. Unset as for offsets.topic.replication.factor.",
+    )
+    share_coordinator_state_topic_min_isr: int | None = short(
+        "share.coordinator.state.topic.min.isr",
+        None,
+        minimum=1,
+        doc="The min.insync.replicas of __share_group_state. Unset means 2 with zookeeper.connect, else 1.",
+    )
+    share_coordinator_state_topic_segment_bytes: int = integer(
+        "share.coordinator.state.topic.segment.bytes",
+        104_857_600,
+        minimum=1,
+        doc="The segment size of __share_group_state, in bytes.",
+    )
+    share_coordinator_state_topic_compression_codec: int = integer(
+        "share.coordinator.state.topic.compression.codec",
+        0,
+        minimum=0,
+        maximum=4,
+        doc="The compression of __share_group_state: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+    )
+    share_coordinator_state_topic_prune_interval_ms: int = integer(
+        "share.coordinator.state.topic.prune.interval.ms",
+        300_000,
+        minimum=1,
+        doc="The interval, in milliseconds, at which the broker deletes superseded records of "
+        "__share_group_state.",
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = integer(
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        500,
+        minimum=0,
+        maximum=500,
+        doc="The number of updates of a share group's partition between two snapshots of its state.",
+    )
+    share_coordinator_cold_partition_snapshot_interval_ms: int = integer(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        300_000,
+        minimum=1,
+        doc="The age, in milliseconds, at which the broker repeats a snapshot of a share group's state.",
+    )
+    share_coordinator_write_timeout_ms: int = integer(
+        "share.coordinator.write.timeout.ms",
+        5000,
+        minimum=1,
+        doc="The longest time, in milliseconds, that a write of share groups' state waits for its replicas.",
+    )
     offset_metadata_max_bytes: int = integer(
         "offset.metadata.max.bytes",
         4096,
@@ -1167,4 +1337,6 @@ def replicated_settings(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
     }

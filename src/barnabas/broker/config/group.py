@@ -1,4 +1,7 @@
-"""The settings of a consumer group (KIP-848), each with the broker's setting that gives its default."""
+"""The settings of a consumer group (KIP-848) or a share group (KIP-932, KIP-1240).
+
+Most have a setting of the broker that gives the default.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.broker.config import share_start
 from barnabas.broker.config.broker import BrokerConfig
-from barnabas.broker.config.setting import Update
+from barnabas.broker.config.setting import Update, boolean, string
 from barnabas.broker.config.settings import Layer, Settings, Source
 
 
-def _overriding(broker_name: str, doc: str) -> Any:
+def _overriding(broker_name: str, doc: str, **changes: Any) -> Any:
     """Declare a group's setting: the broker's setting, of the same type and bounds, gives its default."""
     name = broker_name.removeprefix("group.")
-    return replace(BrokerConfig.declared[broker_name], name=name, synonyms=(broker_name,), doc=doc)
+    return replace(BrokerConfig.declared[broker_name], name=name, synonyms=(broker_name,), doc=doc, **changes)
 
 
 class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
-    """The settings of one group of the consumer protocol: its own values over the broker's defaults."""
+    """The settings of one group: its own values over the broker's defaults."""
 
     consumer_heartbeat_interval_ms: int = _overriding(
         "group.consumer.heartbeat.interval.ms",
@@ -28,26 +32,86 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
         "group.consumer.session.timeout.ms",
         "The time, in milliseconds, without a heartbeat after which a member is removed.",
     )
+    share_heartbeat_interval_ms: int = _overriding(
+        "group.share.heartbeat.interval.ms",
+        "The interval, in milliseconds, at which members of a share group send heartbeats.",
+    )
+    share_session_timeout_ms: int = _overriding(
+        "group.share.session.timeout.ms",
+        "The time, in milliseconds, without a heartbeat after which a member of a share group is removed.",
+    )
+    share_record_lock_duration_ms: int = _overriding(
+        "group.share.record.lock.duration.ms",
+        "The time, in milliseconds, for which a member has a record to itself.",
+    )
+    share_delivery_count_limit: int = _overriding(
+        "group.share.delivery.count.limit",
+        "The number of deliveries after which the group gives up a record.",
+        maximum=25,
+    )
+    share_partition_max_record_locks: int = _overriding(
+        "group.share.partition.max.record.locks",
+        "The largest number of records of one partition that members can have at a time.",
+    )
+    share_auto_offset_reset: str = string(
+        "share.auto.offset.reset",
+        "latest",
+        items=(share_start.PATTERN, "write latest, earliest, or by_duration: with a duration (PnDTnHnMn.nS)"),
+        doc="The start of a share group in a partition that it has not read: `latest`, `earliest`, or the "
+        "age of the first record (`by_duration:PT1H`).",
+    )
+    share_isolation_level: str = string(
+        "share.isolation.level",
+        "read_uncommitted",
+        choices=("read_committed", "read_uncommitted"),
+        doc="Whether a share group receives records of transactions before they commit.",
+    )
+    share_renew_acknowledge_enable: bool = boolean(
+        "share.renew.acknowledge.enable",
+        True,
+        doc="Whether members of a share group can extend the locks of their records (KIP-1222).",
+    )
+    errors_deadletterqueue_topic_name: str = string(
+        "errors.deadletterqueue.topic.name",
+        "",
+        items=(r"(?!__)[a-zA-Z0-9._-]{0,249}", "name a topic, and none that begins with __"),
+        doc="The topic for records that the share group gives up (KIP-1191); empty for none.",
+    )
+    errors_deadletterqueue_copy_record_enable: bool = boolean(
+        "errors.deadletterqueue.copy.record.enable",
+        False,
+        doc="Whether the topic for given-up records gets key and value of a record, too, or only headers "
+        "that name the record.",
+    )
 
     def check_limits(self, broker: BrokerConfig) -> None:
         """Raises ConfigError unless the values lie within what the broker allows its groups."""
-        _check(
-            "consumer.heartbeat.interval.ms",
-            self.consumer_heartbeat_interval_ms,
-            broker.group_consumer_min_heartbeat_interval_ms,
-            broker.group_consumer_max_heartbeat_interval_ms,
-        )
-        _check(
-            "consumer.session.timeout.ms",
-            self.consumer_session_timeout_ms,
-            broker.group_consumer_min_session_timeout_ms,
-            broker.group_consumer_max_session_timeout_ms,
-        )
-        if self.consumer_session_timeout_ms <= self.consumer_heartbeat_interval_ms:
-            raise ConfigError(
-                f"consumer.session.timeout.ms={self.consumer_session_timeout_ms} must be greater than"
-                f" consumer.heartbeat.interval.ms={self.consumer_heartbeat_interval_ms}"
-            )
+        for name in LIMITED:
+            value = self.value(name)
+            low_name, high_name = (limit_of(name, bound) for bound in ("min", "max"))
+            low, high = broker.value(low_name), broker.value(high_name)
+            if not low <= value <= high:
+                raise ConfigError(
+                    f"{name}={value} must lie between {low} ({low_name}) and {high} ({high_name})"
+                )
+        for kind in ("consumer", "share"):
+            timeout, interval = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+            if self.value(timeout) <= self.value(interval):
+                raise ConfigError(
+                    f"{timeout}={self.value(timeout)} must be greater than {interval}={self.value(interval)}"
+                )
+
+
+#: settings whose bounds are settings of the broker, as ``group.consumer.min.session.timeout.ms``
+LIMITED = (
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "share.heartbeat.interval.ms",
+    "share.session.timeout.ms",
+    "share.record.lock.duration.ms",
+    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+)
 
 
 def check_groups(broker: BrokerConfig) -> None:
@@ -62,10 +126,7 @@ def check_groups(broker: BrokerConfig) -> None:
     GroupConfig.from_layers([Layer(Source.STATIC_BROKER_CONFIG, broker.given)], {}).check_limits(broker)
 
 
-def _check(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        verb, _, noun = name.partition(".")
-        raise ConfigError(
-            f"{name}={value} must lie between {low} (group.{verb}.min.{noun})"
-            f" and {high} (group.{verb}.max.{noun})"
-        )
+def limit_of(name: str, bound: str) -> str:
+    """The broker's setting that is a bound of a group's setting."""
+    kind, _, noun = name.partition(".")
+    return f"group.{kind}.{bound}.{noun}"

@@ -26,13 +26,7 @@ _BUFFERS = ("replica.socket.receive.buffer.bytes",)
 #: the KRaft quorum, in whose place stands the metadata store
 _KRAFT = ("process.roles", "controller.quorum.", "controller.listener.names", "metadata.log.")
 
-#: the shape of internal topics that are not made
-_INTERNAL_TOPICS = (
-    "share.coordinator.state.topic.replication.factor",
-    "share.coordinator.state.topic.min.isr",
-)
-
-_IGNORED = _THREADS + _BUFFERS + _KRAFT + _INTERNAL_TOPICS
+_IGNORED = _THREADS + _BUFFERS + _KRAFT
 
 NO_SECURITY = (
     "of Kafka's security there are listeners with TLS and SASL (PLAIN, SCRAM, OAUTHBEARER, GSSAPI), ACLs and "
@@ -82,9 +76,10 @@ _UNSUPPORTED = (
     _Unsupported(
         "tiered storage is not there yet; remove it", ("remote.log.", "remote.list.", "remote.fetch.")
     ),
+    _Unsupported("streams groups are not there yet; remove it", ("group.streams.",)),
     _Unsupported(
-        "share groups and streams groups are not there yet; remove it",
-        ("group.share.", "share.coordinator.", "group.streams."),
+        "share groups have one assignor and one persister, and no threads or buffers; remove it",
+        ("group.share.", "share.coordinator.", "share.fetch."),
     ),
     _Unsupported(
         "Barnabas loads no classes and has no metrics of the JVM; remove it",

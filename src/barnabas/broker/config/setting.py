@@ -72,7 +72,7 @@ class Setting:
     sensitive: bool = False
     #: names that stand in for this one, best first: other spellings, coarser units, the broker's default
     synonyms: tuple[str, ...] = ()
-    #: of a list: the regular expression that each item matches, and the cure for one that does not
+    #: the regular expression that a text, or each item of a list, matches, and the cure for one that does not
     items: tuple[str, str] | None = None
 
     @property
@@ -99,7 +99,9 @@ class Setting:
             for item in items:
                 if item not in self.choices:
                     raise self.refuse(value, f"choose from {', '.join(self.choices)}")
-        if self.items is not None and not all(re.fullmatch(self.items[0], item) for item in value):
+        if self.items is not None and not all(
+            re.fullmatch(self.items[0], item) for item in (value if self.type is Type.LIST else (value,))
+        ):
             raise self.refuse(value, self.items[1])
         if self.type in _INTEGER_LIMITS or self.type is Type.DOUBLE:
             if self.minimum is not None and value < self.minimum:

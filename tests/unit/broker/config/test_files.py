@@ -52,7 +52,8 @@ def test_kafkas_own_file_loads_and_what_has_no_meaning_here_is_named(
     assert config.advertised_listeners == ("PLAINTEXT://localhost:9092",)
     assert config.log_dirs == ("/var/kafka-logs",)
     assert config.log_retention_ms == 24 * 3_600_000
-    for name in ("process.roles", "num.network.threads", "share.coordinator.state.topic.min.isr"):
+    assert config.share_coordinator_state_topic_min_isr == 1
+    for name in ("process.roles", "num.network.threads"):
         assert name in caplog.text
 
 
