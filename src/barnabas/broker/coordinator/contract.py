@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import KafkaError
-from barnabas.base.types import LeaderEpoch, ProducerId, ProducerIdentity
+from barnabas.base.types import LeaderEpoch, Offset, ProducerId, ProducerIdentity
 from barnabas.broker.answers import Answer
 from barnabas.broker.coordinator.timers import Timers
 from barnabas.kafka.records.control import EndTransaction
@@ -99,3 +99,5 @@ class ShardContext(Generic[S]):
     most_bytes: Callable[[], int]
     #: runs an internal operation of the shard under the lock of its key
     write: Callable[[str, Operation[S, Any]], None]
+    #: the offset that the next record gets: that of an operation's first record, while the operation runs
+    log_end: Callable[[], Offset]

@@ -44,6 +44,7 @@ class Coordinator(CoordinatorRuntime[S]):
         make_shard: makes what keeps the keys of one partition.
         planned_partitions: how many partitions the topic will have, while it does not exist.
         write_timeout_ms: time limit of an append; after it the client gets a retriable error.
+        more: the other arguments of `CoordinatorRuntime`.
     """
 
     def __init__(
@@ -55,8 +56,9 @@ class Coordinator(CoordinatorRuntime[S]):
         *,
         planned_partitions: int,
         write_timeout_ms: int,
+        **more: Any,
     ) -> None:
-        super().__init__(topic, log, view.clock, make_shard, write_timeout_ms=write_timeout_ms)
+        super().__init__(topic, log, view.clock, make_shard, write_timeout_ms=write_timeout_ms, **more)
         self.topic = topic
         self._view = view
         self._planned_partitions = planned_partitions

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Buffer, LeaderEpoch, Offset, ProducerId
@@ -17,6 +17,9 @@ from barnabas.kafka.records.control import decode_end_transaction
 #: the bytes read, and the records replayed, before the event loop serves others: some milliseconds
 CHUNK_BYTES = 64 * 1024
 _RECORDS_A_TURN = 250
+
+#: gives the key of the record that a record adds to, by its key; None for one that replaces those before it
+Extends: TypeAlias = Callable[[bytes], bytes | None]
 
 
 class InternalLog(Protocol):
@@ -63,7 +66,14 @@ class _Pending(NamedTuple):
     is_superseded: bool = False
 
 
-async def load(log: InternalLog, partition: int, shard: Shard, offset: Offset, end: Offset) -> int:
+async def load(
+    log: InternalLog,
+    partition: int,
+    shard: Shard,
+    offset: Offset,
+    end: Offset,
+    extends: Extends | None = None,
+) -> int:
     """Replay the committed records of `partition` from `offset` to `end`; return their number.
 
     A record replaces the one before it with the same key, as in compaction. So the loading keeps the last
@@ -72,11 +82,15 @@ async def load(log: InternalLog, partition: int, shard: Shard, offset: Offset, e
     commit marker, but do not replace later records. Those of an aborted transaction are dropped, and those
     of an ongoing one are replayed as pending.
 
+    A record for which `extends` names another key adds to the last record of that key, and is replayed after
+    it. If the log has a later record of that key, both are dropped.
+
     Raises:
         KafkaError: CORRUPT_MESSAGE, a batch is damaged. It may have the last value of any key, so nothing of
             the partition is served. Or the log cannot be read.
     """
     latest: dict[bytes, bytes | None] = {}
+    added: dict[bytes, list[tuple[bytes, bytes | None]]] = {}
     pending: dict[ProducerId, dict[bytes, _Pending]] = {}
     count = 0
     while offset < end:
@@ -108,6 +122,11 @@ async def load(log: InternalLog, partition: int, shard: Shard, offset: Offset, e
                     if value is not None:
                         pending.setdefault(header.producer_id, {})[key] = _Pending(value)
                     continue
+                if extends is not None:
+                    if (extended := extends(key)) is not None:
+                        added.setdefault(extended, []).append((key, value))
+                        continue
+                    added.pop(key, None)
                 # Replay keeps the order of the last records of the keys.
                 latest.pop(key, None)
                 latest[key] = value
@@ -118,13 +137,23 @@ async def load(log: InternalLog, partition: int, shard: Shard, offset: Offset, e
             raise _damaged(offset, end, "no whole batch is there")
         await asyncio.sleep(0)
     _replay_pending(shard, pending, is_superseded=True)
-    for number, (key, value) in enumerate(latest.items(), 1):
+    for number, (key, value) in enumerate(_with_additions(latest, added), 1):
         if value is not None and (record := shard.decode(key, value)) is not None:
             shard.replay(record)
         if number % _RECORDS_A_TURN == 0:
             await asyncio.sleep(0)
     _replay_pending(shard, pending, is_superseded=False)
     return count
+
+
+def _with_additions(
+    latest: Mapping[bytes, bytes | None], added: Mapping[bytes, Sequence[tuple[bytes, bytes | None]]]
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """The last record of each key, each with those that add to it; nothing adds to a missing record."""
+    for key, value in latest.items():
+        yield key, value
+        if added and value is not None:
+            yield from added.get(key, ())
 
 
 def _checked(data: bytes, expected: Offset) -> list[tuple[int, BatchHeader]]:

@@ -46,9 +46,9 @@ from barnabas.broker.answers import Answer, is_pending, settled
 from barnabas.broker.coordinator.backoff import Complaints
 from barnabas.broker.coordinator.contract import Operation, Result, S, Shard, ShardContext
 from barnabas.broker.coordinator.keyed_lock import KeyedLock
-from barnabas.broker.coordinator.loading import InternalLog, load
+from barnabas.broker.coordinator.loading import Extends, InternalLog, load
 from barnabas.broker.coordinator.timers import Timers
-from barnabas.kafka.records import Record, encode_batch
+from barnabas.kafka.records import Compression, Record, encode_batch
 from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
 
 logger = logger_of(__name__)
@@ -108,12 +108,16 @@ class CoordinatorRuntime(Generic[S]):
         make_shard: Callable[[ShardContext[S]], S],
         *,
         write_timeout_ms: int,
+        extends: Extends | None = None,
+        compression: Compression = Compression.NONE,
     ) -> None:
         self._name = name
         self._log = log
         self._clock = clock
         self._make_shard = make_shard
         self._write_timeout = write_timeout_ms / 1000
+        self._extends = extends
+        self._compression = compression
         self._slots: dict[int, _Slot[S]] = {}
         self._complaints = Complaints(logger)
         #: loads one partition at a time: each turn of the loop reads one piece
@@ -277,15 +281,21 @@ class CoordinatorRuntime(Generic[S]):
             except KafkaError as error:
                 raise _coordinator_error(error) from error
 
+        def log_end() -> Offset:
+            try:
+                return self._log.bounds(partition, slot.epoch)[1]
+            except KafkaError as error:
+                raise _coordinator_error(error) from error
+
         return self._make_shard(
-            ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, most_bytes, write)
+            ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, most_bytes, write, log_end)
         )
 
     async def _load(self, partition: int, slot: _Slot[S], start: Offset, end: Offset) -> None:
         try:
             await settled(self._log.committed(partition, end, slot.epoch))
             async with self._load_turn:
-                count = await load(self._log, partition, slot.shard, start, end)
+                count = await load(self._log, partition, slot.shard, start, end, self._extends)
         except Exception as error:
             self._load_failed(partition, slot, error)
             return
@@ -380,6 +390,7 @@ class CoordinatorRuntime(Generic[S]):
         return encode_batch(
             [Record(*record.encode(), now) for record in result.records],
             leader_epoch=epoch,
+            compression=self._compression,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             transactional=result.producer is not None,

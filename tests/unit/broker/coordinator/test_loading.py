@@ -169,3 +169,33 @@ def test_batches_that_do_not_lie_behind_each_other_are_not_loaded(second):
     else:
         with pytest.raises(KafkaError, match="lie where"):
             _checked(data, 0)
+
+
+@given(st.lists(st.tuples(st.booleans(), keys, values.filter(bool)), max_size=12))
+def test_a_record_that_adds_to_another_is_replayed_after_it(memory_log, records):
+    """Keys with a plus add to the key without it: they count until that key is written again."""
+
+    class Sums:
+        def __init__(self):
+            self.found: dict[bytes, list[bytes]] = {}
+
+        def decode(self, key, value):
+            return key, value
+
+        def replay(self, record):
+            key, value = record
+            if key.startswith(b"+"):
+                self.found[key[1:]].append(value)
+            else:
+                self.found[key] = [value]
+
+    log, expected = memory_log(), Sums()
+    for adds, key, value in records:
+        record = (b"+" + key if adds else key), value
+        log.append(0, encode_batch([Record(*record, 0)]), 0)
+        if not adds or key in expected.found:
+            expected.replay(record)
+    loaded = Sums()
+    base = lambda key: key[1:] if key.startswith(b"+") else None  # noqa: E731
+    run_virtual(load(log, 0, loaded, *log.bounds(0, 0), base))
+    assert loaded.found == expected.found
