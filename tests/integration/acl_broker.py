@@ -33,6 +33,7 @@ class AclBroker:
             "super.users": "User:ANONYMOUS",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
         }
         self.server = BrokerServer(BrokerConfig.from_text(text | settings))

@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tests.integration.conftest import use_share_groups
+
+from barnabas.base.types import topic_id_to_str
 from barnabas.broker.server.handlers import load
 from barnabas.kafka.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -94,6 +97,11 @@ NEEDS: dict[str, list[list[Grant]]] = {
     "ListConfigResources": [[(C, _.DESCRIBE_CONFIGS)]],
     "DescribeTopicPartitions": [[(T, _.DESCRIBE)]],
     "GetReplicaLogInfo": BETWEEN_BROKERS,
+    "InitializeShareGroupState": BETWEEN_BROKERS,
+    "ReadShareGroupState": BETWEEN_BROKERS,
+    "WriteShareGroupState": BETWEEN_BROKERS,
+    "DeleteShareGroupState": BETWEEN_BROKERS,
+    "ReadShareGroupStateSummary": BETWEEN_BROKERS,
 }
 #: what anybody may ask; some answer with as much as one may see
 OPEN = {
@@ -222,9 +230,11 @@ def prepare(admin: Callable[..., Any]) -> None:
     """Make the topic of the walk, and those of the coordinators."""
     topic = CreatableTopic(name=NAMES[T], num_partitions=1, replication_factor=1)
     admin(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
-    for kind, key in enumerate((NAMES[G], NAMES[X])):
+    use_share_groups(admin)
+    share_partition = f"{NAMES[G]}:{topic_id_to_str(bytes(16))}:0"
+    for kind, key in enumerate((NAMES[G], NAMES[X], share_partition)):
         found = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        while codes(admin(found, 4)) != {0}:
+        while codes(admin(found, 6)) != {0}:
             pass
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
     commit = OffsetCommitRequest(

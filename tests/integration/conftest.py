@@ -14,6 +14,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.kafka.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -41,8 +42,11 @@ from barnabas.kafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.kafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.records import Record, all_records, encode_batch
+
+UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +100,16 @@ class Wire:
                 raise ConnectionError(f"closed by the broker after {len(data)} of {size} bytes")
             data += part
         return bytes(data)
+
+
+def use_share_groups(wire: Wire, level: int = 1) -> None:
+    """Have the cluster use the feature of share groups, or not use it."""
+    for kind in (UPGRADE, SAFE_DOWNGRADE):  # the one that applies
+        update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=kind)
+        wire(UpdateFeaturesRequest(feature_updates=[update]))
+    answer = wire(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    assert levels.get("share.version", 0) == level
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ __all__ = ["BarnabasBroker", "BrokerDied"]
 TEST_SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
     "log.index.size.max.bytes": "65536",
     # A test's records may have any timestamp: nothing is deleted for its age.
     "log.retention.check.interval.ms": "86400000",

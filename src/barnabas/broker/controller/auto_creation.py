@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
 from barnabas.base.text import logger_of
-from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.eligibility import eligibility_of, known_brokers
 from barnabas.broker.controller.internal_topics import CLUSTER_REPLICAS
@@ -24,6 +24,7 @@ log = logger_of(__name__)
 _REPLICATION_SETTINGS = {
     GROUP_METADATA_TOPIC: "offsets.topic.replication.factor",
     TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+    SHARE_GROUP_STATE_TOPIC: "share.coordinator.state.topic.replication.factor",
 }
 
 
@@ -108,6 +109,20 @@ def _defaults(name: str, config: BrokerConfig, running: int, known: int) -> Crea
                 "compression.type": "uncompressed",
                 "min.insync.replicas": str(config.transaction_state_log_min_isr or min_isr),
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            },
+        )
+    if name == SHARE_GROUP_STATE_TOPIC:
+        return _topic(
+            name,
+            config.share_coordinator_state_topic_num_partitions,
+            config.share_coordinator_state_topic_replication_factor or replicas,
+            {
+                # The share coordinator deletes what newer snapshots have superseded.
+                "cleanup.policy": "delete",
+                "retention.ms": "-1",
+                "compression.type": "producer",
+                "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr or min_isr),
+                "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
             },
         )
     return _topic(name, DEFAULT, DEFAULT, {})

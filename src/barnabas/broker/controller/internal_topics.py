@@ -1,7 +1,7 @@
 """Adds replicas to internal topics that were created when there were too few brokers.
 
-A lone broker, and the first ones of a cluster, create `__consumer_offsets` and `__transaction_state` with one
-replica on each broker. So groups and transactions work at once. When more brokers have joined,
+A lone broker, and the first ones of a cluster, create `__consumer_offsets` and the other internal topics with
+one replica on each broker. So groups and transactions work at once. When more brokers have joined,
 the controller adds replicas. It does so only where the replication factor was left to Barnabas.
 """
 
@@ -14,7 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from barnabas.base.errors import KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
-from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
+from barnabas.base.types import (
+    GROUP_METADATA_TOPIC,
+    INTERNAL_TOPICS,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    TopicPartition,
+)
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller.eligibility import eligibility_of
 from barnabas.broker.controller.placement import add_replicas
@@ -49,8 +56,7 @@ class InternalTopics:
 
     def on_image(self, delta: ImageDelta) -> None:
         """See whether a broker or an internal topic has come."""
-        names = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
-        if delta.brokers or not delta.topics.isdisjoint(names):
+        if delta.brokers or not delta.topics.isdisjoint(INTERNAL_TOPICS):
             self.begin()
 
     def begin(self) -> None:
@@ -86,6 +92,7 @@ def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, t
     settings = {
         GROUP_METADATA_TOPIC: config.offsets_topic_replication_factor,
         TRANSACTION_STATE_TOPIC: config.transaction_state_log_replication_factor,
+        SHARE_GROUP_STATE_TOPIC: config.share_coordinator_state_topic_replication_factor,
     }
     in_sync = eligibility_of(image).in_sync
     running = [broker for broker in image.brokers.values() if broker.id in in_sync]

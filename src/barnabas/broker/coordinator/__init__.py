@@ -1,4 +1,4 @@
-"""Coordinators: what a broker remembers for clients in internal topics (groups, their offsets)."""
+"""Coordinators: what a broker remembers in internal topics: groups, offsets, transactions, share state."""
 
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
@@ -9,6 +9,13 @@ from barnabas.broker.coordinator.groups.offsets import OffsetStore
 from barnabas.broker.coordinator.groups.pending import PendingOffsets
 from barnabas.broker.coordinator.groups.service import GroupCoordinator
 from barnabas.broker.coordinator.loading import InternalLog
+from barnabas.broker.coordinator.share_state.persister import (
+    SharePartitionKey,
+    SharePersister,
+    ShareState,
+    StateBatch,
+)
+from barnabas.broker.coordinator.share_state.service import ShareCoordinator
 from barnabas.broker.coordinator.transactions.marker_queue import Marker, MarkerWriter
 from barnabas.broker.coordinator.transactions.producer_ids import ProducerIds
 from barnabas.broker.coordinator.transactions.service import TransactionCoordinator
@@ -28,6 +35,11 @@ __all__ = [
     "OffsetStore",
     "PendingOffsets",
     "ProducerIds",
+    "ShareCoordinator",
+    "SharePartitionKey",
+    "SharePersister",
+    "ShareState",
+    "StateBatch",
     "Transaction",
     "TransactionCoordinator",
     "TransactionState",

@@ -72,9 +72,12 @@ class BrokerClient:
             )
         return channel
 
-    def forget(self, broker_id: BrokerId) -> None:
-        """Close the channels to a broker that has left or restarted; asking for one again makes a new one."""
-        for key in [key for key in self._channels if key[0] == broker_id]:
+    def forget(self, broker_id: BrokerId, purpose: str | None = None) -> None:
+        """Close the channels to a broker that has left or restarted; asking for one again makes a new one.
+
+        With a purpose, close only its channel: the broker serves other APIs than when it was connected.
+        """
+        for key in [key for key in self._channels if key[0] == broker_id and purpose in (None, key[1])]:
             closing = asyncio.ensure_future(self._channels.pop(key).close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)

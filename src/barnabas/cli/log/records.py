@@ -10,7 +10,13 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from barnabas.base.errors import ProtocolError
-from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, JsonObject, topic_id_to_str
+from barnabas.base.types import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    JsonObject,
+    topic_id_to_str,
+)
 from barnabas.kafka.protocol.codec import decode
 from barnabas.kafka.protocol.records.consumer_group import KINDS as CONSUMER_GROUP_KINDS
 from barnabas.kafka.protocol.records.consumer_protocol import (
@@ -19,6 +25,12 @@ from barnabas.kafka.protocol.records.consumer_protocol import (
 )
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.kafka.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from barnabas.kafka.protocol.records.share_group_state import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
 from barnabas.kafka.protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 from barnabas.kafka.protocol.schema import Message, Struct
 from barnabas.kafka.records import BatchHeader, Record
@@ -41,6 +53,7 @@ _OFFSETS: _Kinds = {
     **CONSUMER_GROUP_KINDS,
 }
 _TRANSACTIONS: _Kinds = {0: (TransactionLogKey, TransactionLogValue)}
+_SHARE_STATES: _Kinds = {0: (ShareSnapshotKey, ShareSnapshotValue), 1: (ShareUpdateKey, ShareUpdateValue)}
 
 
 def decoder_for(directory: str) -> Decoder:
@@ -49,6 +62,8 @@ def decoder_for(directory: str) -> Decoder:
         return partial(_coordinator_record, _OFFSETS)
     if directory.startswith(TRANSACTION_STATE_TOPIC + "-"):
         return partial(_coordinator_record, _TRANSACTIONS)
+    if directory.startswith(SHARE_GROUP_STATE_TOPIC + "-"):
+        return partial(_coordinator_record, _SHARE_STATES)
     return _plain_record
 
 

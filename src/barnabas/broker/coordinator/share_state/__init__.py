@@ -1,1 +1,1 @@
-"""The share coordinator: the delivery state of share groups' partitions, in `__share_group_state` (KIP-932)."""
+"""The share coordinator: the delivery states of share groups, in `__share_group_state` (KIP-932)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from barnabas.base.types import LeaderEpoch, Offset, TopicId
+from barnabas.base.types import LeaderEpoch, Offset, TopicId, topic_id_to_str
 
 
 class SharePartitionKey(NamedTuple):
@@ -18,6 +18,10 @@ class SharePartitionKey(NamedTuple):
     group: str
     topic_id: TopicId
     partition: int
+
+    def __str__(self) -> str:
+        """The key as FindCoordinator has it; its hash decides the share coordinator."""
+        return f"{self.group}:{topic_id_to_str(self.topic_id)}:{self.partition}"
 
 
 class StateBatch(NamedTuple):
@@ -34,23 +38,23 @@ class ShareState(NamedTuple):
     """The stored state of a share partition."""
 
     #: grows with each initialization: it fences writers from before that
-    state_epoch: int
-    #: the epoch of the leader that read or wrote last; -1 before the first one
-    leader_epoch: LeaderEpoch
+    state_epoch: int = 0
+    #: the latest epoch of a leader that has read or written the state; 0 before the first one
+    leader_epoch: LeaderEpoch = 0
     #: all records below it are finished; -1 before the leader has chosen one
-    start_offset: Offset
+    start_offset: Offset = -1
     #: the number of finished records from the start offset on; -1 for an unknown number (KIP-1226)
-    delivery_complete_count: int
-    #: ordered by offset, without overlaps
-    batches: tuple[StateBatch, ...]
+    delivery_complete_count: int = -1
+    #: ordered by offset, without overlaps; contiguous ones differ
+    batches: tuple[StateBatch, ...] = ()
 
 
 class SharePersister(Protocol):
     """Reads and writes the state of share partitions, with retries of what can succeed later.
 
-    Each method raises KafkaError. FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH are final: another initialization
-    or another leader came later. COORDINATOR_NOT_AVAILABLE and other retriable codes mean that the retries
-    have ended: a write can have been stored or not.
+    Each method raises KafkaError. FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH are final: another
+    initialization or another leader came later. COORDINATOR_NOT_AVAILABLE and other retriable codes mean that
+    the retries have ended: a write can have been stored or not.
     """
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:
@@ -81,7 +85,10 @@ class SharePersister(Protocol):
     ) -> None:
         """Store `batches` over those that are stored, and drop what is below `start_offset`.
 
-        A start offset of -1 leaves the stored one. Writes of one key are stored in the order of the calls.
+        The batches are in order and do not overlap. Of two states of one record the higher delivery
+        count remains, then the higher delivery state, as in Kafka. So a late duplicate of a write changes
+        nothing. The start offset never falls; -1 leaves it. Writes of one key are stored in the order of the
+        calls.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH; INVALID_REQUEST, it is not initialized.
@@ -91,10 +98,7 @@ class SharePersister(Protocol):
         """Delete the state; a missing state is deleted already."""
 
     async def summary(self, key: SharePartitionKey, leader_epoch: LeaderEpoch = -1) -> ShareState:
-        """The state without its batches. -1 as the epoch stands for a caller that is not the leader.
+        """The state without its batches; a missing one is `ShareState()`. Nothing is fenced.
 
-        Nothing is fenced. A missing state has the start offset -1.
-
-        Raises:
-            KafkaError: FENCED_LEADER_EPOCH.
+        A caller that is not the leader has -1 as the epoch.
         """

@@ -1,17 +1,28 @@
-"""FindCoordinator v0-6: the broker that coordinates a group or a transactional id (KIP-98).
+"""FindCoordinator v0-6: the coordinator of a group, a transactional id or a share partition (KIP-98).
 
 Several at once from v4 on (KIP-699). The first request creates the internal topic and waits for it; Apache
-Kafka answers with an error, and the client retries. Share groups (KIP-932) are not supported:
-INVALID_REQUEST.
+Kafka answers with an error, and the client retries. From v6 on brokers ask for share partitions by keys
+`GROUP:TOPIC_ID:PARTITION` (KIP-932), while the cluster uses the feature `share.version`.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import GROUP_METADATA_TOPIC, NO_BROKER, TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.base.types import (
+    GROUP_METADATA_TOPIC,
+    NO_BROKER,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
 from barnabas.broker.answers import Answer
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.coordinator.partitioning import partition_for
+from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -23,14 +34,38 @@ from barnabas.kafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from barnabas.kafka.security.acls import Operation, ResourceType
+from barnabas.kafka.security.acls import CLUSTER_NAME, Operation, ResourceType
 
-#: by the key type: the topic whose partitions' leaders coordinate
-_TOPICS = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
-#: by topic: the type of its keys
-_KINDS = {GROUP_METADATA_TOPIC: ResourceType.GROUP, TRANSACTION_STATE_TOPIC: ResourceType.TRANSACTIONAL_ID}
+
+class _Kind(NamedTuple):
+    """A type of keys."""
+
+    #: the internal topic, the leaders of whose partitions coordinate
+    topic: str
+    #: what a client must be allowed
+    operation: Operation
+    resource: ResourceType
+    #: the name of the resource, by the key
+    name_of: Callable[[str], str] = str
+    #: what the keys look like, if not anything
+    keys: re.Pattern[str] | None = None
+
+
+_SHARE_PARTITIONS = 2
+_KINDS = {
+    0: _Kind(GROUP_METADATA_TOPIC, Operation.DESCRIBE, ResourceType.GROUP),
+    1: _Kind(TRANSACTION_STATE_TOPIC, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    _SHARE_PARTITIONS: _Kind(
+        SHARE_GROUP_STATE_TOPIC,
+        Operation.CLUSTER_ACTION,
+        ResourceType.CLUSTER,
+        lambda _key: CLUSTER_NAME,
+        re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL),
+    ),
+}
 #: from this version the answer is a list
 _BATCHED_FROM = 4
+_SHARE_PARTITIONS_FROM = 6
 
 
 def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
@@ -45,7 +80,11 @@ def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinat
 
 @handles(
     FindCoordinatorRequest,
-    needs=[checked_by_handler("group DESCRIBE or transactional id DESCRIBE")],
+    needs=[
+        checked_by_handler(
+            "group DESCRIBE, transactional id DESCRIBE, or for share partitions cluster CLUSTER_ACTION"
+        )
+    ],
     on_error=_failed,
     pieces=[Pieces("coordinator_keys", "coordinators", size=512)],
     unconfirmed="it tells what the image shows",
@@ -53,18 +92,27 @@ def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinat
 def find_coordinator(
     view: BrokerView, auto_creation: AutoCreation, context: RequestContext, request: FindCoordinatorRequest
 ) -> Answer[FindCoordinatorResponse]:
-    topic = _TOPICS.get(request.key_type)
-    if topic is None:
+    kind = _kind_of(view, context, request)
+    keys = request.coordinator_keys if context.api_version >= _BATCHED_FROM else [request.key]
+    if not any(_may_find(context, kind, key) for key in keys):  # then the broker creates no topic either
+        return _failed(request, refusal(kind.resource))
+    if kind.topic not in view.image.topics:
+        return _find_after_creation(view, auto_creation, context, request, kind)
+    return _find(view.image, context, request, kind)
+
+
+def _kind_of(view: BrokerView, context: RequestContext, request: FindCoordinatorRequest) -> _Kind:
+    kind = _KINDS.get(request.key_type)
+    if request.key_type == _SHARE_PARTITIONS and (
+        context.api_version < _SHARE_PARTITIONS_FROM or view.image.features.level(SHARE_VERSION) < 1
+    ):
+        kind = None
+    if kind is None:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"keys of type {request.key_type} have no coordinator, groups (0) and transactional ids (1) do",
         )
-    keys = request.coordinator_keys if context.api_version >= _BATCHED_FROM else [request.key]
-    if not any(_may_find(context, topic, key) for key in keys):  # then the broker creates no topic either
-        return _failed(request, refusal(_KINDS[topic]))
-    if topic not in view.image.topics:
-        return _find_after_creation(view, auto_creation, context, request, topic)
-    return _find(view.image, context, request, topic)
+    return kind
 
 
 async def _find_after_creation(
@@ -72,22 +120,22 @@ async def _find_after_creation(
     auto_creation: AutoCreation,
     context: RequestContext,
     request: FindCoordinatorRequest,
-    topic: str,
+    kind: _Kind,
 ) -> FindCoordinatorResponse:
-    errors = await auto_creation.create([topic])
+    errors = await auto_creation.create([kind.topic])
     for error in errors.values():
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made: {error.message}")
-    return _find(view.image, context, request, topic)
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{kind.topic} cannot be made: {error.message}")
+    return _find(view.image, context, request, kind)
 
 
 def _find(
-    image: ClusterImage, context: RequestContext, request: FindCoordinatorRequest, topic: str
+    image: ClusterImage, context: RequestContext, request: FindCoordinatorRequest, kind: _Kind
 ) -> FindCoordinatorResponse:
     if context.api_version >= _BATCHED_FROM:
         return FindCoordinatorResponse(
-            coordinators=[_locate(image, context, topic, key) for key in request.coordinator_keys]
+            coordinators=[_locate(image, context, kind, key) for key in request.coordinator_keys]
         )
-    found = _locate(image, context, topic, request.key)
+    found = _locate(image, context, kind, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -97,13 +145,15 @@ def _find(
     )
 
 
-def _locate(image: ClusterImage, context: RequestContext, topic: str, key: str) -> Coordinator:
-    if not _may_find(context, topic, key):
-        return _nowhere(key, refusal(_KINDS[topic]))
-    known = image.topics.get(topic)  # this broker's image may not show a new topic yet
+def _locate(image: ClusterImage, context: RequestContext, kind: _Kind, key: str) -> Coordinator:
+    if not _may_find(context, kind, key):
+        return _nowhere(key, refusal(kind.resource))
+    if kind.keys is not None and not kind.keys.fullmatch(key):
+        return _nowhere(key, KafkaError(ErrorCode.INVALID_REQUEST, "a key is GROUP:TOPIC_ID:PARTITION"))
+    known = image.topics.get(kind.topic)  # this broker's image may not show a new topic yet
     state = None
     if known is not None:
-        state = image.partition(TopicPartition(topic, partition_for(key, len(known.partitions))))
+        state = image.partition(TopicPartition(kind.topic, partition_for(key, len(known.partitions))))
     leader = None if state is None else image.brokers.get(state.leader)
     endpoint = None if leader is None else leader.endpoint(context.listener)
     if leader is None or endpoint is None:
@@ -111,8 +161,8 @@ def _locate(image: ClusterImage, context: RequestContext, topic: str, key: str) 
     return Coordinator(key=key, node_id=leader.id, host=endpoint.host, port=endpoint.port)
 
 
-def _may_find(context: RequestContext, topic: str, key: str) -> bool:
-    return context.access.allows(Operation.DESCRIBE, _KINDS[topic], key)
+def _may_find(context: RequestContext, kind: _Kind, key: str) -> bool:
+    return context.access.allows(kind.operation, kind.resource, kind.name_of(key))
 
 
 def _nowhere(key: str, error: KafkaError) -> Coordinator:

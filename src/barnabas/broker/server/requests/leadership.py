@@ -13,8 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from barnabas.base.errors import ErrorCode
-from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
-from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.base.types import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
+from barnabas.broker.coordinator import (
+    GroupCoordinator,
+    ShareCoordinator,
+    SharePartitionKey,
+    TransactionCoordinator,
+)
 from barnabas.broker.coordinator.coordinator import Coordinator
 from barnabas.broker.server.requests.parts import Parts
 from barnabas.kafka.protocol.schema import Request
@@ -81,6 +91,27 @@ def group_coordinator(*fields: str) -> Leadership:
 def transaction_coordinator(*fields: str) -> Leadership:
     """The coordinator of the transactional ids in these fields, or in `transactional_id`."""
     return _CoordinatorOf(TransactionCoordinator, TRANSACTION_STATE_TOPIC, fields or ("transactional_id",))
+
+
+class share_coordinator(Leadership):
+    """The coordinators of the share partitions that a request names."""
+
+    refusal = ErrorCode.NOT_COORDINATOR
+
+    def partitions_of(self, parts: Parts) -> PartitionsOf:
+        partition_for = parts.get(ShareCoordinator).partition_for
+
+        def named(request: Any) -> list[TopicPartition]:
+            return [
+                TopicPartition(
+                    SHARE_GROUP_STATE_TOPIC,
+                    partition_for(str(SharePartitionKey(request.group_id, topic.topic_id, wanted.partition))),
+                )
+                for topic in request.topics
+                for wanted in topic.partitions
+            ]
+
+        return named
 
 
 def _keys(request: Request, fields: Iterable[str]) -> Iterator[str]:

@@ -1,15 +1,26 @@
-"""Sixth stage: the coordinators of groups and transactions. From here on the broker hosts its partitions."""
+"""Sixth stage: the coordinators of groups, transactions and share state. From here on the broker hosts its
+partitions.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from barnabas.base.environment.randomness import new_uuid
-from barnabas.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.base.types import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
+from barnabas.broker.controller import AutoCreation
+from barnabas.broker.coordinator import GroupCoordinator, ShareCoordinator, TransactionCoordinator
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.replication.internal_log import ReplicatedLog
 from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.server.share_state.persister import CoordinatorPersister
+from barnabas.broker.server.share_state.pruning import delete_before
 from barnabas.broker.server.stages.closing import Closing, stage
 from barnabas.broker.server.stages.foundation import Foundation
 from barnabas.broker.server.stages.logs import Logs
@@ -22,6 +33,9 @@ from barnabas.broker.server.transactions.markers import MarkerAppender
 from barnabas.broker.server.transactions.verification import TransactionVerifier
 from barnabas.broker.view import BrokerView
 
+#: how long the first use of share groups waits at most for the controller to make their internal topic
+_AUTO_CREATION_SECONDS = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Coordination:
@@ -31,6 +45,8 @@ class Coordination:
     replicas: ReplicaManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    shares: ShareCoordinator
+    persister: CoordinatorPersister
     markers: MarkerAppender
     verifier: TransactionVerifier
 
@@ -39,6 +55,7 @@ class Coordination:
         self.replicas.apply(delta)
         self.groups.follow(self.view.node_id, delta)
         self.transactions.follow(self.view.node_id, delta)
+        self.shares.follow(self.view.node_id, delta)
 
 
 @stage
@@ -53,6 +70,16 @@ async def open_coordination(
     """Host the partitions of this broker, and coordinate the groups and transactions in them."""
     view, environment, replicas = foundation.view, foundation.environment, replication.replicas
     leadership, cold_reads = membership.leadership, foundation.cold_reads
+    shares = ShareCoordinator(
+        view,
+        ReplicatedLog(SHARE_GROUP_STATE_TOPIC, replicas, cold_reads),
+        lambda partition, start: delete_before(
+            replicas, logs.manager, TopicPartition(SHARE_GROUP_STATE_TOPIC, partition), start
+        ),
+    )
+    closing.add(shares.stop)
+    creation = AutoCreation(view, partial(metadata.forwarding.send, timeout_s=_AUTO_CREATION_SECONDS))
+    persister = CoordinatorPersister(view, shares, metadata.peers, creation.create)
     assigning = environment.blocking.pool("group assignments", 1)
     closing.add(assigning.abandon)
     groups = GroupCoordinator(
@@ -73,8 +100,9 @@ async def open_coordination(
     closing.add(transactions.stop)
     leadership.add_coordinator(groups)
     leadership.add_coordinator(transactions)
+    leadership.add_coordinator(shares)
     verifier = TransactionVerifier(view, TransactionCoordinators(view, transactions, metadata.peers))
-    coordination = Coordination(view, replicas, groups, transactions, markers, verifier)
+    coordination = Coordination(view, replicas, groups, transactions, shares, persister, markers, verifier)
     now = everything(foundation)
     replication.throttles.apply(now)
     coordination.follow(now)
@@ -85,4 +113,5 @@ async def open_coordination(
         closing.add(metadata.loader.subscribe(listener))  # no change reaches a log that closes
     groups.start()
     transactions.start()
+    shares.start()
     return coordination

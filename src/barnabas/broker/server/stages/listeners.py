@@ -134,6 +134,8 @@ def _parts(stages: Stages) -> list[object]:
         replication.producer_ids,
         coordination.groups,
         coordination.transactions,
+        coordination.shares,
+        coordination.persister,
         coordination.markers,
         coordination.verifier,
         stages.upkeep.moves,

@@ -14,7 +14,7 @@ from tests.views import view_of
 from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.broker.coordinator import GroupCoordinator, ShareCoordinator, TransactionCoordinator
 from barnabas.broker.server import handlers
 from barnabas.broker.server.auditing.trail import AuditTrail
 from barnabas.broker.server.forwarding import Forwarding
@@ -121,7 +121,8 @@ def coordinating(kind):
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.confirmed_by], ids=lambda api: api.name)
 def test_a_request_names_the_partitions_whose_leadership_is_confirmed(api):
-    parts = Parts([coordinating(GroupCoordinator), coordinating(TransactionCoordinator)])
+    kinds = (GroupCoordinator, TransactionCoordinator, ShareCoordinator)
+    parts = Parts([coordinating(kind) for kind in kinds])
     assert list(api.confirmed_by.partitions_of(parts)(filled(api.request)))
 
 

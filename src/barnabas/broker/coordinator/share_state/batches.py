@@ -1,0 +1,96 @@
+"""Ranges of records and their delivery states: the newer ranges laid over the older ones.
+
+As in Kafka, of two states of one record the higher delivery count remains, then the higher delivery state.
+Both only rise in the life of a record. So a duplicate of a write that arrives late changes nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from barnabas.base.types import Offset
+from barnabas.broker.coordinator.share_state.persister import StateBatch
+
+_first, _last = attrgetter("first_offset"), attrgetter("last_offset")
+
+
+def is_ordered(batches: Sequence[StateBatch]) -> bool:
+    """Whether the batches are in the order of their offsets, and do not overlap."""
+    end = -1
+    for first, last, _, _ in batches:
+        if not end < first <= last:
+            return False
+        end = last
+    return True
+
+
+def combine(
+    older: tuple[StateBatch, ...], newer: Sequence[StateBatch], start: Offset
+) -> tuple[StateBatch, ...]:
+    """The states of all records from `start` on; both arguments are ordered, without overlaps.
+
+    The work grows with the newer batches and with the older ones between them.
+    """
+    combined = older
+    if newer:
+        # Those that touch a newer one may be joined with it.
+        low = bisect_left(older, newer[0].first_offset - 1, key=_last)
+        high = bisect_right(older, newer[-1].last_offset + 1, key=_first)
+        joined = tuple(_joined(_laid_over(older[low:high], newer)))
+        combined = older[:low] + joined + older[high:]
+    below = bisect_left(combined, start, key=_last)
+    if below:
+        combined = combined[below:]
+    if combined and combined[0].first_offset < start:
+        combined = (combined[0]._replace(first_offset=start), *combined[1:])
+    return combined
+
+
+def _laid_over(older: Sequence[StateBatch], newer: Sequence[StateBatch]) -> Iterator[StateBatch]:
+    """The parts of both in the order of their offsets; where they overlap, the one that remains."""
+    olds, news = iter(older), iter(newer)
+    old, new = next(olds, None), next(news, None)
+    while old is not None and new is not None:
+        if old.last_offset < new.first_offset:
+            yield old
+            old = next(olds, None)
+        elif new.last_offset < old.first_offset:
+            yield new
+            new = next(news, None)
+        elif old.first_offset < new.first_offset:
+            yield old._replace(last_offset=new.first_offset - 1)
+            old = old._replace(first_offset=new.first_offset)
+        elif new.first_offset < old.first_offset:
+            yield new._replace(last_offset=old.first_offset - 1)
+            new = new._replace(first_offset=old.first_offset)
+        else:
+            end = min(old.last_offset, new.last_offset)
+            yield max(new, old, key=_rank)._replace(last_offset=end)
+            old = next(olds, None) if old.last_offset == end else old._replace(first_offset=end + 1)
+            new = next(news, None) if new.last_offset == end else new._replace(first_offset=end + 1)
+    if old is not None:
+        yield old
+    if new is not None:
+        yield new
+    yield from olds
+    yield from news
+
+
+def _rank(batch: StateBatch) -> tuple[int, int]:
+    return batch.delivery_count, batch.delivery_state
+
+
+def _joined(batches: Iterator[StateBatch]) -> Iterator[StateBatch]:
+    """Join contiguous batches of the same state."""
+    before = next(batches, None)
+    for batch in batches:
+        assert before is not None
+        if batch.first_offset == before.last_offset + 1 and batch[2:] == before[2:]:
+            before = before._replace(last_offset=batch.last_offset)
+        else:
+            yield before
+            before = batch
+    if before is not None:
+        yield before

@@ -1,0 +1,159 @@
+"""The records of `__share_group_state`, in Apache Kafka's format.
+
+A key is its kind (int16: 0 snapshot, 1 update), the group, the topic id and the partition. A value is its
+version (int16, 0) and its fields. A snapshot without a value deletes the state.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.base.errors import ProtocolError
+from barnabas.base.types import LeaderEpoch, Offset
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState, StateBatch
+from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.kafka.protocol.records import share_group_state as stored
+
+SNAPSHOT_KIND, UPDATE_KIND = 0, 1
+_VERSION = 0
+_PREFIX = struct.Struct(">h")
+_SNAPSHOT_PREFIX, _UPDATE_PREFIX = _PREFIX.pack(SNAPSHOT_KIND), _PREFIX.pack(UPDATE_KIND)
+
+
+class Snapshot(NamedTuple):
+    """The whole state of a share partition at one time."""
+
+    #: grows with each snapshot of the share partition
+    epoch: int
+    state: ShareState
+    created_ms: int
+    #: later than `created_ms` in a repetition of a snapshot that was old
+    written_ms: int
+
+
+class SnapshotRecord(NamedTuple):
+    """A share partition's state, or its deletion."""
+
+    key: SharePartitionKey
+    snapshot: Snapshot | None
+
+    def encode(self) -> tuple[bytes, bytes | None]:
+        key = _encode_key(stored.ShareSnapshotKey, self.key, _SNAPSHOT_PREFIX)
+        if self.snapshot is None:
+            return key, None
+        epoch, state, created_ms, written_ms = self.snapshot
+        value = stored.ShareSnapshotValue(
+            snapshot_epoch=epoch,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+            create_timestamp=created_ms,
+            write_timestamp=written_ms,
+            state_batches=_encode_batches(state.batches),
+        )
+        return key, encode(value, _VERSION, _PREFIX.pack(_VERSION))
+
+
+class UpdateRecord(NamedTuple):
+    """A change of the state that the last snapshot and the updates after it have made."""
+
+    key: SharePartitionKey
+    #: that of the last snapshot
+    snapshot_epoch: int
+    leader_epoch: LeaderEpoch
+    #: -1 for the start offset that is stored
+    start_offset: Offset
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+    def encode(self) -> tuple[bytes, bytes]:
+        value = stored.ShareUpdateValue(
+            snapshot_epoch=self.snapshot_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=self.start_offset,
+            delivery_complete_count=self.delivery_complete_count,
+            state_batches=_encode_batches(self.batches),
+        )
+        key = _encode_key(stored.ShareUpdateKey, self.key, _UPDATE_PREFIX)
+        return key, encode(value, _VERSION, _PREFIX.pack(_VERSION))
+
+
+def decode_record(key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRecord | None:
+    """A record of the log; None if its key is of an unknown kind, or if it deletes updates.
+
+    Raises:
+        ProtocolError: it cannot be read, or its value has a version from the future.
+    """
+    kind = _prefix(key)
+    if kind == SNAPSHOT_KIND:
+        return SnapshotRecord(
+            _decode_key(stored.ShareSnapshotKey, key), None if value is None else _snapshot(value)
+        )
+    if kind == UPDATE_KIND and value is not None:
+        update = decode(stored.ShareUpdateValue, _prefix(value), value, _PREFIX.size)
+        return UpdateRecord(
+            _decode_key(stored.ShareUpdateKey, key),
+            update.snapshot_epoch,
+            update.leader_epoch,
+            update.start_offset,
+            update.delivery_complete_count,
+            _decode_batches(update.state_batches),
+        )
+    return None
+
+
+def snapshot_key(key: bytes) -> bytes | None:
+    """The key of the snapshot that an update's record changes, by the key of the update; None for others."""
+    return _SNAPSHOT_PREFIX + key[_PREFIX.size :] if key.startswith(_UPDATE_PREFIX) else None
+
+
+def _snapshot(value: bytes) -> Snapshot:
+    snapshot = decode(stored.ShareSnapshotValue, _prefix(value), value, _PREFIX.size)
+    return Snapshot(
+        snapshot.snapshot_epoch,
+        ShareState(
+            snapshot.state_epoch,
+            snapshot.leader_epoch,
+            snapshot.start_offset,
+            snapshot.delivery_complete_count,
+            _decode_batches(snapshot.state_batches),
+        ),
+        snapshot.create_timestamp,
+        snapshot.write_timestamp,
+    )
+
+
+_KeyClass = type[stored.ShareSnapshotKey] | type[stored.ShareUpdateKey]
+
+
+def _encode_key(cls: _KeyClass, key: SharePartitionKey, prefix: bytes) -> bytes:
+    return encode(cls(group_id=key.group, topic_id=key.topic_id, partition=key.partition), 0, prefix)
+
+
+def _decode_key(cls: _KeyClass, data: bytes) -> SharePartitionKey:
+    key = decode(cls, 0, data, _PREFIX.size)
+    return SharePartitionKey(key.group_id, bytes(key.topic_id), key.partition)
+
+
+def _encode_batches(batches: Sequence[StateBatch]) -> list[stored.StateBatch]:
+    return [
+        stored.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in batches
+    ]
+
+
+def _decode_batches(batches: Sequence[stored.StateBatch]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches
+    )
+
+
+def _prefix(data: bytes) -> int:
+    try:
+        (number,) = _PREFIX.unpack_from(data)
+    except struct.error:
+        raise ProtocolError(f"{len(data)} bytes are too short for a record's version") from None
+    return int(number)

@@ -1,0 +1,160 @@
+"""The share coordinator, as the server's handlers and the persister call it (KIP-932).
+
+Finds the shard of a share partition and runs the operation there. Keeps the log short: it repeats old
+snapshots, deletes superseded records, and deletes the states of deleted topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task, stop_tasks
+from barnabas.base.text import logger_of
+from barnabas.base.types import SHARE_GROUP_STATE_TOPIC, BrokerId, Offset
+from barnabas.broker.coordinator.contract import ShardContext
+from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
+from barnabas.broker.coordinator.loading import InternalLog
+from barnabas.broker.coordinator.partitioning import is_storable
+from barnabas.broker.coordinator.share_state.codec import snapshot_key
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey
+from barnabas.broker.coordinator.share_state.shard import Held, ShareShard
+from barnabas.broker.metadata import ImageDelta
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.records import Compression
+
+logger = logger_of(__name__)
+
+#: how many snapshots are repeated before the event loop serves others
+_SNAPSHOTS_A_TURN = 20
+
+
+def _checked(key: SharePartitionKey) -> str:
+    """Raises KafkaError INVALID_REQUEST if no record can have the key."""
+    if not key.group or not is_storable(key.group):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a group id has 1 to 32,767 bytes")
+    if key.partition < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "there are no negative partitions")
+    return str(key)
+
+
+class ShareCoordinator(Coordinator[ShareShard]):
+    """The share partitions whose partitions of `__share_group_state` this broker leads. Owned by one loop.
+
+    Args:
+        view: the broker's settings, image and clock.
+        log: the partitions of `__share_group_state`.
+        delete_before: deletes the records of a partition of that topic below an offset; raises KafkaError.
+    """
+
+    def __init__(
+        self,
+        view: BrokerView,
+        log: InternalLog,
+        delete_before: Callable[[int, Offset], Awaitable[None]],
+    ) -> None:
+        self._delete_before = delete_before
+        self._housekeeping: list[asyncio.Task[None]] = []
+        #: by partition: the offset below which records were deleted last
+        self._deleted: dict[int, Offset] = {}
+
+        def make_shard(context: ShardContext[ShareShard]) -> ShareShard:
+            self._deleted.pop(context.partition, None)
+            return ShareShard(context, view)
+
+        config = view.config
+        super().__init__(
+            SHARE_GROUP_STATE_TOPIC,
+            log,
+            view,
+            make_shard,
+            planned_partitions=config.share_coordinator_state_topic_num_partitions,
+            write_timeout_ms=config.share_coordinator_write_timeout_ms,
+            extends=snapshot_key,
+            compression=Compression(config.share_coordinator_state_topic_compression_codec),
+        )
+
+    def start(self) -> None:
+        """Begin to repeat old snapshots and to delete superseded records periodically."""
+        config = self._view.config
+        self._housekeeping = [
+            start_task(self._repeat(work, interval_ms / 1000), name, is_vital=True)
+            for work, interval_ms, name in (
+                (
+                    self.repeat_snapshots,
+                    config.share_coordinator_cold_partition_snapshot_interval_ms,
+                    "old snapshots of share groups",
+                ),
+                (
+                    self.prune,
+                    config.share_coordinator_state_topic_prune_interval_ms,
+                    "superseded records of share groups",
+                ),
+            )
+        ]
+
+    async def stop(self) -> None:
+        """Answer waiting requests with NOT_COORDINATOR and drop all state."""
+        await stop_tasks(*self._housekeeping)
+        await super().stop()
+
+    def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
+        """Follow like every coordinator, and delete the states of deleted topics."""
+        super().follow(node_id, delta)
+        gone = {
+            before.id
+            for name in delta.topics
+            if (before := delta.before.topics.get(name)) is not None and delta.is_deleted(before.id)
+        }
+        if gone:
+            for _, shard in self.active_shards():
+                shard.forget_topics(gone)
+
+    # --- one share partition ---
+
+    initialize = writing(ShareShard.initialize, _checked)
+    read_state = writing(ShareShard.read, _checked)
+    write_state = writing(ShareShard.write, _checked)
+    delete = writing(ShareShard.delete, _checked)
+    summary = reading(ShareShard.summary, _checked)
+
+    def loaded_states(self) -> list[tuple[SharePartitionKey, Held]]:
+        """The state of every share partition coordinated here whose shard is loaded."""
+        return [item for _, shard in self.active_shards() for item in shard.states.items()]
+
+    # --- the log ---
+
+    async def repeat_snapshots(self) -> None:
+        """Repeat the snapshots of share partitions that have rested, where others have gone on.
+
+        If all have rested, there is nothing to be deleted behind them.
+        """
+        for partition, shard in self.active_shards():
+            if all(held.is_repeated for held in shard.states.values()):
+                continue
+            old = [key for key, held in shard.states.items() if shard.is_old(held)]
+            for number, key in enumerate(old, 1):
+                self.write_unattended(partition, str(key), partial(ShareShard.repeat_snapshot, key=key))
+                if number % _SNAPSHOTS_A_TURN == 0:
+                    await asyncio.sleep(0)
+
+    async def prune(self) -> None:
+        """Delete the records that newer snapshots have superseded."""
+        for partition, shard in self.active_shards():
+            try:
+                needed = shard.needed_from()
+                if needed > self._deleted.get(partition, 0):
+                    await self._delete_before(partition, needed)
+                    self._deleted[partition] = needed
+            except KafkaError as error:
+                logger.warning("%s-%d keeps its superseded records for now: %s", self.topic, partition, error)
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], interval: float) -> None:
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                await work()
+            except Exception:
+                logger.exception("the log of share groups' states was not shortened")

@@ -1,0 +1,309 @@
+"""The share partitions of one partition of `__share_group_state`, and the operations on them (KIP-932).
+
+Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
+and the answer. A change is stored as an update. The change after
+``share.coordinator.snapshot.update.records.per.snapshot`` updates is a snapshot, which supersedes all earlier
+records of its share partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import LeaderEpoch, Offset, ProducerId, TopicId
+from barnabas.broker.coordinator.contract import Result, ShardContext
+from barnabas.broker.coordinator.share_state.batches import combine, is_ordered
+from barnabas.broker.coordinator.share_state.codec import (
+    Snapshot,
+    SnapshotRecord,
+    UpdateRecord,
+    decode_record,
+)
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState, StateBatch
+from barnabas.broker.view import BrokerView
+
+logger = logger_of(__name__, is_limited=True)
+
+T = TypeVar("T")
+
+#: stands for an epoch that the caller does not know
+_ANY = -1
+#: the most ranges that a share partition's state may have. A snapshot of them has 400 KB
+_MOST_BATCHES = 20_000
+
+
+class Held(NamedTuple):
+    """A share partition's state in memory."""
+
+    #: with the changes of all updates since it was written
+    snapshot: Snapshot
+    #: the number of these updates
+    updates: int = 0
+
+    @property
+    def state(self) -> ShareState:
+        return self.snapshot.state
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the snapshot was written because the last one was old."""
+        return self.snapshot.written_ms != self.snapshot.created_ms
+
+
+class ShareShard:
+    """One shard of the share coordinator.
+
+    Args:
+        context: of the runtime.
+        view: the broker's settings and image.
+    """
+
+    def __init__(self, context: ShardContext[ShareShard], view: BrokerView) -> None:
+        self.states: dict[SharePartitionKey, Held] = {}
+        #: the offset of the last snapshot; missing for a share partition that was loaded with an earlier one
+        self._positions: dict[SharePartitionKey, Offset] = {}
+        #: the offset of a snapshot that was appended and is not replayed yet
+        self._appended: dict[SharePartitionKey, Offset] = {}
+        self._context = context
+        self._view = view
+
+    # --- the runtime's side ---
+
+    def decode(self, key: bytes, value: bytes | None) -> SnapshotRecord | UpdateRecord | None:
+        """Decode a record of `__share_group_state`; None for one of an unknown kind.
+
+        Raises:
+            ProtocolError: the record cannot be read.
+        """
+        record = decode_record(key, value)
+        if record is None:
+            logger.warning("skipped a record of unknown type in __share_group_state")
+        return record
+
+    def replay(self, record: SnapshotRecord | UpdateRecord) -> None:
+        """Apply one committed record of `__share_group_state`."""
+        key = record.key
+        if isinstance(record, UpdateRecord):
+            held = self.states.get(key)
+            if held is not None:
+                self.states[key] = _updated(held, record)
+            return
+        position = self._appended.pop(key, None)
+        self._positions.pop(key, None)
+        if record.snapshot is None:
+            self.states.pop(key, None)
+            return
+        self.states[key] = Held(record.snapshot)
+        if position is not None:
+            self._positions[key] = position
+
+    def replay_pending(self, producer_id: ProducerId, record: SnapshotRecord | UpdateRecord) -> None:
+        """Ignore a record of a transaction: a coordinator writes none."""
+        logger.warning(
+            "__share_group_state holds a record that producer %d wrote in a transaction", producer_id
+        )
+
+    def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
+        """Ignore the end of a transaction: see `replay_pending`."""
+
+    def loaded(self) -> None:
+        """Delete the state of topics that were deleted while no broker led the partition."""
+        self.forget_topics(self._view.image.deleted_topics)
+
+    def unload(self, error: KafkaError) -> None:
+        """Do nothing: no request waits in a shard."""
+
+    # --- operations ---
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> Result[None]:
+        """Begin a new state: `SharePersister.initialize`.
+
+        Raises:
+            KafkaError: FENCED_STATE_EPOCH; UNKNOWN_TOPIC_OR_PARTITION, the image lacks the partition.
+        """
+        held = self.states.get(key)
+        before = ShareState() if held is None else held.state
+        _check_state_epoch(before, state_epoch)
+        self._check_exists(key)
+        state = ShareState(
+            state_epoch=before.state_epoch if state_epoch == _ANY else state_epoch,
+            leader_epoch=before.leader_epoch,  # an earlier leader stays fenced
+            start_offset=start_offset,
+        )
+        return self._snapshot(key, state, None)
+
+    def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> Result[ShareState]:
+        """The state: `SharePersister.read`.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH; UNKNOWN_TOPIC_OR_PARTITION as `initialize`.
+        """
+        held = self._find(key)
+        state = held.state
+        _check_leader_epoch(state, leader_epoch)
+        self._check_exists(key)
+        if leader_epoch in (_ANY, state.leader_epoch):
+            return Result(state)
+        state = state._replace(leader_epoch=leader_epoch)
+        return self._change(key, held, state, (), state)
+
+    def write(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        leader_epoch: LeaderEpoch,
+        start_offset: Offset,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> Result[None]:
+        """Change the state: `SharePersister.write`.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, also for too many batches or some that overlap; FENCED_STATE_EPOCH,
+                FENCED_LEADER_EPOCH; UNKNOWN_TOPIC_OR_PARTITION as `initialize`.
+        """
+        held = self._find(key)
+        state = held.state
+        _check_leader_epoch(state, leader_epoch)
+        _check_state_epoch(state, state_epoch)
+        self._check_exists(key)
+        if not is_ordered(batches):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the batches overlap or are not ordered by offset")
+        if len(state.batches) + len(batches) > _MOST_BATCHES:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"the state of {key} has more than {_MOST_BATCHES} batches"
+            )
+        state = state._replace(
+            leader_epoch=max(state.leader_epoch, leader_epoch),
+            start_offset=max(state.start_offset, start_offset),
+            delivery_complete_count=delivery_complete_count,
+        )
+        return self._change(key, held, state, batches, None)
+
+    def delete(self, key: SharePartitionKey) -> Result[None]:
+        """Delete the state, if there is one."""
+        if key not in self.states:
+            return Result()
+        return Result(records=[SnapshotRecord(key, None)])
+
+    def summary(self, key: SharePartitionKey) -> ShareState:
+        """The state without its batches: `SharePersister.summary`.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION as `initialize`.
+        """
+        self._check_exists(key)
+        held = self.states.get(key)
+        return ShareState() if held is None else held.state._replace(batches=())
+
+    # --- the log ---
+
+    def repeat_snapshot(self, key: SharePartitionKey) -> Result[None]:
+        """Repeat a snapshot that is older than ``share.coordinator.cold.partition.snapshot.interval.ms``.
+
+        So the state of a share partition that rests does not keep the records of all others.
+        """
+        held = self.states.get(key)
+        if held is None or not self.is_old(held):
+            return Result()
+        return self._snapshot(key, held.state, None, created_ms=held.snapshot.created_ms)
+
+    def is_old(self, held: Held) -> bool:
+        """Whether a snapshot is old enough to be repeated."""
+        age_ms = self._context.clock.now_ms() - held.snapshot.written_ms
+        return age_ms >= self._view.config.share_coordinator_cold_partition_snapshot_interval_ms
+
+    def needed_from(self) -> Offset:
+        """The offset below which newer snapshots have superseded all records; 0 for an unknown one."""
+        needed = [self._positions.get(key, 0) for key in self.states] + list(self._appended.values())
+        return min(needed) if needed else self._context.log_end()
+
+    def forget_topics(self, topic_ids: Container[TopicId]) -> None:
+        """Delete the states of deleted topics."""
+        for key in list(self.states):
+            if key.topic_id in topic_ids:
+                self._context.write(str(key), partial(ShareShard.delete, key=key))
+
+    # --- inside ---
+
+    def _find(self, key: SharePartitionKey) -> Held:
+        held = self.states.get(key)
+        if held is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the state of {key} is not initialized")
+        return held
+
+    def _check_exists(self, key: SharePartitionKey) -> None:
+        image = self._view.image
+        name = image.topic_names.get(key.topic_id)
+        topic = None if name is None else image.topics.get(name)
+        if topic is None or not 0 <= key.partition < len(topic.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _change(
+        self,
+        key: SharePartitionKey,
+        held: Held,
+        state: ShareState,
+        batches: Sequence[StateBatch],
+        response: T,
+    ) -> Result[T]:
+        """Store a state with some batches laid over it, as an update or as a snapshot."""
+        if held.updates >= self._view.config.share_coordinator_snapshot_update_records_per_snapshot:
+            state = state._replace(batches=combine(state.batches, batches, state.start_offset))
+            return self._snapshot(key, state, response)
+        update = UpdateRecord(
+            key,
+            held.snapshot.epoch,
+            state.leader_epoch,
+            state.start_offset,
+            state.delivery_complete_count,
+            combine((), batches, state.start_offset),
+        )
+        return Result(response, [update])
+
+    def _snapshot(
+        self, key: SharePartitionKey, state: ShareState, response: T, *, created_ms: int | None = None
+    ) -> Result[T]:
+        held = self.states.get(key)
+        now_ms = self._context.clock.now_ms()
+        snapshot = Snapshot(
+            0 if held is None else held.snapshot.epoch + 1,
+            state,
+            now_ms if created_ms is None else created_ms,
+            now_ms,
+        )
+        self._appended[key] = self._context.log_end()
+
+        def appended(error: KafkaError | None) -> T:
+            if error is not None:
+                self._appended.pop(key, None)
+                raise error
+            return response
+
+        return Result(records=[SnapshotRecord(key, snapshot)], then=appended)
+
+
+def _check_leader_epoch(state: ShareState, leader_epoch: LeaderEpoch) -> None:
+    if leader_epoch != _ANY and leader_epoch < state.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
+    if state_epoch != _ANY and state_epoch < state.state_epoch:
+        raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+
+
+def _updated(held: Held, update: UpdateRecord) -> Held:
+    state = held.state
+    start = state.start_offset if update.start_offset == -1 else update.start_offset
+    changed = state._replace(
+        leader_epoch=max(state.leader_epoch, update.leader_epoch),
+        start_offset=start,
+        delivery_complete_count=update.delivery_complete_count,
+        batches=combine(state.batches, update.batches, start),
+    )
+    return Held(held.snapshot._replace(state=changed), held.updates + 1)

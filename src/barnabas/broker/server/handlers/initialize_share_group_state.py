@@ -1,0 +1,43 @@
+"""InitializeShareGroupState v0: begin the state of a share group in partitions (KIP-932).
+
+The group coordinator sends it. A state that exists is replaced, unless its state epoch is higher.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.answers import Answer, then
+from barnabas.broker.coordinator import ShareCoordinator
+from barnabas.broker.metadata.features import SHARE_VERSION
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import share_coordinator
+from barnabas.broker.server.requests.needs import BETWEEN_BROKERS
+from barnabas.broker.server.requests.order import BetweenBrokers
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.share_state import each_partition
+from barnabas.kafka.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionResult,
+)
+
+
+@handles(
+    InitializeShareGroupStateRequest,
+    needs=[BETWEEN_BROKERS],
+    pieces=[Pieces("topics.partitions", "results.partitions", size=128)],
+    order=BetweenBrokers(),
+    confirmed_by=share_coordinator(),
+    feature=SHARE_VERSION,
+)
+def initialize_share_group_state(
+    shares: ShareCoordinator, context: RequestContext, request: InitializeShareGroupStateRequest
+) -> Answer[InitializeShareGroupStateResponse]:
+    results = each_partition(
+        request,
+        InitializeStateResult,
+        PartitionResult,
+        lambda key, wanted: shares.initialize(key, wanted.state_epoch, wanted.start_offset),
+    )
+    return then(results, lambda results: InitializeShareGroupStateResponse(results=results))

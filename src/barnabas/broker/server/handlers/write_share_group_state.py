@@ -1,0 +1,54 @@
+"""WriteShareGroupState v0-1: change the state of a share group in partitions (KIP-932).
+
+The leader of a partition sends it, in v1 with the number of finished records (KIP-1226). Of two states of one
+record the higher delivery count remains, then the higher delivery state.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.answers import Answer, then
+from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, StateBatch
+from barnabas.broker.metadata.features import SHARE_VERSION
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import share_coordinator
+from barnabas.broker.server.requests.needs import BETWEEN_BROKERS
+from barnabas.broker.server.requests.order import BetweenBrokers
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.server.responses.share_state import each_partition
+from barnabas.kafka.protocol.messages.write_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+
+
+@handles(
+    WriteShareGroupStateRequest,
+    needs=[BETWEEN_BROKERS],
+    pieces=[Pieces("topics.partitions", "results.partitions", size=128)],
+    order=BetweenBrokers(),
+    confirmed_by=share_coordinator(),
+    feature=SHARE_VERSION,
+)
+def write_share_group_state(
+    shares: ShareCoordinator, context: RequestContext, request: WriteShareGroupStateRequest
+) -> Answer[WriteShareGroupStateResponse]:
+    def write(key: SharePartitionKey, wanted: PartitionData) -> Answer[None]:
+        batches = [
+            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+            for each in wanted.state_batches
+        ]
+        return shares.write_state(
+            key,
+            wanted.state_epoch,
+            wanted.leader_epoch,
+            wanted.start_offset,
+            wanted.delivery_complete_count,
+            batches,
+        )
+
+    results = each_partition(request, WriteStateResult, PartitionResult, write)
+    return then(results, lambda results: WriteShareGroupStateResponse(results=results))

@@ -1,0 +1,72 @@
+"""The answers about share partitions: of each partition in a request between the brokers of a share group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from barnabas.base.errors import KafkaError
+from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.coordinator import SharePartitionKey
+
+T = TypeVar("T")
+
+
+def each_partition(
+    request: Any,
+    result: type[Any],
+    partition_result: type[Any],
+    ask: Callable[[SharePartitionKey, Any], Answer[T]],
+    fields: Callable[[T], Mapping[str, Any]] = lambda _: {},
+) -> Answer[list[Any]]:
+    """The results of a request, each partition's by itself.
+
+    Args:
+        request: has a `group_id`, and `topics` with a `topic_id` and `partitions`.
+        result: the class of a topic's result.
+        partition_result: the class of a partition's result.
+        ask: the share coordinator's answer about a partition; raises KafkaError.
+        fields: the fields of a partition's result that depend on the answer.
+    """
+    results = []
+    waiting: list[tuple[Any, Answer[T]]] = []
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            found = partition_result(partition=wanted.partition)
+            partitions.append(found)
+            try:
+                answer = ask(SharePartitionKey(request.group_id, topic.topic_id, wanted.partition), wanted)
+            except KafkaError as error:
+                _fail(found, error)
+                continue
+            if is_pending(answer):
+                waiting.append((found, answer))
+            else:
+                _fill(found, fields(answer))
+        results.append(result(topic_id=topic.topic_id, partitions=partitions))
+    return _completed(results, waiting, fields) if waiting else results
+
+
+async def _completed(
+    results: list[Any], waiting: Sequence[tuple[Any, Answer[T]]], fields: Callable[[T], Mapping[str, Any]]
+) -> list[Any]:
+    answers = await asyncio.gather(*(settled(answer) for _, answer in waiting), return_exceptions=True)
+    for (found, _), answer in zip(waiting, answers, strict=True):
+        if isinstance(answer, KafkaError):
+            _fail(found, answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            _fill(found, fields(answer))
+    return results
+
+
+def _fill(found: Any, fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        setattr(found, name, value)
+
+
+def _fail(found: Any, error: KafkaError) -> None:
+    found.error_code, found.error_message = error.code, error.message

@@ -1,0 +1,339 @@
+"""The persister: reads and writes the state of share partitions at the share coordinators of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from barnabas.base.errors import ErrorCode, KafkaError, error_code
+from barnabas.base.types import (
+    NO_BROKER,
+    SHARE_GROUP_STATE_TOPIC,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from barnabas.broker.answers import Answer, settled
+from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, ShareState, StateBatch
+from barnabas.broker.coordinator.backoff import backoff_ms
+from barnabas.broker.interbroker import BrokerClient, ChannelError, UnsupportedVersionError
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.messages import (
+    delete_share_group_state,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
+    write_share_group_state,
+)
+
+T = TypeVar("T")
+
+#: the purpose of the channels to other brokers
+_PURPOSE = "share state"
+#: how long an operation is retried, in seconds
+PATIENCE = 30.0
+#: the longest pause between two attempts, in milliseconds: a failover takes about a second
+_LONGEST_PAUSE_MS = 1000
+#: in seconds, how long a coordinator may take longer to answer than it waits for its followers
+_GRACE = 5.0
+#: a request with more partitions and batches is sent before the turn of the event loop ends
+_MOST_ELEMENTS = 2000
+
+#: errors that end by themselves
+_RETRIED = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+class _Api(NamedTuple):
+    """A request about share partitions."""
+
+    request: type[Any]
+    topic: type[Any]
+
+
+_INITIALIZE = _Api(
+    initialize_share_group_state.InitializeShareGroupStateRequest,
+    initialize_share_group_state.InitializeStateData,
+)
+_READ = _Api(read_share_group_state.ReadShareGroupStateRequest, read_share_group_state.ReadStateData)
+_WRITE = _Api(write_share_group_state.WriteShareGroupStateRequest, write_share_group_state.WriteStateData)
+_DELETE = _Api(
+    delete_share_group_state.DeleteShareGroupStateRequest, delete_share_group_state.DeleteStateData
+)
+_SUMMARY = _Api(
+    read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
+    read_share_group_state_summary.ReadStateSummaryData,
+)
+
+
+class _Item(NamedTuple):
+    """A share partition in a request that is about to be sent."""
+
+    key: SharePartitionKey
+    #: the partition's part of the request
+    data: Any
+    #: gets the partition's part of the response, or a KafkaError
+    result: asyncio.Future[Any]
+
+
+class _Batch:
+    """The share partitions of one group in the next request to a broker."""
+
+    def __init__(self) -> None:
+        self.items: list[_Item] = []
+        self.elements = 0
+
+
+class CoordinatorPersister:
+    """`barnabas.broker.coordinator.SharePersister` over the share coordinators, here and on other brokers.
+
+    Operations of one turn of the event loop share a request to a broker about a group. Those on one share
+    partition are carried out one after another, in the order of the calls. Errors that end by themselves are
+    retried for `PATIENCE`.
+
+    Args:
+        view: this broker's settings and image.
+        local: the coordinator on this broker.
+        peers: the other brokers.
+        create: creates topics; returns the errors of those that could not be created.
+    """
+
+    def __init__(
+        self,
+        view: BrokerView,
+        local: ShareCoordinator,
+        peers: BrokerClient,
+        create: Callable[[Iterable[str]], Awaitable[dict[str, KafkaError]]],
+    ) -> None:
+        self._view = view
+        self._local = local
+        self._peers = peers
+        self._create = create
+        self._batches: dict[tuple[BrokerId, _Api, str], _Batch] = {}
+        #: by share partition: whose turn it is, and how many hold the lock or wait for it
+        self._turns: dict[SharePartitionKey, tuple[asyncio.Lock, int]] = {}
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:
+        data = initialize_share_group_state.PartitionData(
+            partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
+        )
+        local = partial(self._local.initialize, key, state_epoch, start_offset)
+        async with self._turn(key):
+            await self._carry_out(_INITIALIZE, key, data, local, _nothing)
+
+    async def read(self, key: SharePartitionKey, leader_epoch: LeaderEpoch) -> ShareState:
+        data = read_share_group_state.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
+
+        def state(result: read_share_group_state.PartitionResult) -> ShareState:
+            return ShareState(
+                state_epoch=result.state_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=result.start_offset,
+                batches=tuple(
+                    StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+                    for each in result.state_batches
+                ),
+            )
+
+        async with self._turn(key):
+            local = partial(self._local.read_state, key, leader_epoch)
+            return await self._carry_out(_READ, key, data, local, state)
+
+    async def write(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        leader_epoch: LeaderEpoch,
+        start_offset: Offset,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        data = write_share_group_state.PartitionData(
+            partition=key.partition,
+            state_epoch=state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=delivery_complete_count,
+            state_batches=[
+                write_share_group_state.StateBatch(
+                    first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
+                )
+                for first, last, state, count in batches
+            ],
+        )
+        local = partial(
+            self._local.write_state,
+            key,
+            state_epoch,
+            leader_epoch,
+            start_offset,
+            delivery_complete_count,
+            batches,
+        )
+        async with self._turn(key):
+            await self._carry_out(_WRITE, key, data, local, _nothing)
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        data = delete_share_group_state.PartitionData(partition=key.partition)
+        async with self._turn(key):
+            await self._carry_out(_DELETE, key, data, partial(self._local.delete, key), _nothing)
+
+    async def summary(self, key: SharePartitionKey, leader_epoch: LeaderEpoch = -1) -> ShareState:
+        data = read_share_group_state_summary.PartitionData(
+            partition=key.partition, leader_epoch=leader_epoch
+        )
+
+        def state(result: read_share_group_state_summary.PartitionResult) -> ShareState:
+            return ShareState(
+                result.state_epoch, result.leader_epoch, result.start_offset, result.delivery_complete_count
+            )
+
+        return await self._carry_out(_SUMMARY, key, data, partial(self._local.summary, key), state)
+
+    # --- inside ---
+
+    @asynccontextmanager
+    async def _turn(self, key: SharePartitionKey) -> AsyncIterator[None]:
+        lock, holders = self._turns.get(key) or (asyncio.Lock(), 0)
+        self._turns[key] = lock, holders + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            _, holders = self._turns.pop(key)
+            if holders > 1:
+                self._turns[key] = lock, holders - 1
+
+    async def _carry_out(
+        self,
+        api: _Api,
+        key: SharePartitionKey,
+        data: Any,
+        local: Callable[[], Answer[T]],
+        parse: Callable[[Any], T],
+    ) -> T:
+        """The answer of the share partition's coordinator, whichever broker it is.
+
+        Raises:
+            KafkaError: the coordinator refuses, or the last error when it has been retried for long enough.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        failures = 0
+        while True:
+            try:
+                coordinator = await self._find(key)
+                if coordinator == self._view.node_id:
+                    return await settled(local())
+                return parse(await self._ask(coordinator, api, key, data))
+            except KafkaError as error:
+                failures += 1
+                pause = min(backoff_ms(failures), _LONGEST_PAUSE_MS) / 1000
+                if not self._may_succeed(error, key) or loop.time() + pause >= deadline:
+                    raise
+            await asyncio.sleep(pause)
+
+    def _may_succeed(self, error: KafkaError, key: SharePartitionKey) -> bool:
+        """Whether an operation may succeed later; not for a topic that this broker does not know either."""
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return key.topic_id in self._view.image.topic_names
+        return error.code in _RETRIED
+
+    async def _find(self, key: SharePartitionKey) -> BrokerId:
+        """The coordinator of a share partition. Creates the internal topic, if it is missing.
+
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE.
+        """
+        if SHARE_GROUP_STATE_TOPIC not in self._view.image.topics:
+            for error in (await self._create([SHARE_GROUP_STATE_TOPIC])).values():
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"{SHARE_GROUP_STATE_TOPIC} cannot be made: {error.message}",
+                )
+        partition = TopicPartition(SHARE_GROUP_STATE_TOPIC, self._local.partition_for(str(key)))
+        state = self._view.image.partition(partition)
+        if state is None or state.leader == NO_BROKER:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return state.leader
+
+    async def _ask(self, coordinator: BrokerId, api: _Api, key: SharePartitionKey, data: Any) -> Any:
+        """The partition's part of the response of another broker.
+
+        Raises:
+            KafkaError: the error in it; NETWORK_EXCEPTION, there is none.
+        """
+        loop = asyncio.get_running_loop()
+        purpose = coordinator, api, key.group
+        batch = self._batches.get(purpose)
+        if batch is None:
+            batch = self._batches[purpose] = _Batch()
+            loop.call_soon(self._send, purpose, batch)
+        item = _Item(key, data, loop.create_future())
+        batch.items.append(item)
+        batch.elements += 1 + len(getattr(data, "state_batches", ()))
+        if batch.elements >= _MOST_ELEMENTS:
+            self._send(purpose, batch)
+        result = await item.result
+        if result.error_code:
+            raise KafkaError(error_code(result.error_code), result.error_message)
+        return result
+
+    def _send(self, purpose: tuple[BrokerId, _Api, str], batch: _Batch) -> None:
+        if self._batches.get(purpose) is not batch:
+            return  # it was sent when it became large
+        del self._batches[purpose]
+        coordinator, api, group = purpose
+        topics: dict[TopicId, Any] = {}
+        for key, data, _ in batch.items:
+            topics.setdefault(
+                key.topic_id, api.topic(topic_id=key.topic_id, partitions=[])
+            ).partitions.append(data)
+        request = api.request(group_id=group, topics=list(topics.values()))
+        patience = self._view.config.share_coordinator_write_timeout_ms / 1000 + _GRACE
+        answer = self._peers.channel(coordinator, _PURPOSE).submit(request, timeout_s=patience)
+        answer.add_done_callback(partial(self._answered, coordinator, batch))
+
+    def _answered(self, coordinator: BrokerId, batch: _Batch, answer: asyncio.Future[Any]) -> None:
+        error = None if answer.cancelled() else answer.exception()
+        if error is None and not answer.cancelled():
+            results = {
+                (topic.topic_id, partition.partition): partition
+                for topic in answer.result().results
+                for partition in topic.partitions
+            }
+            for key, _, result in batch.items:
+                found = results.get((key.topic_id, key.partition))
+                if result.done():
+                    continue
+                if found is not None:
+                    result.set_result(found)
+                else:
+                    result.set_exception(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no answer"))
+            return
+        if isinstance(error, UnsupportedVersionError):
+            # The peer did not know yet that the cluster uses share groups. Only a new connection learns it.
+            self._peers.forget(coordinator, _PURPOSE)
+        code = (
+            ErrorCode.NETWORK_EXCEPTION if isinstance(error, ChannelError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        )
+        for _, _, result in batch.items:
+            if not result.done():
+                result.set_exception(KafkaError(code, str(error)))
+
+
+def _nothing(_result: Any) -> None:
+    """The answer to an operation that changes something."""

@@ -1,0 +1,35 @@
+"""DeleteShareGroupState (key 86): delete the state of a share group's partitions (KIP-932).
+
+The group coordinator sends it to the share coordinator.
+"""
+
+from barnabas.kafka.protocol.schema import ZERO_UUID, Int16, Int32, Request, Response, String, Struct, Uuid
+
+
+class PartitionData(Struct):
+    partition: Int32 = 0
+
+
+class DeleteStateData(Struct):
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[PartitionData] = []
+
+
+class DeleteShareGroupStateRequest(Request, key=86, versions=(0, 0), flexible=0):
+    group_id: String = ""
+    topics: list[DeleteStateData] = []
+
+
+class PartitionResult(Struct):
+    partition: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class DeleteStateResult(Struct):
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[PartitionResult] = []
+
+
+class DeleteShareGroupStateResponse(Response, to=DeleteShareGroupStateRequest):
+    results: list[DeleteStateResult] = []

@@ -1,0 +1,48 @@
+"""InitializeShareGroupState (key 83): begin the state of a share group's partitions (KIP-932).
+
+The group coordinator sends it to the share coordinator.
+"""
+
+from barnabas.kafka.protocol.schema import (
+    ZERO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+)
+
+
+class PartitionData(Struct):
+    partition: Int32 = 0
+    state_epoch: Int32 = 0
+    # -1 for a start offset that the partition's leader chooses later.
+    start_offset: Int64 = 0
+
+
+class InitializeStateData(Struct):
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[PartitionData] = []
+
+
+class InitializeShareGroupStateRequest(Request, key=83, versions=(0, 0), flexible=0):
+    group_id: String = ""
+    topics: list[InitializeStateData] = []
+
+
+class PartitionResult(Struct):
+    partition: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class InitializeStateResult(Struct):
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[PartitionResult] = []
+
+
+class InitializeShareGroupStateResponse(Response, to=InitializeShareGroupStateRequest):
+    results: list[InitializeStateResult] = []

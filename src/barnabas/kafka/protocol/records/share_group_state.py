@@ -1,0 +1,60 @@
+"""Records of `__share_group_state`: what a share group has done with the records of a partition (KIP-932).
+
+A snapshot is the whole state, and a null value deletes it. Updates change the state of the last snapshot. Key
+and value each begin with an int16, which is not part of the declaration: the kind, and the value's version.
+"""
+
+from barnabas.kafka.protocol.schema import (
+    ZERO_UUID,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    Uuid,
+    tagged,
+)
+
+
+class ShareSnapshotKey(Message, versions=(0, 0)):
+    group_id: String = ""
+    topic_id: Uuid = ZERO_UUID
+    partition: Int32 = 0
+
+
+class ShareUpdateKey(Message, versions=(0, 0)):
+    group_id: String = ""
+    topic_id: Uuid = ZERO_UUID
+    partition: Int32 = 0
+
+
+class StateBatch(Struct):
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    # 0 available, 2 acknowledged, 4 archived.
+    delivery_state: Int8 = 0
+    delivery_count: Int16 = 0
+
+
+class ShareSnapshotValue(Message, versions=(0, 0), flexible=0):
+    snapshot_epoch: Int32 = 0
+    state_epoch: Int32 = 0
+    leader_epoch: Int32 = 0
+    start_offset: Int64 = 0
+    # The finished records from the start offset on (KIP-1226).
+    delivery_complete_count: Int32 = tagged(0, since=0, default=-1)
+    create_timestamp: Int64 = 0
+    write_timestamp: Int64 = 0
+    state_batches: list[StateBatch] = []
+
+
+class ShareUpdateValue(Message, versions=(0, 0), flexible=0):
+    # That of the snapshot that it changes.
+    snapshot_epoch: Int32 = 0
+    leader_epoch: Int32 = 0
+    # -1 for the start offset that is stored.
+    start_offset: Int64 = 0
+    delivery_complete_count: Int32 = tagged(0, since=0, default=-1)
+    state_batches: list[StateBatch] = []

@@ -1,0 +1,295 @@
+"""The operations of the share coordinator: what they store, whom they fence, what they delete."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.base.errors import ErrorCode
+from barnabas.broker.coordinator import ShareState, StateBatch
+
+INTERVAL_S = 300
+
+
+def test_a_new_state_is_read_as_it_was_initialized(share):
+    async def scenario(shares):
+        assert await shares.initialize(3, 100) is None
+        assert await shares.read(0) == ShareState(3, 0, 100)
+        assert shares.stored() == ["snapshot"]
+
+    share(scenario)
+
+
+def test_nothing_is_read_or_written_before_the_state_is_initialized(share):
+    async def scenario(shares):
+        assert await shares.read() is ErrorCode.INVALID_REQUEST
+        assert await shares.write((0, 9, 2, 1)) is ErrorCode.INVALID_REQUEST
+        assert await shares.summary() == ShareState()
+        assert shares.stored() == []
+
+    share(scenario)
+
+
+def test_writes_are_laid_over_each_other(share):
+    async def scenario(shares):
+        await shares.initialize(0, 0)
+        await shares.write((0, 9, 0, 1))
+        await shares.write((3, 5, 2, 1), complete=3)
+        assert (await shares.read()).batches == (
+            StateBatch(0, 2, 0, 1),
+            StateBatch(3, 5, 2, 1),
+            StateBatch(6, 9, 0, 1),
+        )
+        await shares.write((0, 2, 2, 2), start=6, complete=0)
+        assert await shares.read() == ShareState(0, 0, 6, 0, (StateBatch(6, 9, 0, 1),))
+        assert shares.stored() == ["snapshot", "update", "update", "update"]
+
+    share(scenario)
+
+
+def test_the_start_offset_never_falls(share):
+    async def scenario(shares):
+        await shares.initialize(0, 10)
+        await shares.write(start=20)
+        await shares.write(start=15)
+        await shares.write((30, 31, 2, 1))
+        assert (await shares.summary()).start_offset == 20
+
+    share(scenario)
+
+
+def test_an_earlier_leader_is_fenced_by_the_read_of_a_later_one(share):
+    async def scenario(shares):
+        await shares.initialize()
+        assert await shares.write((0, 0, 2, 1), leader_epoch=4) is None
+        assert (await shares.read(5)).leader_epoch == 5
+        assert await shares.write((1, 1, 2, 1), leader_epoch=4) is ErrorCode.FENCED_LEADER_EPOCH
+        assert await shares.read(4) is ErrorCode.FENCED_LEADER_EPOCH
+        again = await shares.restart()
+        assert await again.write((1, 1, 2, 1), leader_epoch=4) is ErrorCode.FENCED_LEADER_EPOCH
+        assert await again.write((1, 1, 2, 1), leader_epoch=5) is None
+        await again.coordinator.stop()
+
+    share(scenario)
+
+
+def test_a_read_by_the_same_leader_stores_nothing(share):
+    async def scenario(shares):
+        await shares.initialize()
+        await shares.read(5)
+        await shares.read(5)
+        await shares.read(-1)
+        assert shares.stored() == ["snapshot", "update"]
+
+    share(scenario)
+
+
+def test_a_new_initialization_replaces_the_state_and_fences_writers_from_before(share):
+    async def scenario(shares):
+        await shares.initialize(1, 0)
+        await shares.write((0, 9, 2, 1), state_epoch=1, leader_epoch=7)
+        assert await shares.initialize(2, 50) is None
+        assert await shares.write((0, 9, 2, 1), state_epoch=1, leader_epoch=7) is ErrorCode.FENCED_STATE_EPOCH
+        assert await shares.initialize(1, 0) is ErrorCode.FENCED_STATE_EPOCH
+        assert await shares.initialize(2, 50) is None
+        assert await shares.read(7) == ShareState(2, 7, 50)
+        assert await shares.read(6) is ErrorCode.FENCED_LEADER_EPOCH
+
+    share(scenario)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_a_snapshot_follows_so_many_updates(share, limit):
+    async def scenario(shares):
+        await shares.initialize()
+        for number in range(2 * limit + 2):
+            await shares.write((number, number, 2, 1))
+        assert shares.stored() == ["snapshot", *(["update"] * limit + ["snapshot"]) * 2]
+        assert (await shares.read()).batches == (StateBatch(0, 2 * limit + 1, 2, 1),)
+
+    share(scenario, share_coordinator_snapshot_update_records_per_snapshot=limit)
+
+
+def test_a_partition_that_the_broker_does_not_know_has_no_state(share, key):
+    async def scenario(shares):
+        for unknown in (key._replace(topic_id=bytes(16)), key._replace(partition=4)):
+            assert await shares.initialize(key=unknown) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await shares.summary(unknown) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for impossible in (
+            key._replace(partition=-1),
+            key._replace(group=""),
+            key._replace(group="g" * 40_000),
+        ):
+            assert await shares.initialize(key=impossible) is ErrorCode.INVALID_REQUEST
+
+    share(scenario)
+
+
+def test_ranges_that_overlap_are_refused(share):
+    async def scenario(shares):
+        await shares.initialize()
+        assert await shares.write((0, 5, 2, 1), (5, 9, 2, 1)) is ErrorCode.INVALID_REQUEST
+        assert await shares.write((9, 5, 2, 1)) is ErrorCode.INVALID_REQUEST
+
+    share(scenario)
+
+
+def test_a_state_has_a_bound(share):
+    async def scenario(shares):
+        await shares.initialize()
+        for begin in range(0, 40_000, 8_000):
+            await shares.write(*((offset, offset, 2, 1) for offset in range(begin, begin + 8_000, 2)))
+        assert await shares.write((50_000, 50_000, 2, 1)) is ErrorCode.INVALID_REQUEST
+        assert await shares.write(start=10_000) is None
+        assert await shares.write((50_000, 50_000, 2, 1)) is None
+
+    share(scenario)
+
+
+def test_a_deleted_state_is_gone_for_good(share):
+    async def scenario(shares):
+        assert await shares.delete() is None
+        await shares.initialize()
+        await shares.write((0, 9, 2, 1))
+        assert await shares.delete() is None
+        assert shares.stored()[-1] == "-"
+        again = await shares.restart()
+        assert again.states == {}
+        await again.coordinator.stop()
+
+    share(scenario)
+
+
+def test_a_failed_append_changes_nothing(share):
+    async def scenario(shares):
+        from barnabas.base.errors import KafkaError
+
+        await shares.initialize()
+        shares.log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        assert await shares.write((0, 9, 2, 1)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await shares.initialize(5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        shares.log.failure = None
+        assert await shares.read(0) == ShareState(0, 0, 0)
+        await shares.coordinator.prune()
+        assert shares.deleted == []
+
+    share(scenario)
+
+
+def test_the_state_of_a_deleted_topic_goes_with_it(share):
+    async def scenario(shares):
+        await shares.initialize()
+        shares.delete_topic()
+        assert shares.states == {}
+
+    share(scenario)
+
+
+def test_the_state_of_a_topic_that_was_deleted_meanwhile_goes_when_the_partition_is_loaded(share):
+    async def scenario(shares):
+        await shares.initialize()
+        await shares.coordinator.stop()
+        shares.delete_topic()
+        again = await shares.restart()
+        assert again.states == {}
+        await again.coordinator.stop()
+
+    share(scenario)
+
+
+# --- the log ---
+
+
+def test_what_a_newer_snapshot_supersedes_is_deleted(share, key):
+    other = key._replace(partition=1)
+
+    async def scenario(shares):
+        await shares.initialize()  # 0
+        await shares.initialize(key=other)  # 1
+        await shares.coordinator.prune()
+        assert shares.deleted == []
+        await shares.write((0, 0, 2, 1))  # 2
+        await shares.write((1, 1, 2, 1))  # 3: a snapshot
+        await shares.coordinator.prune()
+        assert shares.deleted == [(0, 1)]
+        await shares.initialize(1, key=other)  # 4
+        await shares.coordinator.prune()
+        await shares.coordinator.prune()
+        assert shares.deleted == [(0, 1), (0, 3)]
+        await shares.delete()  # 5
+        await shares.delete(other)  # 6
+        await shares.coordinator.prune()
+        assert shares.deleted[-1] == (0, 7)
+
+    share(scenario, share_coordinator_snapshot_update_records_per_snapshot=1)
+
+
+def test_a_loaded_state_is_kept_until_it_has_another_snapshot(share, key):
+    async def scenario(shares):
+        await shares.initialize()
+        again = await shares.restart()
+        await again.initialize(key=key._replace(partition=1))
+        await again.coordinator.prune()
+        assert again.deleted == []
+        await asyncio.sleep(INTERVAL_S)
+        await again.coordinator.repeat_snapshots()
+        await again.coordinator.prune()
+        assert again.deleted == [(0, 2)]
+        await again.coordinator.stop()
+
+    share(scenario)
+
+
+def test_a_snapshot_that_is_not_committed_yet_deletes_nothing(share):
+    async def scenario(shares):
+        await shares.initialize()
+        shares.log.hold = True
+        pending = asyncio.ensure_future(shares.initialize(1))
+        await asyncio.sleep(0)
+        await shares.coordinator.prune()
+        assert shares.deleted == []
+        shares.log.commit_next()
+        await pending
+        await shares.coordinator.prune()
+        assert shares.deleted == [(0, 1)]
+
+    share(scenario)
+
+
+def test_states_that_rest_are_stored_again_while_others_change(share, key):
+    other = key._replace(partition=1)
+
+    async def scenario(shares):
+        await shares.initialize()
+        await asyncio.sleep(INTERVAL_S)
+        await shares.initialize(key=other)
+        await shares.coordinator.repeat_snapshots()
+        assert shares.stored() == ["snapshot"] * 3
+        await asyncio.sleep(INTERVAL_S)
+        await shares.coordinator.repeat_snapshots()
+        assert shares.stored() == ["snapshot"] * 5
+        await asyncio.sleep(INTERVAL_S)
+        await shares.coordinator.repeat_snapshots()
+        assert shares.stored() == ["snapshot"] * 5, "all rest: nothing is gained"
+        await shares.write((0, 0, 2, 1), key=other)
+        await shares.initialize(1)
+        await asyncio.sleep(INTERVAL_S)
+        before = shares.states
+        await shares.coordinator.repeat_snapshots()
+        assert shares.states == before
+        assert shares.stored()[-2:] == ["snapshot"] * 2
+
+    share(scenario)
+
+
+def test_the_log_is_kept_short_without_being_told(share, key):
+    async def scenario(shares):
+        shares.coordinator.start()
+        await shares.initialize()
+        await asyncio.sleep(10)
+        await shares.initialize(key=key._replace(partition=1))
+        await asyncio.sleep(3 * INTERVAL_S)
+        assert shares.deleted
+
+    share(scenario)
