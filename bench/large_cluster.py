@@ -51,12 +51,12 @@ from barnabas.broker.metadata.store import (
     Create,
     Event,
     MetadataStore,
-    Node,
     Operation,
     SessionListener,
     SessionState,
     Set,
     SingleOperations,
+    StoreNode,
     Watcher,
 )
 from barnabas.broker.metadata.zookeeper.address import parse_address
@@ -126,17 +126,17 @@ class CountingStore(SingleOperations):
     async def close(self) -> None:
         await self._store.close()
 
-    async def get(self, path: str) -> Node:
+    async def get(self, path: str) -> StoreNode:
         node = await self._store.get(path)
         self._note([path], [node])
         return node
 
-    async def exists(self, path: str) -> Node | None:
+    async def exists(self, path: str) -> StoreNode | None:
         node = await self._store.exists(path)
         self._note([path], [node])
         return node
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         nodes = await self._store.read(paths)
         self._note(paths, nodes)
         await asyncio.sleep(0)
@@ -165,7 +165,7 @@ class CountingStore(SingleOperations):
 
         return await self._store.watch(path, noted)
 
-    def _note(self, paths: Sequence[str], nodes: Sequence[Node | None]) -> None:
+    def _note(self, paths: Sequence[str], nodes: Sequence[StoreNode | None]) -> None:
         self.count.reads += len(paths)
         self.count.read_bytes += sum(
             len(p) + (len(n.data) if n else 0) for p, n in zip(paths, nodes, strict=True)

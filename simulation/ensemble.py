@@ -32,12 +32,12 @@ from barnabas.broker.metadata.store import (
     Cancel,
     Create,
     Delete,
-    Node,
     Operation,
     SessionListener,
     SessionState,
     Set,
     SingleOperations,
+    StoreNode,
     StoreUnavailableError,
     TransactionTooLargeError,
     UnknownOutcomeError,
@@ -459,13 +459,13 @@ class SimulatedStore(SingleOperations):
     def on_state(self, listener: SessionListener) -> Cancel:
         return self._session.on_state(listener)
 
-    async def get(self, path: str) -> Node:
+    async def get(self, path: str) -> StoreNode:
         return await self._read(lambda tree: tree.get(path))
 
-    async def exists(self, path: str) -> Node | None:
+    async def exists(self, path: str) -> StoreNode | None:
         return await self._read(lambda tree: tree.find(path))
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         return await self._read(lambda tree: [tree.find(path) for path in paths])
 
     async def children(self, path: str) -> list[str]:

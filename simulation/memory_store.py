@@ -8,11 +8,11 @@ from barnabas.broker.metadata.session import StoreSession, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
     Delete,
-    Node,
     Operation,
     SessionListener,
     SessionState,
     SingleOperations,
+    StoreNode,
     StoreUnavailableError,
     Watcher,
 )
@@ -80,13 +80,13 @@ class MemoryStore(SingleOperations):
     def on_state(self, listener: SessionListener) -> Cancel:
         return self.session.on_state(listener)
 
-    async def get(self, path: str) -> Node:
+    async def get(self, path: str) -> StoreNode:
         return self._tree.get(path)
 
-    async def exists(self, path: str) -> Node | None:
+    async def exists(self, path: str) -> StoreNode | None:
         return self._tree.find(path)
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         return [self._tree.find(path) for path in paths]
 
     async def children(self, path: str) -> list[str]:

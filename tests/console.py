@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 from barnabas.console.server import ConsoleSettings, claim, serve
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     body: Any
     headers: Any
@@ -57,7 +57,7 @@ class RunningConsole:
     def url(self) -> str:
         return "{0.scheme}://{0.netloc}/".format(urlsplit(self.link))
 
-    def open(self, url: str, body: Any = None, **headers: str) -> Answer:
+    def open(self, url: str, body: Any = None, **headers: str) -> HttpResponse:
         """Any request, with no cookie of its own."""
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(url, data)
@@ -65,12 +65,12 @@ class RunningConsole:
             request.add_header(name.replace("_", "-"), value)
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
-                return Answer(response.status, _loaded(response.read()), response.headers)
+                return HttpResponse(response.status, _loaded(response.read()), response.headers)
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, _loaded(error.read()), error.headers)
+                return HttpResponse(error.code, _loaded(error.read()), error.headers)
 
-    def ask(self, page: str, /, **query: Any) -> Answer:
+    def ask(self, page: str, /, **query: Any) -> HttpResponse:
         return self.open(f"{self.url}api/{page}?{urlencode(query)}", Cookie=self.cookie)
 
     def get(self, page: str, /, **query: Any) -> Any:
@@ -78,7 +78,7 @@ class RunningConsole:
         assert answer.status == 200, answer.body
         return answer.body
 
-    def change(self, **wanted: Any) -> Answer:
+    def change(self, **wanted: Any) -> HttpResponse:
         return self.open(
             f"{self.url}api/change",
             wanted,

@@ -71,13 +71,13 @@ EXCUSES = [
 
 
 def sift(findings: Iterable[Finding]) -> tuple[list[Finding], list[tuple[Finding, Excuse]]]:
-    """The findings that stand, and those that are excused."""
-    standing: list[Finding] = []
+    """Divide findings into the unexcused ones and the excused ones."""
+    unexcused: list[Finding] = []
     excused: list[tuple[Finding, Excuse]] = []
     for finding in findings:
         excuse = next((excuse for excuse in EXCUSES if excuse.covers(finding)), None)
         if excuse is None:
-            standing.append(finding)
+            unexcused.append(finding)
         else:
             excused.append((finding, excuse))
-    return standing, excused
+    return unexcused, excused

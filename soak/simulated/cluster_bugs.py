@@ -13,8 +13,8 @@ from barnabas.broker.controller import partition_changes, partitions
 from barnabas.broker.controller.controller_election import ControllerElection
 from barnabas.broker.metadata.image import BrokerState, ClusterImage, PartitionState
 from barnabas.broker.metadata.store import Operation
-from barnabas.broker.replication.following.fetcher import Fetcher
-from barnabas.broker.replication.following.session import Followed
+from barnabas.broker.replication.following.fetch_session import Followed
+from barnabas.broker.replication.following.fetcher import ReplicaFetcher
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.flushing import FlushSchedule
 from barnabas.broker.replication.partition.follower import Follower
@@ -158,9 +158,9 @@ def _deposed_answers() -> Iterator[None]:
     "truncated-to-watermark", "a follower of a new leader epoch cuts its log at its high watermark (KIP-101)"
 )
 def _truncated_to_watermark() -> Iterator[None]:
-    follow = Fetcher.follow
+    follow = ReplicaFetcher.follow
 
-    def following(self: Fetcher, partition: Partition) -> None:
+    def following(self: ReplicaFetcher, partition: Partition) -> None:
         key = (partition.log.topic_id, partition.topic_partition.partition)
         known = self._followed.get(key)
         if known is None or known.leader_epoch != partition.leader_epoch:
@@ -169,34 +169,34 @@ def _truncated_to_watermark() -> Iterator[None]:
                 role.truncate_to(partition.log.high_watermark)
         follow(self, partition)
 
-    with replaced((Fetcher, "follow", following)):
+    with replaced((ReplicaFetcher, "follow", following)):
         yield
 
 
 @_bug("epoch-of-same-leader-missed", "a fetcher begins anew only when the leader changes (KAFKA-7164)")
 def _epoch_of_same_leader_missed() -> Iterator[None]:
-    follow = Fetcher.follow
+    follow = ReplicaFetcher.follow
 
-    def following(self: Fetcher, partition: Partition) -> None:
+    def following(self: ReplicaFetcher, partition: Partition) -> None:
         known = self._followed.get((partition.log.topic_id, partition.topic_partition.partition))
         if known is not None and known.partition is partition:
             known.leader_epoch = partition.leader_epoch
         else:
             follow(self, partition)
 
-    with replaced((Fetcher, "follow", following)):
+    with replaced((ReplicaFetcher, "follow", following)):
         yield
 
 
 @_bug("late-replies", "a follower takes replies of earlier epochs and offsets (KAFKA-18991)")
 def _late_replies() -> Iterator[None]:
-    take, begin = Fetcher._take, Followed.__init__
+    take, begin = ReplicaFetcher._take, Followed.__init__
 
     def begun(self: Followed, partition: Partition) -> None:
         begin(self, partition)
         self.told_in = 0
 
-    def taking(self: Fetcher, followed: Followed, data: Any, written: list[Followed]) -> None:
+    def taking(self: ReplicaFetcher, followed: Followed, data: Any, written: list[Followed]) -> None:
         followed.leader_epoch = followed.partition.leader_epoch
         followed.told_offset = followed.partition.log.log_end_offset
         take(self, followed, data, written)
@@ -204,7 +204,7 @@ def _late_replies() -> Iterator[None]:
     with replaced(
         (Followed, "__init__", begun),
         (Followed, "forget_told", lambda self: None),
-        (Fetcher, "_take", taking),
+        (ReplicaFetcher, "_take", taking),
     ):
         yield
 
@@ -213,13 +213,13 @@ def _late_replies() -> Iterator[None]:
     "watermark-before-truncation", "a reply that tells of a divergence moves the high watermark (KAFKA-14704)"
 )
 def _watermark_before_truncation() -> Iterator[None]:
-    truncate = Fetcher._truncate
+    truncate = ReplicaFetcher._truncate
 
-    def truncating(self: Fetcher, followed: Followed, follower: Follower, data: Any) -> None:
+    def truncating(self: ReplicaFetcher, followed: Followed, follower: Follower, data: Any) -> None:
         follower.follow_watermark(data.high_watermark)
         truncate(self, followed, follower, data)
 
-    with replaced((Fetcher, "_truncate", truncating)):
+    with replaced((ReplicaFetcher, "_truncate", truncating)):
         yield
 
 

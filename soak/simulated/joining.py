@@ -9,8 +9,8 @@ from simulation.virtual_time import VirtualProcess
 
 from barnabas.base.types import BrokerId, Buffer, LeaderEpoch, Offset, TopicPartition
 from barnabas.broker.metadata.image import PartitionState
-from barnabas.broker.replication.following.fetcher import Fetcher
-from barnabas.broker.replication.following.session import Followed, Key
+from barnabas.broker.replication.following.fetch_session import Followed, Key
+from barnabas.broker.replication.following.fetcher import ReplicaFetcher
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.replication.partition.leader import Leader
@@ -35,8 +35,8 @@ class Joining:
     def observing(self) -> Iterator[None]:
         """Hear of each partition that a fetch names, of replies and what is appended, and of truncations."""
         tell, append, now_ends_at = Followed.tell, Follower.append, LogUpkeep._now_ends_at
-        take, advance = Fetcher._take, LogUpkeep.advance_high_watermark
-        follow = Fetcher.follow
+        take, advance = ReplicaFetcher._take, LogUpkeep.advance_high_watermark
+        follow = ReplicaFetcher.follow
 
         def advancing(log: LogUpkeep, offset: Offset) -> bool:
             has_moved = advance(log, offset)
@@ -49,7 +49,7 @@ class Joining:
             return tell(followed, number, max_bytes)
 
         def taking(
-            fetcher: Fetcher, followed: Followed, data: PartitionData, written: list[Followed]
+            fetcher: ReplicaFetcher, followed: Followed, data: PartitionData, written: list[Followed]
         ) -> None:
             self._check_reply(followed)
             take(fetcher, followed, data, written)
@@ -58,7 +58,7 @@ class Joining:
             self._check_asked(follower._log, leader_epoch, "records")
             append(follower, records, leader_epoch)
 
-        def following(fetcher: Fetcher, partition: Partition) -> None:
+        def following(fetcher: ReplicaFetcher, partition: Partition) -> None:
             known = fetcher._followed.get((partition.log.topic_id, partition.topic_partition.partition))
             before = None if known is None or known.partition is not partition else known.leader_epoch
             follow(fetcher, partition)
@@ -71,15 +71,15 @@ class Joining:
 
         with replaced(
             (Followed, "tell", telling),
-            (Fetcher, "_take", taking),
-            (Fetcher, "follow", following),
+            (ReplicaFetcher, "_take", taking),
+            (ReplicaFetcher, "follow", following),
             (Follower, "append", appending),
             (LogUpkeep, "_now_ends_at", ending),
             (LogUpkeep, "advance_high_watermark", advancing),
         ):
             yield
 
-    def _check_restart(self, fetcher: Fetcher, partition: Partition, before: LeaderEpoch) -> None:
+    def _check_restart(self, fetcher: ReplicaFetcher, partition: Partition, before: LeaderEpoch) -> None:
         """A new epoch of the same leader: what was asked or put off before does not count."""
         followed = fetcher._followed[partition.log.topic_id, partition.topic_partition.partition]
         follower = partition.follower(partition.leader_epoch)

@@ -1,4 +1,4 @@
-"""What makes ``spark.read.format("barnabas")`` work: PySpark imports every package named ``pyspark_*``."""
+"""Makes `format("barnabas")` work: PySpark imports every package named ``pyspark_*``."""
 
 from barnabas.spark.source import BarnabasDataSource as DefaultSource
 

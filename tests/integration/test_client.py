@@ -31,7 +31,7 @@ def test_values_of_every_kind_come_back(servers, topic):
         producer.send(topic, None, key="gone", timestamp_ms=1_700_000_000_000)
     with Consumer(servers, topic) as consumer:
         raw, text, json_value, tombstone = consumer.take(4)
-    assert (raw.value, raw.text, raw.place) == (b"\x00\xff", "\x00\\xff", TopicPartition(topic, 0))
+    assert (raw.value, raw.text, raw.topic_partition) == (b"\x00\xff", "\x00\\xff", TopicPartition(topic, 0))
     assert (text.key_text, text.text, text.headers) == ("schlüssel", "text", (("h", b"v"), ("n", None)))
     assert (json_value.json(), json_value.headers) == ({"a": [1]}, (("h", b"1"), ("h", b"2")))
     assert (tombstone.value, tombstone.json(), tombstone.timestamp_ms) == (None, None, 1_700_000_000_000)
@@ -42,7 +42,9 @@ def test_a_delivery_tells_where_the_record_lies(servers, topic):
     with Producer(servers) as producer:
         for number in range(3):
             producer.send(topic, str(number), on_delivery=delivered.append)
-    assert [(record.place, record.offset) for record in delivered] == [((topic, 0), n) for n in range(3)]
+    assert [(record.topic_partition, record.offset) for record in delivered] == [
+        ((topic, 0), n) for n in range(3)
+    ]
 
 
 def test_a_record_that_cannot_be_delivered_is_not_missed(servers, barnabas_broker, topic):
@@ -126,7 +128,9 @@ def test_reading_up_to_given_ends_stops_there(servers, barnabas_broker):
     with Consumer(servers) as consumer:
         consumer.assign(dict.fromkeys(ends, 0))
         records = [record for batch in consumer.read_until(ends) for record in batch]
-    assert sorted(record.place for record in records) == [("in-parts", 0)] * 5 + [("in-parts", 2)] * 10
+    assert (
+        sorted(record.topic_partition for record in records) == [("in-parts", 0)] * 5 + [("in-parts", 2)] * 10
+    )
 
 
 def test_a_missing_topic_is_named(servers):

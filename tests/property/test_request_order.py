@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.environment.environment import Environment
-from barnabas.broker.answers import LongPoll, SecondPhase
+from barnabas.broker.awaitables import LongPoll, SecondPhase
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.network.endpoint import Endpoint

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-Answer = list[tuple[Any, ...]]
+Rows = list[tuple[Any, ...]]
 
 
 class Derby:
@@ -26,11 +26,11 @@ class Derby:
             f"{self.url};create=true" if create else self.url, self._jvm.java.util.Properties()
         )
 
-    def run(self, *statements: str) -> Answer:
+    def run(self, *statements: str) -> Rows:
         """Run them; the rows of the last."""
         connection = self.connect()
         try:
-            rows: Answer = []
+            rows: Rows = []
             for text in statements:
                 statement = connection.createStatement()
                 if statement.execute(text):
@@ -46,7 +46,7 @@ class Derby:
             driver.connect(f"{self.url};shutdown=true", self._jvm.java.util.Properties())
 
     @property
-    def people(self) -> Answer:
+    def people(self) -> Rows:
         return self.run("SELECT id, name FROM people ORDER BY id, name")
 
     @property
@@ -55,7 +55,7 @@ class Derby:
         return [name for (name,) in found]
 
 
-def _rows(found: Any) -> Answer:
+def _rows(found: Any) -> Rows:
     count = found.getMetaData().getColumnCount()
     rows = []
     while found.next():

@@ -36,7 +36,7 @@ def to_json(record: Record) -> str:
     content = {"key": bytes_to_json(record.key), "value": bytes_to_json(record.value)}
     if record.headers:
         content["headers"] = [[name, bytes_to_json(value)] for name, value in record.headers]
-    return record_line(record.place, record.offset, record.timestamp_ms, content)
+    return record_line(record.topic_partition, record.offset, record.timestamp_ms, content)
 
 
 #: makes bytes of a JSON value

@@ -180,7 +180,7 @@ class Consumer:
             if not self._pending:  # a rebalance took it away at this moment
                 return None
             self._taken = self._pending.pop()
-            self._keeper.pick_up(self._taken.place)
+            self._keeper.pick_up(self._taken.topic_partition)
         return self._taken
 
     def read_batch(self, timeout: float = 1.0, at_most: int = _BATCH) -> list[Record]:
@@ -243,13 +243,13 @@ class Consumer:
         while left:
             batch = self.read_batch(0.2)
             for record in batch:
-                if record.offset + 1 >= left.get(record.place, record.offset + 2):
-                    del left[record.place]
+                if record.offset + 1 >= left.get(record.topic_partition, record.offset + 2):
+                    del left[record.topic_partition]
             # Markers of transactions are offsets too, but never come as records.
             for place, end in self._ends.items():
                 if place in left and end >= left[place]:
                     del left[place]
-            yield [record for record in batch if record.offset < ends.get(record.place, 0)]
+            yield [record for record in batch if record.offset < ends.get(record.topic_partition, 0)]
 
     def take(self, count: int, timeout: float = 30.0) -> list[Record]:
         """Exactly `count` records.
@@ -285,7 +285,7 @@ class Consumer:
         """Let the next commit cover the last record taken."""
         record, self._taken = self._taken, None
         if record is not None and self._group is not None:
-            self._keeper.put_down(record.place, record.offset + 1)
+            self._keeper.put_down(record.topic_partition, record.offset + 1)
 
     def _explained(self, error: confluent_kafka.KafkaException, waited: float) -> BarnabasError:
         """Explain an error; if no broker has answered within `waited` seconds, say why."""
@@ -295,7 +295,7 @@ class Consumer:
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
         """Forget buffered records of partitions that another member is to read."""
-        self._pending = [record for record in self._pending if record.place not in partitions]
+        self._pending = [record for record in self._pending if record.topic_partition not in partitions]
 
     def __iter__(self) -> Iterator[Record]:
         while True:

@@ -37,7 +37,7 @@ class Record:
         )
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         """The topic and partition of the record."""
         return TopicPartition(self.topic, self.partition)
 

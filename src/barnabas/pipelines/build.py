@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.batch import BatchRun
-from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
+from barnabas.pipelines.errors import Location, PipelineError, explain, location_in
 from barnabas.pipelines.files import exists, has_files, make_folder
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.refresh import Lookup
@@ -152,13 +152,13 @@ class _Builder:
         """Open a source. Returns its query for dead letters, if it has one."""
         what = f"source {source.name}"
         opened = self._attempt(
-            source.place, what, lambda: open_source(self._spark, source, self._reader, self._registry)
+            source.location, what, lambda: open_source(self._spark, source, self._reader, self._registry)
         )
         rows = opened.rows
         if source.options.refresh and not self._run.once:
             self._lookups.append(Lookup(source.name, rows, source.options.refresh_s))
         if source.shape is not None:
-            rows = self._call(source.place, what, Transform(source.shape, ()), rows)
+            rows = self._call(source.location, what, Transform(source.shape, ()), rows)
         self._keep(source.name, rows)
         if opened.parsed is not None:
             self._shared.append(_Shared(source, opened.parsed))
@@ -170,17 +170,17 @@ class _Builder:
             output = Output(name, letters, Rejections(name), lambda frames: frames[name])
             self._shared[-1].add(output, opened.dead_letters)
             return []
-        return [self._query(name, source.place, opened.dead_letters, letters)]
+        return [self._query(name, source.location, opened.dead_letters, letters)]
 
     def _take(self, step: Step) -> None:
         if isinstance(step.body, Transform):
             assert step.name is not None
             inputs = [self._frames[name] for name in step.body.inputs]
-            self._keep(step.name, self._call(step.place, f"step {step.name}", step.body, *inputs))
+            self._keep(step.name, self._call(step.location, f"step {step.name}", step.body, *inputs))
             return
         statement = step.body
         self._attempt(
-            step.place, f"view {step.name}" if step.name else "", lambda: self._spark.sql(statement)
+            step.location, f"view {step.name}" if step.name else "", lambda: self._spark.sql(statement)
         )
         if step.name:
             self._frames[step.name] = self._spark.table(step.name)
@@ -192,7 +192,7 @@ class _Builder:
             if isinstance(sink.rows, str):
                 return frames[sink.rows]
             inputs = [frames[name] for name in sink.rows.inputs]
-            return self._call(sink.place, f"sink {sink.name}", sink.rows, *inputs)
+            return self._call(sink.location, f"sink {sink.name}", sink.rows, *inputs)
 
         rows = rows_of(self._frames)
         if rows.isStreaming and can_share(sink.options):
@@ -200,11 +200,11 @@ class _Builder:
                 if comes_alone(rows, shared.source.name):
                     shared.add(Output(sink.name, sink.options, Rejections(sink.name), rows_of), rows)
                     return []
-        return [self._query(sink.name, sink.place, rows, sink.options)]
+        return [self._query(sink.name, sink.location, rows, sink.options)]
 
     def _fan_out(self, shared: _Shared) -> Query:
         """The query that writes to all outputs of a shared source."""
-        source, place = shared.source, shared.source.place
+        source, location = shared.source, shared.source.location
         steps = [
             step
             for step in self._pipeline.steps
@@ -220,7 +220,7 @@ class _Builder:
                 made[f"{source.name}.dead_letter"] = shared.parsed.dead_letters(batch)
             rows = shared.parsed.rows(batch)
             if source.shape is not None:
-                rows = self._call(place, f"source {source.name}", Transform(source.shape, ()), rows)
+                rows = self._call(location, f"source {source.name}", Transform(source.shape, ()), rows)
             made[source.name] = rows
             rows.createOrReplaceTempView(source.name)
             for step in steps:
@@ -250,8 +250,8 @@ class _Builder:
 
         return Query(
             shared.name,
-            lambda: self._attempt(place, shared.name, begin),
-            lambda: self._attempt(place, shared.name, check),
+            lambda: self._attempt(location, shared.name, begin),
+            lambda: self._attempt(location, shared.name, check),
             self._lookups,
             lambda: fanout.written,
             [output.rejections for output in shared.outputs],
@@ -278,22 +278,22 @@ class _Builder:
         name = str(step.name)
         if isinstance(step.body, Transform):
             inputs = [frames[each] for each in step.body.inputs]
-            rows = self._call(step.place, f"step {name}", step.body, *inputs)
+            rows = self._call(step.location, f"step {name}", step.body, *inputs)
             rows.createOrReplaceTempView(name)
             return rows
         statement = step.body
         session.catalog.dropTempView(name)
-        self._attempt(step.place, f"view {name}", lambda: session.sql(statement))
+        self._attempt(step.location, f"view {name}", lambda: session.sql(statement))
         return session.table(name)
 
-    def _query(self, name: str, place: Place, rows: DataFrame, options: SinkOptions) -> Query:
+    def _query(self, name: str, location: Location, rows: DataFrame, options: SinkOptions) -> Query:
         rejections = Rejections(name)
         start = self._streaming if rows.isStreaming else self._static
         begin: Callable[[], StreamingQuery | BatchRun] = start(name, rows, options, rejections)
         return Query(
             name,
-            lambda: self._attempt(place, name, begin),
-            lambda: self._attempt(place, name, lambda: self._analyse(rows, options)),
+            lambda: self._attempt(location, name, begin),
+            lambda: self._attempt(location, name, lambda: self._analyse(rows, options)),
             self._lookups,
             rejected=[rejections],
         )
@@ -340,13 +340,13 @@ class _Builder:
         rows.createOrReplaceTempView(name)
         self._frames[name] = rows
 
-    def _call(self, place: Place, what: str, transform: Transform, *inputs: DataFrame) -> DataFrame:
-        made = self._attempt(place, what, lambda: transform.function(*inputs))
+    def _call(self, location: Location, what: str, transform: Transform, *inputs: DataFrame) -> DataFrame:
+        made = self._attempt(location, what, lambda: transform.function(*inputs))
         if not isinstance(made, DataFrame):
-            raise PipelineError(f"{place}: {what} gives {type(made).__name__}: return a DataFrame")
+            raise PipelineError(f"{location}: {what} gives {type(made).__name__}: return a DataFrame")
         return made
 
-    def _attempt(self, place: Place, what: str, act: Callable[[], T]) -> T:
+    def _attempt(self, location: Location, what: str, act: Callable[[], T]) -> T:
         try:
             return act()
         except PipelineError:  # said already
@@ -356,6 +356,6 @@ class _Builder:
                 raise  # Spark itself is gone
             known = isinstance(error, (BarnabasError, PySparkException, Py4JError))
             kind = "" if known else f"{type(error).__name__}: "
-            place = place_in(error, place.file, place)
+            location = location_in(error, location.file, location)
             words = f"{what}: " if what else ""
-            raise PipelineError(f"{place}: {words}{kind}{explain(error)}") from error
+            raise PipelineError(f"{location}: {words}{kind}{explain(error)}") from error

@@ -1,4 +1,4 @@
-"""Errors of a pipeline, in one line: the place, the error and the cure."""
+"""Errors of a pipeline, in one line: the location, the error and the cure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*)(\w+(?:Error|Excepti
 _CONDITION = re.compile(
     r"^(?:\[STREAM_FAILED\] )?(?:Query \[.*?\] terminated with exception: )?(?:\[[A-Z0-9_.]+\] )?"
 )
-#: What follows them; the place in a SQL statement stays.
+#: What follows them; the position in a SQL statement stays.
 _TAIL = re.compile(r"\s*SQLSTATE: \w{5}(?: SQLSTATE: \w{5})*(?P<place> \(line \d+, pos \d+\))?.*$|\s*;$")
 _OUR_WORDS = "barnabas."
 
@@ -30,11 +30,14 @@ _SPARKS = ("pyspark.", "py4j.")
 
 
 class PipelineError(BarnabasError):
-    """A pipeline cannot be read or cannot continue; the text names the place in its file, if there is one."""
+    """A pipeline cannot be read or cannot continue.
+
+    The text has the location in its file, if there is one.
+    """
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A line of a pipeline file; lines count from 1."""
 
     file: str
@@ -87,7 +90,7 @@ def _raised(lines: Iterable[str]) -> str | None:
     return (f"{kind}: {_bare(words)}" if words else kind) + place
 
 
-def place_in(error: BaseException, file: str, otherwise: Place) -> Place:
+def location_in(error: BaseException, file: str, otherwise: Location) -> Location:
     """The last line of `file` in the traceback of `error`."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return Place(otherwise.file, frames[-1].lineno or otherwise.line) if frames else otherwise
+    return Location(otherwise.file, frames[-1].lineno or otherwise.line) if frames else otherwise

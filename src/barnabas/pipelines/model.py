@@ -1,4 +1,4 @@
-"""The declaration of a pipeline: sources, steps and sinks, each with its place in the file."""
+"""The declaration of a pipeline: sources, steps and sinks, each with its location in the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import ConfigError
-from barnabas.pipelines.errors import PipelineError, Place
+from barnabas.pipelines.errors import Location, PipelineError
 from barnabas.pipelines.options import NAME, REGISTERED, PipelineOptions, SourceOptions
 from barnabas.pipelines.packages import check_packages
 from barnabas.pipelines.parameters import Parameters
@@ -32,7 +32,7 @@ class Source:
     """A source of rows; in Python its function may shape them first."""
 
     name: str
-    place: Place
+    location: Location
     options: SourceOptions
     shape: Callable[[DataFrame], DataFrame] | None = None
 
@@ -42,7 +42,7 @@ class Step:
     """A named result of a function or a SQL statement; a statement without a result has no name."""
 
     name: str | None
-    place: Place
+    location: Location
     body: Transform | str
 
 
@@ -51,7 +51,7 @@ class Sink:
     """A sink of rows: of a step by name, or in Python of a function."""
 
     name: str
-    place: Place
+    location: Location
     options: SinkOptions
     rows: Transform | str
 
@@ -92,12 +92,12 @@ class Pipeline:
         for end in ends:
             if end.options.format in REGISTERED and not self.options.registry:
                 raise PipelineError(
-                    f"{end.place}: {end.options.format} needs the pipeline's option registry: name its URL"
+                    f"{end.location}: {end.options.format} needs the pipeline's option registry: name its URL"
                 )
             try:
                 check_packages(end.options.format)
             except ConfigError as error:
-                raise PipelineError(f"{end.place}: {error}") from None
+                raise PipelineError(f"{end.location}: {error}") from None
         self._check_inputs()
 
     def check_installed(self, spark: Mapping[str, str]) -> None:
@@ -110,39 +110,41 @@ class Pipeline:
             try:
                 sink_kind(sink.options.kind).check_spark(sink.options, spark)
             except ConfigError as error:
-                raise PipelineError(f"{sink.place}: {error}") from None
+                raise PipelineError(f"{sink.location}: {error}") from None
 
     def _check_inputs(self) -> None:
         known = [source.name for source in self.sources]
         for step in self.steps:
-            _check_known(step.place, _inputs(step.body), known)
+            _check_known(step.location, _inputs(step.body), known)
             known += [step.name] if step.name else []
         for sink in self.sinks:
-            _check_known(sink.place, (sink.rows,) if isinstance(sink.rows, str) else sink.rows.inputs, known)
+            _check_known(
+                sink.location, (sink.rows,) if isinstance(sink.rows, str) else sink.rows.inputs, known
+            )
 
 
 def _check_names(declared: Iterable[Source | Step | Sink]) -> None:
-    places: dict[str, Place] = {}
+    locations: dict[str, Location] = {}
     for each in declared:
         if each.name is None:
             continue
         if not NAME.fullmatch(each.name):
-            raise PipelineError(f"{each.place}: the name {each.name}: write letters, digits, - and _")
-        if each.name in places:
-            taken = places[each.name].line
+            raise PipelineError(f"{each.location}: the name {each.name}: write letters, digits, - and _")
+        if each.name in locations:
+            taken = locations[each.name].line
             raise PipelineError(
-                f"{each.place}: the name {each.name} is taken at line {taken}: choose another"
+                f"{each.location}: the name {each.name} is taken at line {taken}: choose another"
             )
-        places[each.name] = each.place
+        locations[each.name] = each.location
 
 
 def _inputs(body: Transform | str) -> tuple[str, ...]:
     return body.inputs if isinstance(body, Transform) else ()
 
 
-def _check_known(place: Place, names: Iterable[str], known: list[str]) -> None:
+def _check_known(location: Location, names: Iterable[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)
             cure = f"did you mean {close[0]}?" if close else f"before this line there are: {', '.join(known)}"
-            raise PipelineError(f"{place}: there is no source or step {name}: {cure}")
+            raise PipelineError(f"{location}: there is no source or step {name}: {cure}")

@@ -15,7 +15,7 @@ import pyspark
 from pyspark import SparkContext, cloudpickle
 
 from barnabas.base.errors import ConfigError
-from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
+from barnabas.pipelines.errors import Location, PipelineError, explain, location_in
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.options import Options, PipelineOptions, SourceOptions
 from barnabas.pipelines.parameters import Parameters
@@ -56,11 +56,11 @@ def source(**options: Any) -> Callable[[F], F]:
     """
 
     def declare(function: F) -> F:
-        reading, name, place = _declared(function)
+        reading, name, location = _declared(function)
         if len(_parameters(function)) != 1:
-            raise PipelineError(f"{place}: source {name} takes one parameter: its rows")
-        parsed = _parse(place, f"source {name}", SourceOptions, options)
-        reading.sources.append(Source(name, place, parsed, function))
+            raise PipelineError(f"{location}: source {name} takes one parameter: its rows")
+        parsed = _parse(location, f"source {name}", SourceOptions, options)
+        reading.sources.append(Source(name, location, parsed, function))
         return function
 
     return declare
@@ -68,8 +68,8 @@ def source(**options: Any) -> Callable[[F], F]:
 
 def step(function: F) -> F:
     """Declares a step, named as the function; its parameters are named after sources and steps."""
-    reading, name, place = _declared(function)
-    reading.steps.append(Step(name, place, Transform(function, _parameters(function))))
+    reading, name, location = _declared(function)
+    reading.steps.append(Step(name, location, Transform(function, _parameters(function))))
     return function
 
 
@@ -77,9 +77,9 @@ def sink(**options: Any) -> Callable[[F], F]:
     """Declares a sink, named as the function, which returns the rows to write; options in `SinkOptions`."""
 
     def declare(function: F) -> F:
-        reading, name, place = _declared(function)
-        parsed = _parse(place, f"sink {name}", SinkOptions, options)
-        reading.sinks.append(Sink(name, place, parsed, Transform(function, _parameters(function))))
+        reading, name, location = _declared(function)
+        parsed = _parse(location, f"sink {name}", SinkOptions, options)
+        reading.sinks.append(Sink(name, location, parsed, Transform(function, _parameters(function))))
         return function
 
     return declare
@@ -101,8 +101,8 @@ def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
         raise
     except Exception as error:
         if not _lacks_spark(error):
-            place = place_in(error, str(path), Place(str(path), 1))
-            raise PipelineError(f"{place}: {type(error).__name__}: {explain(error)}") from error
+            location = location_in(error, str(path), Location(str(path), 1))
+            raise PipelineError(f"{location}: {type(error).__name__}: {explain(error)}") from error
         reading.complete = False
     finally:
         _reading.reset(token)
@@ -146,28 +146,28 @@ def _current() -> Pipeline:
         raise PipelineError("a pipeline file is run by `barnabas pipeline run FILE`, not by itself") from None
 
 
-def _caller() -> Place:
+def _caller() -> Location:
     """The line of the file that called a function of this module."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
     assert frame is not None
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    return Location(frame.f_code.co_filename, frame.f_lineno)
 
 
-def _declared(function: Callable[..., Any]) -> tuple[Pipeline, str, Place]:
+def _declared(function: Callable[..., Any]) -> tuple[Pipeline, str, Location]:
     reading = _current()
     assert isinstance(function, FunctionType)
     code = function.__code__
-    return reading, function.__name__, Place(code.co_filename, code.co_firstlineno)
+    return reading, function.__name__, Location(code.co_filename, code.co_firstlineno)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
 
 
-def _parse(place: Place, what: str, kind: type[T], options: dict[str, Any]) -> T:
+def _parse(location: Location, what: str, kind: type[T], options: dict[str, Any]) -> T:
     try:
         return kind.parse(options)
     except ConfigError as error:
-        raise PipelineError(f"{place}: {what}: {error}") from None
+        raise PipelineError(f"{location}: {what}: {error}") from None

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from barnabas.base.errors import ConfigError
-from barnabas.pipelines.errors import PipelineError, Place
+from barnabas.pipelines.errors import Location, PipelineError
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step
 from barnabas.pipelines.options import Options, PipelineOptions, SourceOptions
 from barnabas.pipelines.parameters import Parameters
@@ -55,12 +55,12 @@ def read_sql(path: Path, text: str, parameters: Parameters) -> Pipeline:
     reader = _HeaderReader(path, header[1], first_line, parameters)
     made = reader.pipeline()
     for statement, offset in statements(text, header.end()):
-        place = Place(str(path), 1 + text.count("\n", 0, offset))
+        location = Location(str(path), 1 + text.count("\n", 0, offset))
         try:
             filled = parameters.fill_in(statement, reader.defaults)
         except ConfigError as error:
-            raise PipelineError(f"{place}: {error}") from None
-        made.steps.append(_step(place, filled))
+            raise PipelineError(f"{location}: {error}") from None
+        made.steps.append(_step(location, filled))
     return made
 
 
@@ -75,15 +75,17 @@ def statements(text: str, start: int = 0) -> Iterator[tuple[str, int]]:
         start = end + 1
 
 
-def _step(place: Place, statement: str) -> Step:
+def _step(location: Location, statement: str) -> Step:
     view = _VIEW.match(statement)
     if view and not view[1]:
         raise PipelineError(
-            f"{place}: view {view[2]} would outlive the pipeline: write CREATE TEMPORARY VIEW"
+            f"{location}: view {view[2]} would outlive the pipeline: write CREATE TEMPORARY VIEW"
         )
     if statement[:6].upper() == "SELECT":
-        raise PipelineError(f"{place}: this SELECT goes nowhere: begin it with CREATE TEMPORARY VIEW name AS")
-    return Step(view[2] if view else None, place, statement)
+        raise PipelineError(
+            f"{location}: this SELECT goes nowhere: begin it with CREATE TEMPORARY VIEW name AS"
+        )
+    return Step(view[2] if view else None, location, statement)
 
 
 class _HeaderReader:
@@ -112,26 +114,28 @@ class _HeaderReader:
         for name, given in sources.items():
             table = f"source.{name}"
             source = self._parse(table, f"source {name}", SourceOptions, given)
-            made.sources.append(Source(name, self._place(table), source))
+            made.sources.append(Source(name, self._location(table), source))
         for name, given in sinks.items():
             table = f"sink.{name}"
             rows = given.pop("from", None)
             if not isinstance(rows, str):
-                raise PipelineError(f"{self._place(table)}: sink {name}: option from is missing: name a view")
+                raise PipelineError(
+                    f"{self._location(table)}: sink {name}: option from is missing: name a view"
+                )
             sink = self._parse(table, f"sink {name}", SinkOptions, given)
-            made.sinks.append(Sink(name, self._place(table, "from"), sink, rows))
+            made.sinks.append(Sink(name, self._location(table, "from"), sink, rows))
         return made
 
     def _take(self, kind: str) -> dict[str, Any]:
         table = self._tables.pop(kind, {})
         if not isinstance(table, dict):
-            raise PipelineError(f"{self._place('', kind)}: write a table [{kind}]")
+            raise PipelineError(f"{self._location('', kind)}: write a table [{kind}]")
         return table
 
     def _take_named(self, kind: str) -> dict[str, dict[str, Any]]:
         tables = self._tables.pop(kind, {})
         if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
-            raise PipelineError(f"{self._place('', kind)}: write a table [{kind}.NAME] for each {kind}")
+            raise PipelineError(f"{self._location('', kind)}: write a table [{kind}.NAME] for each {kind}")
         return tables
 
     def _parse(self, table: str, what: str, kind: type[T], given: dict[str, Any]) -> T:
@@ -139,8 +143,8 @@ class _HeaderReader:
             return kind.parse(self._fill_in(given))
         except ConfigError as error:
             named = re.match(r"option (\w+)[=. ]", str(error))
-            place = self._place(table, named[1] if named else "")
-            raise PipelineError(f"{place}: {what}: {error}") from None
+            location = self._location(table, named[1] if named else "")
+            raise PipelineError(f"{location}: {what}: {error}") from None
 
     def _fill_in(self, value: Any) -> Any:
         """`value` with the parameters that its texts name."""
@@ -148,7 +152,7 @@ class _HeaderReader:
             return {name: self._fill_in(each) for name, each in value.items()}
         return self._parameters.fill_in(value, self.defaults) if isinstance(value, str) else value
 
-    def _place(self, table: str, key: str = "") -> Place:
+    def _location(self, table: str, key: str = "") -> Location:
         """The line of a key, or of its table if the key has no line."""
         at, inside = 0, table == ""
         for number, line in enumerate(self._lines):
@@ -158,7 +162,7 @@ class _HeaderReader:
                 inside = name == table
                 at = number if inside else at
                 if key and name == f"{table}.{key}".lstrip("."):
-                    return Place(str(self._path), self._first + number)
+                    return Location(str(self._path), self._first + number)
             elif inside and key and re.match(rf"{re.escape(key)}\s*[.=]", word):
-                return Place(str(self._path), self._first + number)
-        return Place(str(self._path), self._first + at)
+                return Location(str(self._path), self._first + number)
+        return Location(str(self._path), self._first + at)

@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from barnabas.pipelines.build import Run, build, client_settings
-from barnabas.pipelines.errors import PipelineError, Place
+from barnabas.pipelines.errors import Location, PipelineError
 from barnabas.pipelines.model import Pipeline
 from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.session import start_session
@@ -44,8 +44,8 @@ def validate(
     settings = {**pipeline.options.spark, **spark}
     pipeline.check_installed(settings)
     with tempfile.TemporaryDirectory(prefix="barnabas-validate-") as folder:
-        place = Path(folder)
-        session = start_session(pipeline.name, place, "local[1]", settings, place / "spark.log")
+        folder_path = Path(folder)
+        session = start_session(pipeline.name, folder_path, "local[1]", settings, folder_path / "spark.log")
         try:
             whole = pipeline if pipeline.complete else read_pipeline(path, parameters)
             queries = build(session, whole, run(whole))
@@ -74,23 +74,23 @@ def check_topics(pipeline: Pipeline, run: Run) -> None:
         raise PipelineError(
             f"{run.bootstrap or 'the brokers'}: {error.args[0].str()}; without them, use --offline"
         ) from None
-    for place, what, topic in named:
+    for location, what, topic in named:
         if topic not in there:
             raise PipelineError(
-                f"{place}: {what}: there is no topic {topic} that this user may see: "
+                f"{location}: {what}: there is no topic {topic} that this user may see: "
                 f"barnabas topics create {topic}"
             )
 
 
-def _topics(pipeline: Pipeline) -> Iterator[tuple[Place, str, str]]:
+def _topics(pipeline: Pipeline) -> Iterator[tuple[Location, str, str]]:
     for source in pipeline.sources:
         # empty for a pattern, which is among the options
         for topic in filter(None, map(str.strip, source.options.topic.split(","))):
-            yield source.place, f"source {source.name}", topic
+            yield source.location, f"source {source.name}", topic
         if source.options.dead_letter:
-            yield source.place, f"source {source.name}, dead_letter", source.options.dead_letter
+            yield source.location, f"source {source.name}, dead_letter", source.options.dead_letter
     for sink in pipeline.sinks:
         for topic in sink.options.topics:
-            yield sink.place, f"sink {sink.name}", topic
+            yield sink.location, f"sink {sink.name}", topic
         if sink.options.dead_letter:
-            yield sink.place, f"sink {sink.name}, dead_letter", sink.options.dead_letter
+            yield sink.location, f"sink {sink.name}, dead_letter", sink.options.dead_letter

@@ -20,11 +20,11 @@ from barnabas.broker.metadata.store import (
     Cancel,
     Delete,
     Event,
-    Node,
     Operation,
     SessionListener,
     SessionState,
     SingleOperations,
+    StoreNode,
     StoreUnavailableError,
     Watcher,
 )
@@ -164,13 +164,13 @@ class SharedStore(SingleOperations):
     def on_state(self, listener: SessionListener) -> Cancel:
         return self._session.on_state(listener)
 
-    async def get(self, path: str) -> Node:
+    async def get(self, path: str) -> StoreNode:
         return self._read(lambda tree: tree.get(path))
 
-    async def exists(self, path: str) -> Node | None:
+    async def exists(self, path: str) -> StoreNode | None:
         return self._read(lambda tree: tree.find(path))
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         return self._read(lambda tree: [tree.find(path) for path in paths])
 
     async def children(self, path: str) -> list[str]:

@@ -20,7 +20,7 @@ from barnabas.testing.cluster import Cluster
 _numbers = itertools.count(1)
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     body: Any
     headers: Any
@@ -35,7 +35,7 @@ class Registry:
         self.topic = topic
         self.url = server.url
 
-    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> HttpResponse:
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, method=method)
         if data is not None:
@@ -44,10 +44,10 @@ class Registry:
             request.add_header(name.replace("_", "-"), value)
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
-                return Answer(response.status, _loads(response.read()), response.headers)
+                return HttpResponse(response.status, _loads(response.read()), response.headers)
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, _loads(error.read()), error.headers)
+                return HttpResponse(error.code, _loads(error.read()), error.headers)
 
     def register(self, subject: str, schema: Any, **body: Any) -> Any:
         """The id; or the error code."""

@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from barnabas.pipelines.build import Run, build
-from barnabas.pipelines.errors import PipelineError, Place
+from barnabas.pipelines.errors import Location, PipelineError
 from barnabas.pipelines.model import Pipeline, Step, Transform
 
 
@@ -20,7 +20,7 @@ def made(answer: Callable[[], int], step: Callable[[], Any]) -> None:
     spark: Any = SimpleNamespace(
         sparkContext=SimpleNamespace(_jvm=SimpleNamespace(System=SimpleNamespace(currentTimeMillis=answer)))
     )
-    steps = [Step("dear", Place("shop.py", 3), Transform(step, ()))]
+    steps = [Step("dear", Location("shop.py", 3), Transform(step, ()))]
     build(spark, Pipeline(Path("shop.py"), steps=steps), Run("", "", once=True))
 
 

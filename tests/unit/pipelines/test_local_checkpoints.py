@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.errors import Place
+from barnabas.pipelines.errors import Location
 from barnabas.pipelines.local_checkpoints import BY_RENAME, MANAGER, settings_for
 from barnabas.pipelines.model import Pipeline, Sink
 from barnabas.pipelines.sink_options import SinkOptions
@@ -19,7 +19,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="rename(2) replaces a file
 
 def pipeline(*, complete: bool = True, **sink: str) -> Pipeline:
     options = SinkOptions.parse(sink or {"topic": "t"})
-    sinks = [Sink("out", Place("shop.py", 3), options, "orders")]
+    sinks = [Sink("out", Location("shop.py", 3), options, "orders")]
     return Pipeline(Path("shop.py"), sinks=sinks, complete=complete)
 
 

@@ -76,7 +76,7 @@ def refused(folder: Path, file: str, text: str, /, **parameters: str) -> str:
 def test_python_declares_by_decorated_functions(tmp_path: Path) -> None:
     made = read(tmp_path, "p.py", PYTHON)
     assert (made.name, made.options.bootstrap) == ("shop", "b:1")
-    assert [(each.name, each.options.topic, each.place.line) for each in made.sources] == [
+    assert [(each.name, each.options.topic, each.location.line) for each in made.sources] == [
         ("orders", "orders", 5)
     ]
     assert [(each.name, each.body.inputs) for each in made.steps] == [("dear", ("orders",))]
@@ -86,11 +86,11 @@ def test_python_declares_by_decorated_functions(tmp_path: Path) -> None:
 def test_sql_declares_by_a_header_and_views(tmp_path: Path) -> None:
     made = read(tmp_path, "shop.sql", HEADED)
     assert (made.name, made.options.bootstrap) == ("shop", "b:1")
-    assert [(each.name, each.place.line) for each in made.sources] == [("orders", 4)]
+    assert [(each.name, each.location.line) for each in made.sources] == [("orders", 4)]
     assert [(each.name, each.rows, each.options.options) for each in made.sinks] == [
         ("out", "dear", {"kafka.acks": "1"})
     ]
-    assert [(each.name, each.place.line, each.body.splitlines()[0]) for each in made.steps] == [
+    assert [(each.name, each.location.line, each.body.splitlines()[0]) for each in made.steps] == [
         ("dear", 18, "CREATE TEMPORARY VIEW dear AS"),
         (None, 21, "SET spark.sql.shuffle.partitions = 1"),
     ]

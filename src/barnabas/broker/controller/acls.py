@@ -1,4 +1,4 @@
-"""The rules of who may do what (KIP-140)."""
+"""Creates and deletes ACLs (KIP-140)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _AT_ONCE = 500
 
 
 class AclControl:
-    """The part of the controller that decides which rules there are."""
+    """The part of the controller that creates and deletes ACLs."""
 
     def __init__(self, election: ControllerElection) -> None:
         self._election = election
 
     async def create(self, rules: Sequence[AclBinding]) -> dict[AclBinding, KafkaError]:
-        """Add rules, all of a resource pattern or none; return the refused ones with their errors.
+        """Create ACLs. Return the rejected ones with their errors.
 
-        A rule that is there already is no error.
+        For each resource pattern, all ACLs are created or none. It is no error if an ACL exists already.
         """
         async with self._election.answering() as image:
             acls = image.acls
@@ -51,9 +51,11 @@ class AclControl:
     async def delete(
         self, filters: Sequence[AclFilter]
     ) -> tuple[list[list[AclBinding]], dict[ResourcePattern, KafkaError]]:
-        """Take away the rules that filters select: those of each filter, and why those of a resource stay.
+        """Delete the ACLs that match filters.
 
-        The loop is held for some hundred rules at a time.
+        Return the deleted ACLs of each filter, and an error for each resource that could not be changed.
+
+        The event loop serves others after some hundred ACLs.
         """
         async with self._election.answering() as image:
             acls = image.acls

@@ -29,11 +29,12 @@ _REPLICATION_SETTINGS = {
 
 
 class AutoCreation:
-    """Makes topics with the broker's defaults.
+    """Creates topics with the broker's default settings.
 
     Args:
-        view: of this broker.
-        create: has the controller make topics; afterwards they are in the broker's image. Raises KafkaError.
+        view: settings and image of this broker.
+        create: requests topics from the controller, and returns when they are in the broker's image. Raises
+            KafkaError.
     """
 
     def __init__(
@@ -45,12 +46,11 @@ class AutoCreation:
         self._logged: dict[str, str] = {}
 
     async def create(self, names: Iterable[str]) -> dict[str, KafkaError]:
-        """Create topics; afterwards they are in the broker's image.
+        """Create topics, and wait until they are in the broker's image.
 
         Returns:
-            The errors of the topics that could not be created. A topic that another client created meanwhile
-            has none.
-            If no topic can be created now, all are unknown topics, as in Apache Kafka: clients ask again.
+            The errors of topics that could not be created. There is no error for a topic that another client
+            has created meanwhile.
         """
         config, image = self._view.config, self._view.image
         running, known = len(eligibility_of(image).in_sync), len(known_brokers(image))
@@ -70,7 +70,10 @@ class AutoCreation:
         return errors
 
     def _report(self, name: str, error: KafkaError) -> None:
-        """Groups and transactions wait without a word while their internal topic cannot be made."""
+        """Log why an internal topic cannot be created.
+
+        Groups and transactions that wait for the topic show no error.
+        """
         setting = _REPLICATION_SETTINGS.get(name)
         if setting is None or self._logged.get(name) == error.message:
             return

@@ -1,4 +1,4 @@
-"""Settings of topics, groups, brokers and client metrics, changed while they run.
+"""Changes the dynamic settings of topics, groups, brokers and client-metrics resources.
 
 KIP-133, KIP-226, KIP-339, KIP-714.
 """
@@ -45,7 +45,7 @@ _MOST_CLIENT_METRICS = 100
 
 
 class ResourceType(IntEnum):
-    """The resource of a setting, by the protocol's numbers."""
+    """The type of the resource that a setting belongs to, by the protocol's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -55,14 +55,14 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """Whose settings: a topic's by its name, a group's and a broker's by its id, all brokers' by ""."""
+    """The owner of a setting: a topic by its name, a group or a broker by its id, all brokers by ""."""
 
     type: int
     name: str
 
 
 class AlterOperation(IntEnum):
-    """The change of a setting, by the protocol's numbers; the last two are for lists."""
+    """The kind of a setting's change, by the protocol's numbers. The last two kinds are for lists."""
 
     SET = 0
     DELETE = 1
@@ -85,7 +85,7 @@ TryKeys = Callable[[BrokerConfig], Awaitable[None]]
 
 
 class _Resource(NamedTuple):
-    """One resource as the image shows it."""
+    """The settings of one resource, from the image."""
 
     settings: type[Settings]
     #: the code for a setting or value that is not allowed
@@ -96,10 +96,10 @@ class _Resource(NamedTuple):
     layers: Sequence[Layer]
 
     def find(self, name: str) -> Setting:
-        """Return the setting called `name`.
+        """Return the setting with this name.
 
         Raises:
-            KafkaError: it is unknown, or read at start only.
+            KafkaError: the setting is unknown, or is not dynamic.
         """
         try:
             setting = self.settings.find(name)
@@ -121,8 +121,8 @@ class _Resource(NamedTuple):
     def check_min_isr(self, name: str) -> None:
         """Raise KafkaError INVALID_CONFIG if a request names ``min.insync.replicas`` of a single broker.
 
-        The controller and the leaders must use one value: it decides which replicas may lead. Kafka 4.1
-        refuses the same, also a deletion, where it tracks eligible leader replicas (KIP-966).
+        The controller and the leaders must use the same value, because it decides which replicas can lead.
+        Kafka 4.1 rejects the same requests, also deletions, if it uses eligible leader replicas (KIP-966).
         """
         is_one_broker = self.settings is BrokerConfig and self.path != znodes.broker_config(ALL_BROKERS)
         if name == _MIN_ISR and is_one_broker:
@@ -133,10 +133,10 @@ class _Resource(NamedTuple):
             )
 
     def parse(self, setting: Setting, text: str | None) -> Any:
-        """Return the value that `text` spells.
+        """Parse the text of a value.
 
         Raises:
-            KafkaError: there is none, or it is not allowed.
+            KafkaError: the text is invalid, or the value is not allowed.
         """
         if text is None:
             raise KafkaError(
@@ -148,7 +148,10 @@ class _Resource(NamedTuple):
             raise KafkaError(self.refusal, str(error)) from error
 
     def check_together(self, texts: Mapping[str, str]) -> None:
-        """Raise KafkaError when the resource's settings, with `texts` as its own, cannot be used."""
+        """Check the resource's settings together, with `texts` as its own ones.
+
+        Raise KafkaError if the combination is invalid.
+        """
         if self.settings is TopicConfig:
             own, *others = self.layers
             _check_lags(TopicConfig.from_layers([own._replace(texts=texts), *others], texts))
@@ -161,7 +164,7 @@ class _Resource(NamedTuple):
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def value(self, setting: Setting) -> Any:
-        """Return the value that holds now, wherever it comes from."""
+        """Return the effective value of a setting, from any source."""
         winner = next(entries(setting.names, self.layers), None)
         return setting.default if winner is None else read(setting, winner, self.settings.declared)
 
@@ -170,7 +173,7 @@ class ConfigControl:
     """The part of the controller that changes settings of topics and brokers.
 
     Args:
-        try_keys: tries what is to be set for this broker's own listeners.
+        try_keys: tests keys that are set for this broker's own listeners.
     """
 
     def __init__(
@@ -188,22 +191,28 @@ class ConfigControl:
     async def replace(
         self, resources: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> dict[ConfigResource, KafkaError]:
-        """Set the given settings and unset all others (AlterConfigs); return the refusals' errors."""
+        """Set the given settings and remove all others (AlterConfigs).
+
+        Return the errors of rejected resources.
+        """
         changes = {resource: _replacing(texts) for resource, texts in resources.items()}
         return await self._change(changes, validate_only)
 
     async def alter(
         self, resources: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
     ) -> dict[ConfigResource, KafkaError]:
-        """Change the named settings only (IncrementalAlterConfigs); return errors like `replace`."""
+        """Change only the named settings (IncrementalAlterConfigs).
+
+        Return the errors of rejected resources.
+        """
         changes = {resource: _altering(steps) for resource, steps in resources.items()}
         return await self._change(changes, validate_only)
 
     async def settle_min_isr(self) -> None:
         """Store one ``min.insync.replicas`` for the cluster, as Kafka's controller does for KIP-966.
 
-        A cluster that has none gets the value with which this broker was started. Values of single brokers,
-        which earlier versions took, are removed.
+        If the cluster has no value, it gets the value with which this broker was started. Values of single
+        brokers, which earlier versions allowed, are removed.
 
         Raises:
             KafkaError: as `ControllerElection.write`.
@@ -274,7 +283,10 @@ class ConfigControl:
             return errors
 
     async def _empty_elrs(self, image: ClusterImage, after: ClusterImage) -> None:
-        """Before fewer replicas are enough to commit: the others may lack something then (KIP-966)."""
+        """Empty the ELRs before a lower ``min.insync.replicas`` applies.
+
+        With the lower value, their members may lack committed records (KIP-966).
+        """
         operations: list[Operation] = []
         for name, topic in sorted(image.topics.items()):
             min_isr = self._configs.topic_config(after, name).min_insync_replicas
@@ -343,7 +355,10 @@ class ConfigControl:
         raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.type))
 
     async def _check_keys(self, resource: ConfigResource, found: _Resource, texts: Mapping[str, str]) -> None:
-        """Refuse keys and certificates that this broker could not use; other brokers' files are elsewhere."""
+        """Reject keys and certificates that this broker's listeners cannot use.
+
+        It cannot check the files of other brokers.
+        """
         if self._try_keys is None or resource != (ResourceType.BROKER, self._own_name):
             return
         if _keys_in(texts) == _keys_in(found.texts):
@@ -356,7 +371,7 @@ class ConfigControl:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
     def _check_limits(self, resource: _Resource, texts: Mapping[str, str], image: ClusterImage) -> None:
-        """Check the limits of a group's settings: the broker's settings, and each other."""
+        """Check the limits of a group's settings, against the broker's settings and against each other."""
         if resource.settings is GroupConfig:
             layers = [Layer(Source.DYNAMIC_GROUP_CONFIG, texts), *self._configs.broker_layers(image)]
             try:
@@ -366,7 +381,7 @@ class ConfigControl:
 
 
 def lacks_min_isr(image: ClusterImage) -> bool:
-    """Whether the cluster has no ``min.insync.replicas`` of its own yet."""
+    """Whether the cluster has no ``min.insync.replicas`` of its own."""
     return _MIN_ISR not in image.broker_config(ALL_BROKERS)
 
 
@@ -383,10 +398,10 @@ def _check_min_isr(resource: ConfigResource, before: Mapping[str, str], after: M
 def _check_listeners(
     resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str], image: ClusterImage
 ) -> None:
-    """Refuse settings that a broker applies to its later listeners only, as Kafka does.
+    """Reject settings that a broker applies only when it opens a listener, as Kafka does.
 
     Raises:
-        KafkaError: INVALID_REQUEST, the broker has the listener.
+        KafkaError: INVALID_REQUEST, the broker has this listener.
     """
     broker = image.brokers.get(int(resource.name)) if _is_one_broker(resource) else None
     if broker is None:
@@ -407,7 +422,7 @@ def _is_one_broker(resource: ConfigResource) -> bool:
 
 
 def _check_kerberos_rules(texts: Mapping[str, str]) -> None:
-    """Raise KafkaError INVALID_REQUEST for rules with which the broker could not start again."""
+    """Raise KafkaError INVALID_REQUEST for Kerberos rules with which the broker could not start again."""
     for name, text in texts.items():
         if name.endswith(_KERBEROS_RULES):
             try:
@@ -417,7 +432,7 @@ def _check_kerberos_rules(texts: Mapping[str, str]) -> None:
 
 
 def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[str, str]) -> ClusterImage:
-    """Return the image as it will be."""
+    """Return the image with the new settings."""
     if resource.type == ResourceType.TOPIC:
         return image._replace(topic_configs={**image.topic_configs, resource.name: texts})
     name = resource.name or ALL_BROKERS
@@ -425,7 +440,7 @@ def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[st
 
 
 def _keys_in(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of single listeners, and the names of Kerberos."""
+    """Return the names of the settings for single listeners, and of those for Kerberos."""
     return {
         name: text
         for name, text in texts.items()
@@ -451,7 +466,7 @@ def check_client_metrics_name(name: str) -> None:
 
 
 def unserved(resource_type: int) -> str:
-    """Why the settings of a type of resource are neither shown nor changed."""
+    """Return the error for a type of resource whose settings the broker neither shows nor changes."""
     try:
         name = ResourceType(resource_type).name
     except ValueError:
@@ -460,7 +475,7 @@ def unserved(resource_type: int) -> str:
 
 
 def check_topic_config(texts: Mapping[str, str | None]) -> None:
-    """Raise KafkaError INVALID_CONFIG unless a topic may be given these settings."""
+    """Raise KafkaError INVALID_CONFIG unless a topic can have these settings."""
     for name, text in texts.items():
         if text is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} has no value: give one, or leave it out")
@@ -507,7 +522,7 @@ def _altering(steps: Sequence[ConfigChange]) -> Change:
 
 
 def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
-    """Return the value of `setting` after a step."""
+    """Return the value of `setting` after one alteration."""
     if step.operation == AlterOperation.SET:
         return resource.parse(setting, step.value)
     if step.operation not in (AlterOperation.APPEND, AlterOperation.SUBTRACT):

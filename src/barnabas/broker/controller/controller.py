@@ -1,4 +1,4 @@
-"""The controller: the only writer of what the cluster agrees on."""
+"""The controller: the only broker that writes the metadata of the cluster."""
 
 from __future__ import annotations
 
@@ -60,18 +60,19 @@ _OTHERS_PATIENCE = 3.0
 
 
 class Controller:
-    """One broker's controller, which acts while it is elected (`ControllerElection`).
+    """The controller of one broker. It acts only while this broker is elected (`ControllerElection`).
 
-    Its parts decide one after the other, each on an image that shows all earlier decisions. They return when
-    this broker's image shows the result. While the store is out of reach they raise
-    KafkaError(KAFKA_STORAGE_ERROR).
+    Its parts make their decisions one after another. Each decision uses an image with all earlier decisions.
+    The methods return when this broker's image shows the result. While the store cannot be reached, they
+    raise KafkaError(KAFKA_STORAGE_ERROR).
 
     Args:
-        view: the registration sets the broker epoch in it.
+        view: settings and image of this broker; the registration sets its broker epoch.
         broker: the broker to register.
-        random: spreads replicas.
-        on_failure: called when another broker has registered by this one's id: this one has to stop.
-        token_keys: makes the HMACs of delegation tokens; None where there are none.
+        random: spreads replicas over the brokers.
+        on_failure: called when another broker has registered with this broker's id; this broker must then
+            stop.
+        token_keys: makes the HMACs of delegation tokens; None if tokens are disabled.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class Controller:
 
     @property
     def controls(self) -> tuple[object, ...]:
-        """Its parts, each of which decides about one kind of thing."""
+        """The parts, each of which decides about one kind of metadata."""
         return (
             self.partitions,
             self.topics,
@@ -164,14 +165,16 @@ class Controller:
 
     @property
     def unclean_elections(self) -> int:
-        """The number of this broker's elections, since its start, of leaders that may lack records."""
+        """Number of elections by this broker, since its start, of leaders that may lack committed records."""
         return self._unclean.elected
 
     async def start(self) -> None:
-        """Register the broker, run for controller, and if elected give leaders to partitions without one.
+        """Register the broker and take part in the election.
 
-        The controller repeats this in each new session with the store, when there is no controller any more,
-        and after a connection that broke half-way.
+        If elected, elect leaders for partitions without one.
+
+        The controller repeats this in each new session with the store, and when the cluster has no
+        controller. It also repeats it when a step failed because the connection broke.
 
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.
@@ -193,13 +196,14 @@ class Controller:
 
     @property
     def _may_come_back(self) -> bool:
-        """Whether the store is one that connects again by itself."""
+        """Whether the store reconnects by itself."""
         return self._store.session_timeout > 0 and self._store.state not in FINAL
 
     async def enter(self) -> None:
         """Announce that the broker runs, and wait until the controller has admitted it.
 
-        From then on this broker's image shows who leads what: nothing that it led in an earlier life counts.
+        After this, the image shows which partitions this broker leads. Leaderships from before its restart do
+        not count.
         """
         await self.registration.update(state=BrokerState.RUNNING)
         try:
@@ -211,9 +215,10 @@ class Controller:
         self.configs.warn_of_min_isr(self._loader.image)
 
     async def check_registered(self, broker: BrokerId, epoch: int) -> None:
-        """Raise KafkaError BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH, and if the store cannot be read.
+        """Check that a broker is registered in this epoch.
 
-        The epoch of a broker that asks for something has to be its latest.
+        Raise KafkaError BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH, or an error if the store cannot be
+        read. The epoch in a broker's request must be its latest one.
         """
         try:
             await check_registered(self._loader, broker, epoch)
@@ -221,7 +226,10 @@ class Controller:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def note_isolation(self, isolated: bool) -> None:
-        """Announce whether this broker is cut off from the others: then it is no controller either."""
+        """Announce whether this broker is isolated from the others.
+
+        An isolated broker also resigns as controller.
+        """
         self._is_isolated = isolated
         if isolated and self.active:
             self._election.resign()
@@ -231,28 +239,39 @@ class Controller:
             self._begin_join()
 
     async def _step_down(self) -> None:
-        """Make way for another controller. If that fails, another one comes with the end of the session."""
+        """Resign, so that another broker becomes the controller.
+
+        If this fails, that happens at the end of the session.
+        """
         await self.registration.update(is_isolated=True)
         with contextlib.suppress(StoreError):
             await self._election.give_up()
 
     def _may_run(self) -> bool:
-        """Whether this broker may be the controller: an isolated one only if no other can."""
+        """Whether this broker may become the controller.
+
+        An isolated broker may only if no other broker can.
+        """
         others = (b for b in self._loader.image.brokers.values() if b.id != self._broker.id)
         return not self._is_isolated or all(
             other.is_isolated or other.state is not BrokerState.RUNNING for other in others
         )
 
     def register_anew(self) -> None:
-        """Register in another broker epoch, as soon as the store can be reached: this one counts no more."""
+        """Register in a new broker epoch as soon as the store can be reached.
+
+        The present epoch is no longer valid.
+        """
         self.registration.give_up()
         self._begin_join()
 
     async def leave(self, patience: float) -> None:
-        """Announce that the broker shuts down, and wait until others lead all partitions that they can.
+        """Announce that the broker shuts down.
+
+        Wait until other brokers lead all partitions that they can lead.
 
         Args:
-            patience: for at most so many seconds; the end of the session tells the cluster, too.
+            patience: time limit in seconds; after a longer time, the end of the session informs the cluster.
         """
         with contextlib.suppress(TimeoutError, StoreUnavailableError):
             async with asyncio.timeout(patience):
@@ -266,7 +285,7 @@ class Controller:
                     self._moved.clear()
 
     async def stop(self) -> None:
-        """Decide nothing more. The end of the session takes the registration away."""
+        """Stop the controller. The end of the session removes the registration."""
         while self._cancels:
             self._cancels.pop()()
         self._election.resign()
@@ -296,13 +315,16 @@ class Controller:
             self._begin_join()
 
     def _lacks_nodes(self, image: ClusterImage) -> bool:
-        """Whether there is no controller, or a node of this broker or controller was deleted."""
+        """Whether the cluster has no controller, or a node of this broker or controller is missing."""
         if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
             return True
         return self._election.is_won and (image.controller_id != self._broker.id or lacks_min_isr(image))
 
     def _on_node(self, event: Event, path: str) -> None:
-        """Restore a deleted node soon: a user who removes a whole cluster has finished by then."""
+        """Restore a deleted node after a short time.
+
+        By then, a user who removes a whole cluster has finished.
+        """
         if event is Event.DELETED and path in PERMANENT and self._restoring is None:
             self._restoring = asyncio.get_running_loop().call_later(_RESTORE_AFTER, self._restore)
 
@@ -368,7 +390,7 @@ class Controller:
         """Restore deleted nodes.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, nodes are missing of which other brokers may know more.
+            KafkaError: NOT_CONTROLLER, nodes are missing that other brokers may know better.
         """
         now = asyncio.get_running_loop().time()
         waited = 0.0 if self._missing_since is None else now - self._missing_since

@@ -1,4 +1,4 @@
-"""Controller election: one broker is the controller, and the store refuses the writes of any other."""
+"""Controller election: one broker is the controller, and the store rejects writes of all others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from barnabas.broker.metadata.store import (
     Check,
     Create,
     MetadataStore,
-    Node,
     NodeExistsError,
     NoNodeError,
     Operation,
     Set,
+    StoreNode,
     StoreUnavailableError,
     TransactionTooLargeError,
     UnknownOutcomeError,
@@ -37,14 +37,14 @@ _MOST_ON_THEIR_WAY = 4
 
 
 class ControllerElection:
-    """One broker's part in controller elections, and the writes that its controller epoch fences.
+    """One broker's part in controller elections. It fences the controller's writes by the controller epoch.
 
     A broker is elected when it creates the ephemeral node ``/controller`` and raises ``/controller_epoch`` in
-    one transaction. Each write checks that ``/controller_epoch`` has not changed, so a controller that was
-    replaced without noticing changes nothing (as in Apache Kafka since KAFKA-6082).
+    one transaction. Each write checks that ``/controller_epoch`` has not changed. So a broker that does not
+    know yet that it was replaced cannot change anything (as in Apache Kafka since KAFKA-6082).
 
     Args:
-        loader: has this broker's image; the next controller epoch is higher than the image's.
+        loader: this broker's image; a new controller epoch is higher than the image's.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class ControllerElection:
 
     @asynccontextmanager
     async def deciding(self) -> AsyncIterator[ClusterImage]:
-        """Decide something, after all earlier decisions; the image shows them.
+        """Enter a context for one decision. Its image shows all earlier decisions.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the store went out of reach within.
+            KafkaError: KAFKA_STORAGE_ERROR, the store cannot be reached any more.
         """
         async with self._lock:
             try:
@@ -85,14 +85,15 @@ class ControllerElection:
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[ClusterImage]:
-        """Decide like `deciding`, for a response that must be true even without a write.
+        """Enter a context like `deciding`, for a response that must be true even without a write.
 
-        A controller that was replaced without noticing has an old image, in which a deleted topic still
-        exists, or a change is not needed. So a decision without a write is valid only if this broker is still
-        the controller. Afterwards this broker's image shows the decision.
+        A broker that does not know yet that it was replaced has an old image. In this image, a deleted topic
+        still exists, for example. So a decision without a write is valid only if this broker is still the
+        controller. Afterwards this broker's image shows the decision.
 
         Raises:
-            KafkaError: the errors of `deciding`; NOT_CONTROLLER, this broker is not (any more) the
+            KafkaError: the errors of `deciding`; NOT_CONTROLLER, this broker is not the controller, or no
+                longer.
             controller.
         """
         async with self.deciding() as image:
@@ -106,7 +107,7 @@ class ControllerElection:
             await self.settled()
 
     async def settled(self) -> ClusterImage:
-        """This broker's image, with all its writes."""
+        """Return this broker's image when it contains all writes of this broker."""
         assert self._loader is not None
         return await self._loader.settled()
 
@@ -115,26 +116,28 @@ class ControllerElection:
             await self.write(())
 
     def resign(self) -> None:
-        """Decide nothing more: the session is lost, or the outcome of a write is not known."""
+        """Stop deciding, because the session was lost or the outcome of a write is unknown."""
         self._epoch_version = None
 
     async def give_up(self) -> None:
-        """Resign, and let others be elected. Raises StoreError."""
+        """Resign, and delete the node so that others can be elected. Raises StoreError."""
         self.resign()
         node = await self._store.exists(znodes.CONTROLLER)
         if node is not None and node.owner == self._store.session_id:
             await self._store.delete(znodes.CONTROLLER)
 
     async def run(self) -> bool:
-        """Try to be elected; False if another broker is the controller, or this one still is.
+        """Try to become the controller.
 
-        This session may have a node ``/controller`` already, from an election whose response was lost or from
-        before `resign`. Then the broker raises the epoch again. Each of its pending writes under an earlier
-        epoch either fails or is done. If a user has deleted this controller's node, the controller resigns
-        and runs again.
+        Return False if another broker is the controller, or if this one still is.
+
+        This session may already have a node ``/controller``, from an election whose response was lost or from
+        before `resign`. Then the broker raises the epoch again. After that, each pending write of an earlier
+        epoch has failed or is done. If a user has deleted this controller's node, the controller resigns and
+        runs again.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, the node of the epoch is gone (`lost_nodes`).
+            KafkaError: NOT_CONTROLLER, the node of the epoch is missing (`lost_nodes`).
             StoreError: the store cannot be reached.
         """
         async with self._lock:  # what was decided as the controller before is written before, or never
@@ -170,21 +173,20 @@ class ControllerElection:
         return True
 
     async def write(self, operations: Sequence[Operation]) -> list[int]:
-        """Apply all of the operations or none, like `MetadataStore.multi`.
+        """Apply all operations or none, like `MetadataStore.multi`.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, when this broker is not (any more) the controller;
-                POLICY_VIOLATION, when the store does not take so much at once;
-                KAFKA_STORAGE_ERROR, when the store cannot be written. If the write may have been carried out
-                all the same, this broker has resigned.
+            KafkaError: NOT_CONTROLLER, this broker is not the controller, or no longer; POLICY_VIOLATION, the
+                operations are too large for one transaction; KAFKA_STORAGE_ERROR, the store cannot be
+                written. If the outcome of the write is unknown, this broker has also resigned.
             StoreError: an operation is not allowed.
         """
         self._is_confirmed = True
         if self._epoch_version is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        guard = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
+        epoch_check = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
         try:
-            return (await self._store.multi([guard, *operations]))[1:]
+            return (await self._store.multi([epoch_check, *operations]))[1:]
         except (BadVersionError, NoNodeError):
             stored = await self._store.exists(znodes.CONTROLLER_EPOCH)
             if stored is not None and stored.version == self._epoch_version:
@@ -200,13 +202,14 @@ class ControllerElection:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     async def write_batches(self, operations: Sequence[Operation]) -> list[int]:
-        """Write operations that need not happen together; return the version of each.
+        """Write operations that need no common transaction. Return the new version of each node.
 
-        They are written in their order, several transactions on their way at once. The loop is held for one
-        transaction at a time.
+        The order of the operations stays the same. Several transactions are under way at once. The event loop
+        serves others after each transaction.
 
         Raises:
-            KafkaError, StoreError: as `write`, when none is on its way any more; some may have been written.
+            KafkaError, StoreError: as `write`; it is raised when no transaction is under way any more, and
+                some may have been written.
         """
         versions: list[int] = []
         on_their_way: deque[asyncio.Future[list[int]]] = deque()
@@ -223,16 +226,16 @@ class ControllerElection:
         return versions
 
     def state_change(self, partition: TopicPartition, before: PartitionState, after: PartitionState) -> Set:
-        """The write that changes a partition's state, unless the state has changed meanwhile."""
+        """Make the operation that changes a partition's state, unless the state has changed meanwhile."""
         data = znodes.encode_partition_state(after, self.epoch)
         return Set(znodes.partition_state(*partition), data, before.partition_epoch)
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         """Read many nodes like `MetadataStore.read`."""
         return await self._store.read(paths)
 
     async def write_each(self, transactions: Mapping[K, Sequence[Operation]]) -> dict[K, KafkaError]:
-        """Write each transaction by itself; return the errors of those that changed nothing.
+        """Write each transaction separately. Return the errors of those that changed nothing.
 
         Raises:
             StoreError: an operation is not allowed.

@@ -1,4 +1,4 @@
-"""Each broker confirms that it has removed the logs of deleted topics."""
+"""Confirms in the metadata store that this broker has removed the logs of deleted topics."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ _RETRY = 5.0
 
 
 class DeletionNotes:
-    """Removes this broker from the notes of deleted topics once it has no folder of them any more.
+    """Removes this broker from the notes of deleted topics when it has none of their folders any more.
 
-    A note is a node of the store: a deleted topic's id, and the brokers that may still have folders of it. A
-    broker deletes a log only when a note says so. Then it removes its own id, on condition of the node's
-    version; the last broker removes the node. As for a registration, this needs no controller. A broker that
-    crashed or was away still finds its id in the note, and deletes what it has.
+    A deletion note is a node of the store. It has a deleted topic's id, and the brokers that may still have
+    folders of the topic. A broker deletes a log only when a note lists its topic. Then it removes its own id
+    from the note, by a write that depends on the node's version. The last broker removes the node. This needs
+    no controller. A broker that crashed or was away still finds its id in the note, and then deletes the
+    logs.
 
     Args:
-        store: what has the notes.
-        loader: shows them.
-        broker_id: this broker.
-        without: finds which of some topics have no folder in the log directories, nor would after a crash.
+        store: store with the notes.
+        loader: image that shows the notes.
+        broker_id: id of this broker.
+        without: returns those of some topics that have no folder in the log directories, and would have none
+            after a crash.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class DeletionNotes:
         self._is_stopped = False
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Confirm the image's deletion notes, after the logs have been deleted."""
+        """Confirm the deletion notes of an image, when the logs are deleted."""
         if self._is_stopped:  # images go on coming for a while
             return
         if delta.after.deleted_topics and (self._confirming is None or self._confirming.done()):

@@ -1,4 +1,4 @@
-"""Leader elections on request: of preferred leaders (KIP-183), of leaders that may lack records (KIP-460)."""
+"""Elects leaders on request: preferred leaders (KIP-183), and leaders that may lack records (KIP-460)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Reaches: TypeAlias = dict[TopicPartition, dict[BrokerId, Reach]]
 
 
 class ElectionType(IntEnum):
-    """The kinds of elections, by their numbers in ElectLeaders."""
+    """Kinds of elections, by their numbers in ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -32,8 +32,8 @@ class ElectionControl:
     """The part of the controller that elects leaders on request.
 
     Args:
-        caught_up: waits until the controller has processed all changes of the brokers.
-        ask: sends requests to brokers.
+        caught_up: waits until the controller has processed all changes of brokers.
+        ask: sends a request to a broker.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class ElectionControl:
     async def elect(
         self, kind: ElectionType, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders; return the result of each partition.
+        """Elect leaders. Return the result of each partition.
 
         Args:
-            kind: the preferred leader, or where there is none one that may lack records: of the replicas that
-                run, the one whose log reaches furthest.
-            partitions: None for all; those where nothing is to be done are not told of then.
+            kind: PREFERRED elects the preferred leader. UNCLEAN elects, if there is no leader, the live
+                replica with the furthest log, which may lack committed records.
+            partitions: None for all; then the result leaves out partitions that need no election.
 
         Raises:
             KafkaError: NOT_CONTROLLER; KAFKA_STORAGE_ERROR.
@@ -100,7 +100,7 @@ class ElectionControl:
 def _leaderless(
     image: ClusterImage, partitions: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Return the partitions that have no leader, and the replicas that could become one."""
+    """Return the partitions without a leader, with the replicas that could become leader."""
     electable = eligibility_of(image).in_sync
     states = ((each, image.partition(each)) for each in (_all(image) if partitions is None else partitions))
     return {
@@ -111,7 +111,7 @@ def _leaderless(
 
 
 def _is_the_same(image: ClusterImage, before: ClusterImage, broker: BrokerId) -> bool:
-    """Whether a broker has not registered again since `before`: its answer is still valid."""
+    """Whether a broker has not registered again since `before`, so that its answer is still valid."""
     now, then = image.brokers.get(broker), before.brokers.get(broker)
     return now is not None and then is not None and now.epoch == then.epoch
 
@@ -123,7 +123,7 @@ def _all(image: ClusterImage) -> Iterator[TopicPartition]:
 
 
 def state_of(image: ClusterImage, partition: TopicPartition) -> PartitionState:
-    """The state of a partition. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
+    """Return the state of a partition. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
     state = image.partition(partition)
     if state is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
@@ -131,7 +131,10 @@ def state_of(image: ClusterImage, partition: TopicPartition) -> PartitionState:
 
 
 def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
-    """The state with the preferred leader. Raises KafkaError, with Kafka's codes, if it cannot be elected."""
+    """Return the state with the preferred leader.
+
+    Raises KafkaError, with Kafka's codes, if it cannot be elected.
+    """
     if state.leader == state.replicas[0]:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
     elected = elect_preferred(state, eligibility_of(image).electable)
@@ -143,12 +146,13 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
 def _unclean(
     state: PartitionState, told: Mapping[BrokerId, Reach], incomplete: frozenset[BrokerId]
 ) -> PartitionState:
-    """Elect uncleanly; see `_preferred`.
+    """Return the state after an unclean election; see `_preferred`.
 
     Args:
-        state: the partition's.
-        told: the last epoch and the end of each candidate's log.
-        incomplete: of two that reach as far, one that lacks records in between does not lead.
+        state: present state of the partition.
+        told: last epoch and end of each candidate's log.
+        incomplete: replicas with missing records; if two logs reach equally far, such a replica is not
+            elected.
     """
     if state.leader != NO_BROKER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)

@@ -1,4 +1,4 @@
-"""The roles that the brokers of an image may have: in sync, elected, or shutting down."""
+"""Decides from an image which brokers can be in sync, can be elected, or are shutting down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NONE: Mapping[TopicPartition, frozenset[BrokerId]] = MappingProxyType({})
 
 
 def eligibility_of(image: ClusterImage) -> Eligibility:
-    """Return the brokers' eligibility by an image."""
+    """Return the eligibility of the brokers in an image."""
     registered = image.brokers.values()
     alive = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
     running = alive - {broker.id for broker in registered if broker.is_isolated}
@@ -33,18 +33,18 @@ def eligibility_of(image: ClusterImage) -> Eligibility:
 
 
 def known_brokers(image: ClusterImage) -> frozenset[BrokerId]:
-    """The brokers of the cluster: the registered ones, and those that have run in it and are absent."""
+    """Return the brokers of the cluster: the registered ones, and absent ones that have run in it."""
     return frozenset(image.brokers) | frozenset(image.admitted)
 
 
 def incomplete_replicas(
     image: ClusterImage, *, only_unadmitted: bool = False
 ) -> Mapping[TopicPartition, frozenset[BrokerId]]:
-    """Return the live brokers whose replica lacks records that it had acknowledged, by partition.
+    """Return the live brokers whose replica lacks acknowledged records, by partition.
 
     Args:
-        only_unadmitted: ignore admitted brokers. When the controller admitted them, it removed their
-            incomplete replicas from ISR and ELR, and only complete ones have joined the ISR since.
+        only_unadmitted: ignores admitted brokers. When the controller admitted them, it removed their
+            incomplete replicas from ISR and ELR. Since then only complete replicas have joined the ISR.
     """
     found: dict[TopicPartition, frozenset[BrokerId]] = {}
     for broker in image.brokers.values():
@@ -58,7 +58,7 @@ def incomplete_replicas(
 
 
 def leaders_to_move(image: ClusterImage, broker: BrokerId) -> int:
-    """Return the number of partitions that a broker leads and another one could lead now."""
+    """Return the number of partitions that a broker leads and another broker could lead now."""
     eligible = eligibility_of(image)
     electable = eligible.electable - {broker}
     return sum(

@@ -1,4 +1,4 @@
-"""The replicas in failed log directories: a registration names the directories alone."""
+"""Finds the replicas in failed log directories, because a registration lists only the directories."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _RETRY = 1.0
 
 
 class FailedDirs:
-    """Asks each broker with failed directories which of its replicas they have taken with them.
+    """Asks each broker with failed directories which of its replicas are in them.
 
-    A controller that has just been elected asks again. A broker that registers anew is asked anew: its
-    directories may work again.
+    A newly elected controller asks again. If a broker registers again, the controller asks it again, because
+    its directories may work now.
 
     Args:
-        on_news: called when more replicas are known to have failed.
+        on_news: called when the broker learns of more failed replicas.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class FailedDirs:
         self._asking: asyncio.Task[None] | None = None
 
     def on_image(self, delta: ImageDelta) -> None:
-        """See whether a directory has failed."""
+        """Check whether a directory has failed."""
         if delta.brokers:
             self.begin()
 
     def begin(self) -> None:
-        """Ask the brokers that have not been asked."""
+        """Ask the brokers that were not asked yet."""
         if self._unasked() and (self._asking is None or self._asking.done()):
             self._asking = start_task(self._ask_all(), "failed log directories")
 

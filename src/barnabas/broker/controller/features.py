@@ -1,4 +1,4 @@
-"""The level of each feature that the cluster uses (KIP-584, KIP-778)."""
+"""Sets the level of each feature that the cluster uses (KIP-584, KIP-778)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.broker.metadata.store import Create, MetadataStore, Set
 
 
 class UpgradeType(IntEnum):
-    """The permitted direction of a level's change, by the protocol's numbers."""
+    """The permitted direction of a change of level, by the protocol's numbers."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -23,7 +23,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A feature and the level it is to have."""
+    """A feature and its new level."""
 
     name: str
     level: int
@@ -31,19 +31,19 @@ class FeatureUpdate(NamedTuple):
 
 
 class FeatureControl:
-    """The part of the controller that decides which level of each feature the cluster uses."""
+    """The part of the controller that sets the level of each feature."""
 
     def __init__(self, store: MetadataStore, election: ControllerElection) -> None:
         self._store = store
         self._election = election
 
     async def update(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
-        """Finalize the levels, all of them or none.
+        """Set the levels of features, all of them or none.
 
         Raises:
-            KafkaError: INVALID_REQUEST, there is nothing to do or a feature is named twice;
-                INVALID_UPDATE_VERSION, a level is not supported by a broker, or one is away, or it is lower
-                than before where the update is not called a downgrade; and as `ControllerElection.write`.
+            KafkaError: INVALID_REQUEST, the request changes nothing or names a feature twice;
+                INVALID_UPDATE_VERSION, a broker does not support a level or is away, or a level is lower than
+                before and the update is not called a downgrade; and as `ControllerElection.write`.
         """
         if not updates or len({update.name for update in updates}) < len(updates):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
@@ -82,7 +82,10 @@ def _check(update: FeatureUpdate, finalized: FinalizedFeatures) -> None:
 
 
 def _check_brokers(update: FeatureUpdate, image: ClusterImage) -> None:
-    """Every broker has to have the level, and whoever is away may be of an older version."""
+    """Check that every broker supports the level.
+
+    An absent broker may have an older version, so it fails the check.
+    """
     for broker_id, broker in sorted(image.brokers.items()):
         lowest, highest = broker.features.get(update.name, (0, 0))
         if not lowest <= update.level <= highest:

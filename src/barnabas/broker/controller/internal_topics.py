@@ -1,8 +1,8 @@
 """Adds replicas to internal topics that were created when there were too few brokers.
 
-A lone broker, and the first ones of a cluster, create `__consumer_offsets` and the other internal topics with
-one replica on each broker. So groups and transactions work at once. When more brokers have joined,
-the controller adds replicas. It does so only where the replication factor was left to Barnabas.
+A single broker, and the first brokers of a cluster, create `__consumer_offsets` and the other internal topics
+with one replica on each broker. So groups and transactions work at once. When more brokers have joined, the
+controller adds replicas. It does so only if the settings do not give a replication factor.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ Reassign = Callable[
 
 
 class InternalTopics:
-    """Adds replicas to internal topics when brokers come.
+    """Adds replicas to internal topics when brokers join.
 
     Args:
         is_due: whether this broker is the controller.
-        reassign: moves partitions.
+        reassign: moves partitions to given replicas.
     """
 
     def __init__(self, is_due: Callable[[], bool], view: BrokerView, reassign: Reassign) -> None:
@@ -55,12 +55,12 @@ class InternalTopics:
         self._must_grow = False
 
     def on_image(self, delta: ImageDelta) -> None:
-        """See whether a broker or an internal topic has come."""
+        """Check whether a broker has joined or an internal topic was created."""
         if delta.brokers or not delta.topics.isdisjoint(INTERNAL_TOPICS):
             self.begin()
 
     def begin(self) -> None:
-        """Add missing replicas soon."""
+        """Start to add missing replicas."""
         if not self._is_due() or not too_few(self._view.image, self._view.config):
             return
         self._must_grow = True
@@ -86,7 +86,7 @@ class InternalTopics:
 
 
 def too_few(image: ClusterImage, config: BrokerConfig) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """Return the partitions of internal topics that lack replicas now, and the replicas to have."""
+    """Return the partitions of internal topics that have too few replicas, with their new replicas."""
     if config.zookeeper_connect is None:
         return {}
     settings = {

@@ -19,7 +19,7 @@ log = logger_of(__name__)
 
 
 class LeaderBalance:
-    """Elects preferred leaders at intervals, for brokers that lead too few of their partitions.
+    """Elects preferred leaders at intervals, if brokers lead too few of their partitions.
 
     Args:
         is_due: whether this broker is the controller.
@@ -52,9 +52,9 @@ class LeaderBalance:
 
 
 def imbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
-    """Return the partitions whose preferred leader could lead and does not.
+    """Return the partitions whose preferred leader could lead and does not lead.
 
-    Only brokers count for whom another broker leads more than `percentage` of the partitions that they should
+    It includes only brokers for which others lead more than `percentage` of the partitions that they should
     lead.
     """
     electable = eligibility_of(image).electable

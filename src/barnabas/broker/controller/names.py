@@ -1,4 +1,4 @@
-"""Rules for topic names."""
+"""Rules for the names of topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raise KafkaError INVALID_TOPIC_EXCEPTION unless `name` is legal."""
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION unless `name` is valid."""
     if not name:
         cure = "it is empty"
     elif name in (".", ".."):
@@ -29,15 +29,15 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Equal for two names that metric names cannot tell apart, since '.' is written as '_' there."""
+    """Return a key that is equal for two names with the same metric names: in these, '.' becomes '_'."""
     return name.replace(".", "_")
 
 
 class Collisions:
-    """The names that new topics must not collide with.
+    """The names with which new topics must not collide.
 
-    Only names with '.' or '_' can collide. The first of them costs a walk through all the others, and no more
-    need one.
+    Only names with '.' or '_' can collide. The first check of such a name reads all other names, and later
+    checks do not.
     """
 
     def __init__(self, existing: Collection[str]) -> None:
@@ -46,7 +46,7 @@ class Collisions:
         self._by_key: dict[str, str] | None = None
 
     def check(self, name: str) -> None:
-        """Raise KafkaError INVALID_TOPIC_EXCEPTION when `name` collides with another."""
+        """Raise KafkaError INVALID_TOPIC_EXCEPTION if `name` collides with another name."""
         if "." not in name and "_" not in name:
             return
         if self._by_key is None:
@@ -59,7 +59,7 @@ class Collisions:
             )
 
     def add(self, name: str) -> None:
-        """Count `name` among the names there are."""
+        """Add `name` to the existing names."""
         if self._by_key is None:
             self._added.append(name)
         else:

@@ -1,13 +1,13 @@
-"""Changes of a partition's state after changes of its replicas: functions of states, without I/O.
+"""Computes a partition's new state after changes of its replicas, in pure functions without I/O.
 
-The rules are those of KIP-966 (eligible leader replicas), as Apache Kafka's KRaft controller has them. While
-fewer replicas than the minimum are in sync the high watermark stands still. So a replica that leaves the ISR
-then has all records below it: it joins the ELR, from which a leader may come. A replica that stopped
-uncleanly may have lost records, and leaves both. Once both are empty, `last_known_elr` has their last
+The rules are those of KIP-966 (eligible leader replicas), as in Apache Kafka's KRaft controller. While fewer
+replicas than the minimum are in sync, the high watermark does not advance. So a replica that leaves the ISR
+at that time has all committed records: it joins the ELR, from which a leader can come. A replica that stopped
+uncleanly may have lost records, and leaves both. When both are empty, `last_known_elr` has their last
 members.
 
-None of these functions changes `partition_epoch`: that is the version of the stored state, which the store
-raises by itself.
+These functions do not change `partition_epoch`. It is the version of the stored state, which the store itself
+raises.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.broker.metadata.image import PartitionState
 
 
 class Eligibility(NamedTuple):
-    """The permitted roles of the brokers now, for the partitions that they hold."""
+    """The roles that the brokers may have now, for the partitions that they hold."""
 
     #: may stay in an ISR: they run, and have not restarted since they joined it
     in_sync: frozenset[BrokerId]
@@ -39,7 +39,7 @@ class Eligibility(NamedTuple):
 
 
 def least_in_sync(state: PartitionState, min_isr: int) -> int:
-    """Return the number of in-sync replicas that the high watermark needs; `min_isr` is the setting."""
+    """Return the number of in-sync replicas that the high watermark needs. `min_isr` is the setting."""
     return max(1, min(min_isr, len(state.replicas)))
 
 
@@ -56,11 +56,11 @@ def with_isr(
 
 
 def settle(state: PartitionState, min_isr: int, eligible: Eligibility) -> PartitionState:
-    """Return the state that fits the brokers' present eligibility; the same one if it fits already.
+    """Return the state that fits the brokers' present eligibility; the same object if it fits already.
 
-    Replicas that may not stay leave the ISR. A partition without a leader that may stay gets another one from
-    the ISR, else from the ELR, in a new epoch. A leader that is shutting down stays leader if there is no
-    other. Where neither has a replica left, see `candidates`.
+    Replicas that may not stay leave the ISR. If a leader may not stay, another replica from the ISR becomes
+    the leader in a new epoch, or else one from the ELR. A leader that is shutting down stays leader if there
+    is no other. If neither ISR nor ELR has a replica left, see `candidates`.
     """
     if _is_settled(state, min_isr, eligible) or state.is_missing:
         return state
@@ -111,15 +111,14 @@ def _first_of(
 def candidates(
     state: PartitionState, electable: frozenset[BrokerId], *, is_unclean_allowed: bool = False
 ) -> tuple[BrokerId, ...]:
-    """Return the replicas for an unclean election: the one with the furthest log may lead, at the risk of
-    loss.
+    """Return the replicas for an unclean election, which loses records if the elected replica lacks them.
 
-    None while there is a leader. If a broker is still sure to have everything, the election waits for that
-    broker. It also waits for all of the last known ELR, of whom one may have most. With `is_unclean_allowed`
-    it waits for no broker.
+    Return None while there is a leader. If an absent broker certainly has all records, the election waits for
+    it. It also waits for all members of the last known ELR, because one of them may have the most records.
+    With `is_unclean_allowed` it waits for no broker.
 
-    A replica that left the ISR earlier may have more records than its last members: the election compares all
-    that run.
+    A replica that left the ISR earlier may have more records than its last members. So the election compares
+    all live replicas.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()
@@ -132,9 +131,9 @@ def candidates(
 
 
 def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
-    """The brokers that a partition without a leader waits for, unless records may be lost.
+    """Return the brokers that a partition without a leader waits for, unless unclean elections are allowed.
 
-    One broker that is sure to have all records is enough; of the last known ELR all are needed.
+    One broker that certainly has all records is enough. Of the last known ELR, all brokers are necessary.
     """
     if state.leader != NO_BROKER or state.is_missing:
         return ()
@@ -143,9 +142,11 @@ def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[Brok
 
 
 def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
-    """Return the state with a leader that may lack committed records: from now on its log counts.
+    """Return the state with a leader that may lack committed records.
 
-    A partition with one replica has no other broker to recover from (KIP-704).
+    From now on its log is the partition's log.
+
+    A partition with only one replica has no other broker to recover from (KIP-704).
     """
     return state._replace(
         isr=(leader,),
@@ -160,15 +161,15 @@ def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
 def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> PartitionState:
     """Return the state with a leader whose log reaches as far as those of all last known members.
 
-    If this leader is lost before `min_isr` replicas are in sync again, an election waits for all of those.
-    When its machine loses power, the leader alone may lose records that they have.
+    If this leader is lost before `min_isr` replicas are in sync again, the next election waits for all those
+    members. The leader's machine may lose power, and the leader may then lose records that the others have.
     """
     after = elect_uncleanly(state, leader)
     return with_isr(after._replace(last_known_elr=state.last_known_elr), after.isr, min_isr)
 
 
 def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> PartitionState | None:
-    """Return the state with the preferred leader, if it leads not yet and is in sync; else None."""
+    """Return the state with the preferred leader if it is in sync and does not lead yet; else None."""
     preferred = state.replicas[0]
     if preferred == state.leader or preferred not in state.isr or preferred not in electable:
         return None
@@ -178,10 +179,10 @@ def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> Pa
 def depart(
     state: PartitionState, replica: BrokerId, min_isr: int, electable: frozenset[BrokerId]
 ) -> PartitionState | None:
-    """Return the state without a replica that asks to leave the ISR; None if it must stay.
+    """Return the state without a replica that requests to leave the ISR; None if it must stay.
 
-    It can write no more. It keeps its records, so it may be eligible. If it leads, another in-sync replica
-    takes over.
+    The replica cannot write any more. It keeps its records, so it may join the ELR. If it leads, another
+    in-sync replica becomes the leader.
     """
     stay = tuple(each for each in state.isr if each != replica)
     after = with_isr(state, stay, min_isr)
@@ -196,6 +197,6 @@ def depart(
 def alter(
     state: PartitionState, isr: tuple[BrokerId, ...], min_isr: int, *, is_recovering: bool = False
 ) -> PartitionState:
-    """Return the state after its leader's proposal (KIP-497), in the order of the replicas."""
+    """Return the state with the ISR that its leader proposes (KIP-497), in the order of the replicas."""
     ordered = tuple(replica for replica in state.replicas if replica in isr)
     return with_isr(state, ordered, min_isr)._replace(recovering=is_recovering)

@@ -1,4 +1,4 @@
-"""Leaders and ISRs of all partitions, kept in step with the brokers."""
+"""Updates the leaders and ISRs of all partitions when brokers change."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Change(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """A leader's proposal (KIP-497): the ISR, with the broker epochs that it knows, else -1 (KIP-903).
+    """A leader's proposal (KIP-497): the ISR, with the broker epochs that the leader knows, or -1 (KIP-903).
 
-    Any in-sync replica may propose the ISR without itself, when it can write no more.
+    Any in-sync replica can propose the ISR without itself, if it can write no more.
     """
 
     topic_id: TopicId
@@ -65,15 +65,16 @@ class PartitionControl:
     """The part of the controller that elects leaders and removes dead brokers from the ISRs.
 
     A broker has a new epoch after each registration, and the controller processes each epoch once. It removes
-    the broker from the ISR of all its partitions, since the broker has to catch up. After an unclean stop it
+    the broker from the ISR of all its partitions, because the broker must catch up. After an unclean stop it
     removes the broker from the ELR, too (KIP-966). It does the same for each replica that the broker has
     registered as incomplete. Then it stores that this epoch is admitted. The next controller repeats all
     steps that were not stored. So a re-registered broker leaves every ISR before the controller admits its
-    new epoch (KIP-380, KIP-903). The controller neither waits for a broker that is starting nor elects it.
+    new epoch (KIP-380, KIP-903). The controller neither waits for a broker that is starting, nor elects it.
 
     Args:
-        unclean: elects where no replica is sure to have all records.
-        on_stuck: called when a write has failed: this controller has resigned, and has to run again.
+        unclean: elects leaders of partitions in which no replica certainly has all records.
+        on_stuck: called when a write has failed: this controller has resigned, and must run for election
+            again.
     """
 
     def __init__(
@@ -97,24 +98,24 @@ class PartitionControl:
     # --- what the brokers do ---
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Check whether the changes require new leaders or ISRs."""
+        """Check whether the changes of an image require new leaders or ISRs."""
         self._failed_dirs.on_image(delta)
         if self._election.is_won and (delta.brokers or delta.broker_configs or delta.topic_configs):
             self.begin()
 
     def begin(self) -> None:
-        """Settle all partitions soon."""
+        """Start to update all partitions."""
         self._is_due = True
         if self._settling is None or self._settling.done():
             self._settling = start_task(self._settle_while_due(), "partition leaders", is_vital=True)
 
     async def settled(self) -> None:
-        """Wait until everything that the image shows has been dealt with, or this controller has resigned."""
+        """Wait until the partitions fit the image, or until this controller has resigned."""
         while self._settling is not None and not self._settling.done():
             await asyncio.shield(self._settling)
 
     async def caught_up(self) -> None:
-        """Wait until everything that the store has reported has been dealt with.
+        """Wait until the partitions fit everything that the store has reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the store cannot be read.
@@ -139,7 +140,7 @@ class PartitionControl:
                 self._begin_again()
 
     def _begin_again(self) -> None:
-        """Resign after a failed write: the next controller begins with the state of the store."""
+        """Resign after a failed write. The next controller begins with the state of the store."""
         self._election.resign()
         self._on_stuck()
 
@@ -202,7 +203,7 @@ class PartitionControl:
         return await self._election.write_batches([self._election.state_change(*each) for each in changes])
 
     async def _admit(self, image: ClusterImage) -> None:
-        """Write down the epochs of the brokers that run, once all their partitions are settled."""
+        """Store the epochs of the live brokers as admitted, when all their partitions are updated."""
         epochs = {b.id: b.epoch for b in image.brokers.values() if b.state is BrokerState.RUNNING}
         admitted = {**image.admitted, **epochs}
         if admitted != image.admitted:
@@ -213,17 +214,17 @@ class PartitionControl:
     async def alter(
         self, leader: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal]
     ) -> list[PartitionState | KafkaError]:
-        """Change ISRs as their leader proposes (KIP-497), or let the one who asks leave them.
+        """Change ISRs as their leader proposes (KIP-497), or remove the requesting replica from them.
 
-        Returns for each the state as it is then, or why not.
+        Return the new state for each proposal, or an error.
 
         Args:
-            leader: who asks.
-            broker_epoch: in which registration.
-            proposals: of different partitions; one that comes twice is refused.
+            leader: broker that sends the proposals.
+            broker_epoch: its broker epoch.
+            proposals: one for each partition; a second one for a partition is rejected.
 
         Raises:
-            KafkaError: STALE_BROKER_EPOCH, the leader has registered anew or is gone; NOT_CONTROLLER.
+            KafkaError: STALE_BROKER_EPOCH, the leader has registered again or is gone; NOT_CONTROLLER.
         """
         try:
             await self.caught_up()
@@ -267,7 +268,10 @@ class PartitionControl:
             return results
 
     def _altered(self, image: ClusterImage, leader: BrokerId, proposal: IsrProposal) -> Change:
-        """Raises KafkaError when it may not be, with the codes of Kafka and in its order."""
+        """Return the changed state.
+
+        Raises KafkaError if the change is not allowed, with Kafka's codes in Kafka's order.
+        """
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -291,7 +295,7 @@ class PartitionControl:
 def check_proposal(
     image: ClusterImage, leader: BrokerId, state: PartitionState, proposal: IsrProposal
 ) -> None:
-    """Raise KafkaError unless the leader may have this ISR, or the requesting replica may leave it."""
+    """Raise KafkaError unless the leader can have this ISR, or the requesting replica can leave it."""
     if proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > state.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)  # the leader knows of a newer one's decisions
     if proposal.leader_epoch < state.leader_epoch:
@@ -331,7 +335,10 @@ def check_proposal(
 def _with_only_replica(
     after: PartitionState, before: PartitionState, eligible: Eligibility
 ) -> PartitionState:
-    """Elect a partition's only replica: to wait or to ask would change nothing."""
+    """Return the state with a partition's only replica as leader.
+
+    No other replica could have more records, so there is nothing to wait for.
+    """
     if len(after.replicas) == 1 and candidates(after, eligible.electable):
         return elect_uncleanly(after, after.replicas[0])._replace(leader_epoch=before.leader_epoch + 1)
     return after

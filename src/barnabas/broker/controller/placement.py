@@ -1,4 +1,4 @@
-"""The replicas of partitions: placed by the controller, or named by a request."""
+"""Chooses the brokers for the replicas of partitions, or checks those that a request names."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ def place_replicas(
 ) -> list[tuple[BrokerId, ...]]:
     """Return replicas for `partitions` new partitions, the preferred leader of each first.
 
-    Leaders go round the brokers from a random start. The followers of one round are next to their leader,
-    those of the next round a step further on. So a lost broker's load spreads over the others. A rack gets a
-    second replica of a partition only when every rack has one.
+    Leaders rotate over the brokers from a random start. In the first rotation the followers are the brokers
+    next to the leader, and in each later rotation they are one step further on. So if a broker fails, its
+    load spreads over the others. A rack gets a second replica of a partition only when every rack has one.
 
-    If `brokers` are too few, each of them gets a replica, and the rest go to `others`, as in Apache
-    Kafka's KRaft. Those catch up when they run. None of these is a preferred leader.
+    If there are too few `brokers`, each of them gets a replica, and the other replicas go to `others`, as in
+    Apache Kafka's KRaft. The brokers in `others` copy the records when they run. None of them becomes a
+    preferred leader.
 
     Args:
-        brokers: those that can be in sync at once.
+        brokers: brokers that can be in sync at once.
         partitions: the number of partitions.
-        replication_factor: replicas of each.
+        replication_factor: number of replicas of each partition.
         random: chooses the start.
-        others: brokers that do not run now, in groups; the first group comes first.
+        others: groups of brokers that do not run now; the first group is used first.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, there are too few brokers.
@@ -69,10 +70,10 @@ def place_replicas(
 def add_replicas(
     replicas: Sequence[BrokerId], count: int, brokers: Iterable[BrokerImage], held: Counter[BrokerId]
 ) -> tuple[BrokerId, ...]:
-    """Return the replicas of one partition and more of them, `count` in all if there are as many brokers.
+    """Return the replicas of one partition with additional ones, `count` in all if there are enough brokers.
 
-    First come racks that have none of the partition, then brokers that hold few. `held` says how many each
-    broker holds, and is kept up to date.
+    First come brokers in racks without a replica of the partition, then brokers that hold few replicas.
+    `held` has the number of replicas of each broker, and is updated.
     """
     racks = {broker.id: broker.rack for broker in brokers}
     chosen = list(replicas)
@@ -92,7 +93,10 @@ def _rotated(group: Sequence[BrokerId], by: int) -> Sequence[BrokerId]:
 def _across_racks(
     order: Sequence[BrokerId], racks: Mapping[BrokerId, str | None], count: int
 ) -> list[BrokerId]:
-    """Return the first `count` brokers of `order`; a rack gets one more only when all have as many."""
+    """Return the first `count` brokers of `order`.
+
+    A rack gets one more broker only when all racks have equally many.
+    """
     chosen: list[BrokerId] = []
     used: Counter[str | None] = Counter()
     most = 0
@@ -116,7 +120,9 @@ def _racks_in_turn(racks: Mapping[BrokerId, str | None]) -> Sequence[BrokerId]:
 def check_assignment(
     replicas: Sequence[BrokerId], alive: Collection[BrokerId], replication_factor: int | None = None
 ) -> tuple[BrokerId, ...]:
-    """One partition's replicas as asked for; `replication_factor` is how many there must be.
+    """Check the replicas that a request names for one partition, and return them.
+
+    `replication_factor` is the required number.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.
@@ -139,7 +145,7 @@ def check_assignment(
 def check_assignments(
     assignments: Sequence[tuple[int, Sequence[BrokerId]]], alive: Collection[BrokerId]
 ) -> list[tuple[BrokerId, ...]]:
-    """Return a new topic's replicas by partition, as asked for.
+    """Check the replicas that a request names for a new topic, and return them by partition.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT.

@@ -1,4 +1,4 @@
-"""Producer ids, handed out in blocks so that a broker asks the controller once for many producers."""
+"""Allocates producer ids in blocks, so that a broker sends one request for many producers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _IDS_OF_AN_EPOCH = 1 << 32
 
 
 class ProducerIdControl:
-    """The part of the controller that grants blocks of producer ids.
+    """The part of the controller that allocates blocks of producer ids.
 
-    Producers that share an id would lose each other's records as duplicates. So the controller grants no id
-    twice, even if a user deletes the node of the last one.
+    If two producers had the same id, brokers would drop records of one as duplicates. So the controller never
+    allocates an id twice, even if a user deletes the node with the last one.
 
     Args:
-        seen: the last id that this broker has seen granted, -1 for none.
+        seen: highest allocated id that this broker has seen; -1 for none.
     """
 
     def __init__(
@@ -56,6 +56,6 @@ class ProducerIdControl:
             return block
 
     def _first_of_all(self) -> int:
-        """Return the first id when no earlier id is known: none was granted, or the node is gone."""
+        """Return the first id if no earlier id is known: none was allocated, or the node is missing."""
         is_shared = self._store.session_timeout > 0  # else no client could have deleted it
         return self._election.epoch * _IDS_OF_AN_EPOCH if is_shared and self._election.epoch > 1 else 0

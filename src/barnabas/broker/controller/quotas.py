@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses (KIP-546, KIP-612)."""
+"""Changes the quotas of users, client ids and addresses (KIP-546, KIP-612)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _EPSILON = 1e-6
 
 
 class QuotaChange(NamedTuple):
-    """A quota is set to a value, or removed with None."""
+    """A change of one quota: its new value, or None to remove it."""
 
     key: str
     value: float | None
 
 
 class QuotaControl:
-    """The part of the controller that decides on quotas of clients.
+    """The part of the controller that changes the quotas of clients.
 
-    A user's quotas are in the node of the user's credentials, which stay as they are.
+    The quotas of a user are in the same node as the user's credentials, which do not change.
     """
 
     def __init__(self, election: ControllerElection) -> None:
@@ -40,9 +40,10 @@ class QuotaControl:
     async def alter(
         self, changes: Mapping[QuotaEntity, Sequence[QuotaChange]], *, validate_only: bool = False
     ) -> dict[QuotaEntity, KafkaError]:
-        """Make the changes, all of an entity or none; for each entity whose were not made, why.
+        """Change the quotas of entities. Return the error of each entity that was not changed.
 
-        The code is INVALID_REQUEST for what is not allowed. Entities of one user are changed together.
+        All changes of an entity are made, or none. The error is INVALID_REQUEST for a change that is not
+        allowed. Entities of the same user are changed together.
         """
         async with self._election.answering() as image:
             errors: dict[QuotaEntity, KafkaError] = {}
@@ -65,7 +66,10 @@ class QuotaControl:
             return errors
 
     async def _write(self, group: Mapping[QuotaEntity, Mapping[str, str]]) -> list[Operation]:
-        """Return the operations that store the quotas of some entities, all of the same user if of any."""
+        """Return the operations that store the quotas of entities.
+
+        If the entities have a user, it is the same for all.
+        """
         paths = [znodes.quota_config(entity) for entity in group]
         parents = _parents(group)
         nodes = await self._election.read([*parents, *paths])
@@ -92,7 +96,7 @@ _KEYS = {kind.value: kind for kind in QuotaKind}
 
 
 def _parents(group: Mapping[QuotaEntity, object]) -> list[str]:
-    """Return the parent nodes that client ids of a user need."""
+    """Return the parent nodes that the client ids of a user require."""
     users = {
         entity.user: None for entity in group if entity.user is not None and entity.client_id is not None
     }

@@ -1,7 +1,7 @@
-"""Reassignment of a partition to other brokers (KIP-455): each step as a change of its state.
+"""Computes the steps of a partition's reassignment to other brokers (KIP-455), as changes of its state.
 
-The controller adds the new replicas first. When they are in sync, it removes the old ones. Until then the
-partition stays where it was, so a reassignment can be cancelled, or replaced by another one.
+The controller first adds the new replicas. When they are in sync, it removes the old ones. Until then the old
+replicas stay, so that a reassignment can be cancelled or replaced by another one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.broker.metadata.image import PartitionState
 
 
 def is_moving(state: PartitionState) -> bool:
-    """Whether a reassignment of the partition is under way."""
+    """Whether the partition has a reassignment in progress."""
     return bool(state.adding or state.removing)
 
 
@@ -29,10 +29,10 @@ def origin_of(state: PartitionState) -> tuple[BrokerId, ...]:
 
 
 def begin(state: PartitionState, target: Sequence[BrokerId]) -> PartitionState:
-    """Return the state that moves the partition to `target`, whether it is moving already or not.
+    """Return the state with a reassignment to `target`. The partition may already have another reassignment.
 
-    A replica that an earlier reassignment was adding may not be wanted any more. It leaves at once if nothing
-    depends on it: it is out of the ISR and is no candidate for leader.
+    A replica that an earlier reassignment was adding may not be in `target`. It leaves at once if nothing
+    depends on it: it is not in the ISR, and cannot become leader.
     """
     needed = {*target, *origin_of(state), *state.isr, *state.elr, *state.last_known_elr, state.leader}
     origin = origin_of(state)
@@ -46,18 +46,20 @@ def begin(state: PartitionState, target: Sequence[BrokerId]) -> PartitionState:
 
 
 def cancel(state: PartitionState) -> PartitionState:
-    """Return the state that moves the partition back to its original replicas.
+    """Return the state with a reassignment back to the original replicas.
 
-    A replica that was being added may be in the ISR already. It leaves when the others are enough without it.
+    A replica that was being added may already be in the ISR. It leaves when enough other replicas are in
+    sync.
     """
     return begin(state, origin_of(state))
 
 
 def is_complete(state: PartitionState, min_isr: int) -> bool:
-    """Whether the replicas to be removed may go.
+    """Whether the old replicas can be removed.
 
-    All that were added are in sync, and without those removed enough are: `min_isr`, or as many as there will
-    be. Another replica that is out of sync does not hold the move up (as in Kafka since KRaft).
+    This requires two things. All added replicas are in sync. Without the removed ones, enough replicas are in
+    sync: `min_isr`, or as many as there will be. Another replica that is out of sync does not delay the
+    reassignment (as in Kafka since KRaft).
     """
     if not is_moving(state):
         return False
@@ -68,10 +70,10 @@ def is_complete(state: PartitionState, min_isr: int) -> bool:
 
 
 def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) -> PartitionState | None:
-    """Return the state after a complete reassignment; None while it is not complete.
+    """Return the state after the end of a reassignment; None while it cannot end.
 
-    If the leader has to go, the first `electable` replica in sync takes over, in a new epoch. While there is
-    none the reassignment waits.
+    If the leader must leave, the first in-sync replica in `electable` becomes leader, in a new epoch. If
+    there is none, the reassignment waits.
     """
     if not is_complete(state, min_isr):
         return None
@@ -87,11 +89,11 @@ def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) 
 
 
 def _in_new_epoch_if_smaller(before: PartitionState, after: PartitionState) -> PartitionState:
-    """Return `after`, in a new leader epoch if a replica is gone.
+    """Return `after`, in a new leader epoch if a replica was removed.
 
-    That replica may come back with an empty log before its leader learns of the removal. Its earlier fetches,
-    or a late request of that time, would then count for the new log. The epoch distinguishes them (as in
-    Kafka since KRaft).
+    The replica may come back with an empty log before its leader learns of the removal. Then its earlier
+    fetches, or a late request from that time, would count for the new log. The new epoch distinguishes them
+    (as in Kafka since KRaft).
     """
     if set(before.replicas) <= set(after.replicas):
         return after

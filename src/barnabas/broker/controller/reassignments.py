@@ -1,4 +1,4 @@
-"""Reassignments: begun, cancelled and finished by the controller."""
+"""Starts, cancels and completes reassignments of partitions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ _RETRY = 1.0
 class ReassignmentControl:
     """The part of the controller that moves partitions to other brokers.
 
-    A partition's replicas are in its topic's node, the rest is in its state's: one transaction writes both.
-    Reassignments under way are in the store alone, so that the next controller goes on with them.
+    A partition's replicas are in its topic's node, and its other state is in the state node. One transaction
+    writes both. Reassignments in progress are only in the store, so that the next controller continues them.
 
     Args:
-        caught_up: waits until what has happened to the brokers has been dealt with.
-        on_stuck: called when a write has failed: this controller has resigned, and has to run again.
+        caught_up: waits until the controller has processed all changes of brokers.
+        on_stuck: called when a write has failed: this controller has resigned, and must run for election
+            again.
     """
 
     def __init__(
@@ -63,10 +64,10 @@ class ReassignmentControl:
     async def alter(
         self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None], *, may_change_factor: bool = True
     ) -> dict[TopicPartition, KafkaError]:
-        """Move partitions; for each that is not moved, why.
+        """Start reassignments. Return the error of each partition that is not moved.
 
         Args:
-            targets: the replicas that each partition is to have, the preferred leader first; None cancels its
+            targets: new replicas of each partition, the preferred leader first; None cancels its
                 reassignment.
             may_change_factor: whether a partition may get more or fewer replicas (KIP-860).
 
@@ -93,7 +94,7 @@ class ReassignmentControl:
             return errors
 
     def on_image(self, delta: ImageDelta) -> None:
-        """Note the ongoing reassignments, and finish the complete ones."""
+        """Record the reassignments in progress, and complete those that can end."""
         changed = list(_changed(delta))
         for partition in changed:
             state = delta.after.partition(partition)
@@ -109,7 +110,7 @@ class ReassignmentControl:
                 self._begin_finishing()
 
     def resume(self) -> None:
-        """Continue the last controller's reassignments."""
+        """Continue the reassignments of the previous controller."""
         image = self._loader.image
         self._moving = {
             TopicPartition(topic.name, number)
@@ -121,7 +122,7 @@ class ReassignmentControl:
             self._begin_finishing()
 
     async def stop(self) -> None:
-        """Finish nothing more."""
+        """Complete no more reassignments."""
         await stop_tasks(self._finishing)
 
     def _begin_finishing(self) -> None:
@@ -159,7 +160,7 @@ class ReassignmentControl:
     def _finished(
         self, image: ClusterImage, eligible: Eligibility, partition: TopicPartition, state: PartitionState
     ) -> PartitionState | None:
-        """Return the state after the reassignment, if that is complete among those that may be in sync."""
+        """Return the state after the reassignment, if it can end with the replicas that may be in sync."""
         if not is_moving(state):
             return None
         min_isr = self._configs.topic_config(image, partition.topic).min_insync_replicas
@@ -168,7 +169,7 @@ class ReassignmentControl:
     async def _write(
         self, image: ClusterImage, changes: Mapping[TopicPartition, PartitionState]
     ) -> dict[TopicPartition, KafkaError]:
-        """Store the changes; return the errors of those that failed. Afterwards the image shows them."""
+        """Store the changes, and wait until the image shows them. Return the errors of those that failed."""
         by_topic: dict[str, dict[int, PartitionState]] = {}
         for (name, number), state in sorted(changes.items()):
             by_topic.setdefault(name, {})[number] = state
@@ -185,7 +186,7 @@ class ReassignmentControl:
         return errors
 
     def _begin_again(self, error: StoreError) -> KafkaError:
-        """Resign after a failed write: the next controller begins with the state of the store."""
+        """Resign after a failed write. The next controller begins with the state of the store."""
         log.error("a reassignment could not be stored, beginning again: %s", error)
         self._election.resign()
         self._on_stuck()
@@ -194,7 +195,7 @@ class ReassignmentControl:
     def _transactions(
         self, topic: TopicImage, changes: Mapping[int, PartitionState]
     ) -> Iterator[tuple[Sequence[int], list[Operation]]]:
-        """Yield each transaction with the partitions of it and of all later ones."""
+        """Yield each transaction, with the partitions of this and all later transactions."""
         states = list(topic.partitions)
         numbers = sorted(changes)
         for first in range(0, len(numbers), _CHANGED_AT_ONCE):

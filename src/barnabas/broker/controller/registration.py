@@ -1,4 +1,4 @@
-"""A broker's registration: the ephemeral node by which the cluster knows that it lives, and how it is."""
+"""A broker's registration: an ephemeral node that shows that the broker is alive, and its state."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SESSIONS_WAITED_OUT = 2.0
 
 
 async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int) -> ClusterImage:
-    """Return the image if a broker is registered in this epoch.
+    """Return the image if the broker is registered in this epoch.
 
-    A broker that receives a later epoch gives up all its leaderships. So the controller that answers must
-    have the latest registrations itself.
+    A broker that learns of a later epoch gives up all its leaderships. So before this error, the controller
+    must read the latest registrations.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
@@ -44,9 +44,9 @@ async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int)
 
 
 class Registration:
-    """Makes the node, again after a lost session, and keeps it up to date.
+    """Creates the registration node, creates it again after a lost session, and updates it.
 
-    The number of the transaction that made it is the broker's epoch (KIP-380).
+    The number of the transaction that created the node is the broker epoch (KIP-380).
     """
 
     def __init__(self, store: MetadataStore, broker: BrokerImage, view: MutableView) -> None:
@@ -63,35 +63,35 @@ class Registration:
 
     @property
     def epoch(self) -> int:
-        """The broker's epoch, -1 before it has registered."""
+        """The broker epoch; -1 before the registration."""
         return self._broker.epoch
 
     @property
     def clean_epoch(self) -> int:
-        """The last epoch that the controller has admitted, if nothing was lost since (KIP-966); else -1.
+        """The last epoch that the controller has admitted; -1 if the broker has lost data since (KIP-966).
 
-        A clean stop writes it down. A broker that registers again without a restart has lost nothing.
+        A clean stop stores it. A broker that registers again without a restart has lost no data.
         """
         return self._clean_epoch
 
     def admitted(self, epoch: int) -> None:
-        """The controller has dealt with the registration of that epoch."""
+        """Record that the controller has admitted the registration of that epoch."""
         if epoch == self._broker.epoch:
             self._clean_epoch = epoch
 
     def give_up(self) -> None:
-        """Make the next `register` create another node, in another epoch.
+        """Let the next `register` create another node, with another epoch.
 
-        The controller takes this broker out of all ISRs then and elects other leaders, where it can.
+        The controller then removes this broker from all ISRs, and elects other leaders where it can.
         """
         self.is_given_up = True
 
     async def register(self) -> bool:
-        """Create the node, or bring it up to date; False if it has been there since the last call.
+        """Create the node, or update it. Return False if the node has existed since the last call.
 
         Raises:
             NodeExistsError: a live broker has this broker's id.
-            StoreUnavailableError: the store will not be reached again.
+            StoreUnavailableError: the store will never be reachable again.
         """
         if self.is_given_up:
             await self._withdraw()
@@ -106,9 +106,9 @@ class Registration:
         return is_new
 
     async def update(self, **changes: Any) -> None:
-        """Change fields of the `BrokerImage` that the node shows.
+        """Change fields of the `BrokerImage` in the node.
 
-        While the store is away, or the node is not there, the next `register` makes the change known.
+        If the store cannot be reached or the node does not exist, the next `register` writes the change.
         """
         self._broker = self._broker._replace(**changes)
         with contextlib.suppress(StoreUnavailableError, NoNodeError, BadVersionError):
@@ -123,11 +123,11 @@ class Registration:
         task.add_done_callback(self._announcing.discard)
 
     async def stop(self) -> None:
-        """Announce nothing more."""
+        """Stop all updates."""
         await stop_tasks(*self._announcing)
 
     async def _withdraw(self) -> None:
-        """Delete the node that was given up, if this session has it still."""
+        """Delete the given-up node, if this session still owns it."""
         node = await self._store.exists(self._path)
         if node is not None and node.owner == self._store.session_id and node.created == self._broker.epoch:
             with contextlib.suppress(NoNodeError):

@@ -1,4 +1,4 @@
-"""The ends of replicas' logs, which brokers report before an unclean election (KIP-966)."""
+"""Collects the end positions of replicas' logs from brokers, before an unclean election (KIP-966)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _AT_ONCE = 500
 
 
 class Reach(NamedTuple):
-    """The end of a log: of two, the one with the later last epoch has more, then the longer one."""
+    """The end of a log.
+
+    Of two logs, the one with the later last epoch reaches further, then the longer one.
+    """
 
     epoch: LeaderEpoch
     end: Offset
@@ -37,9 +40,11 @@ class Reach(NamedTuple):
 async def reaches(
     ask: Ask, image: ClusterImage, wanted: Mapping[TopicPartition, Iterable[BrokerId]]
 ) -> dict[TopicPartition, dict[BrokerId, Reach]]:
-    """Ask the `wanted` brokers for the ends of their replicas' logs; replicas without an answer are missing.
+    """Request the log ends of replicas from the `wanted` brokers.
 
-    A broker that has registered again since `image` was made does not count.
+    Replicas without an answer are missing in the result.
+
+    The answer of a broker that has registered again since `image` is ignored.
     """
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
     for partition, brokers in wanted.items():
@@ -60,7 +65,7 @@ async def reaches(
 async def failed_replicas(
     ask: Ask, image: ClusterImage, broker: BrokerId
 ) -> frozenset[TopicPartition] | None:
-    """Return the replicas that a broker cannot use, None if it does not answer for all."""
+    """Return the replicas that a broker cannot use; None unless it answers for all of them."""
     partitions = [
         TopicPartition(name, number)
         for name, topic in sorted(image.topics.items())

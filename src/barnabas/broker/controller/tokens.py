@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48, KIP-373)."""
+"""Creates, renews, expires and deletes delegation tokens (KIP-48, KIP-373)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ID_BYTES = 16
 
 
 class TokenControl:
-    """The part of the controller that decides which delegation tokens there are.
+    """The part of the controller that manages delegation tokens.
 
     Args:
         keys: makes the HMACs; None if tokens are disabled.
@@ -43,7 +43,10 @@ class TokenControl:
         self._random = random
 
     def keys(self) -> TokenKeys:
-        """Return the keys for the HMACs. Raises KafkaError (DELEGATION_TOKEN_AUTH_DISABLED) without any."""
+        """Return the keys for the HMACs.
+
+        Raises KafkaError DELEGATION_TOKEN_AUTH_DISABLED if there are none.
+        """
         if self._keys is None:
             raise KafkaError(
                 ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set"
@@ -53,17 +56,17 @@ class TokenControl:
     async def create(
         self, requester: Principal, owner: Principal, renewers: Sequence[Principal], max_lifetime_ms: int
     ) -> DelegationToken:
-        """Make a token.
+        """Create a token.
 
         Args:
-            requester: the principal that asks for it.
-            owner: the principal as whom the token logs in.
-            renewers: the principals that may renew and expire it, beside the owner.
-            max_lifetime_ms: its longest life; 0 and less for the longest that the settings allow.
+            requester: principal that requests the token.
+            owner: principal of a client that logs in with the token.
+            renewers: principals that can renew and expire the token, in addition to the owner.
+            max_lifetime_ms: longest lifetime; 0 or less for the longest that the settings allow.
 
         Raises:
-            KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_REQUEST, a name is empty or too long, or
-                there are too many; POLICY_VIOLATION, there are too many tokens; the errors of
+            KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; INVALID_REQUEST, a name is empty or too long, or there
+                are too many renewers; POLICY_VIOLATION, there are too many tokens; the errors of
                 `ControllerElection.write`.
         """
         self.keys()
@@ -94,10 +97,13 @@ class TokenControl:
             return token
 
     async def renew(self, principal: Principal, mac: bytes, period_ms: int) -> int:
-        """Renew a token for a period from now, in milliseconds; a negative one means the setting's.
+        """Renew a token for a period from now, in milliseconds.
+
+        A negative period means the default of the settings.
 
         Returns:
-            When it expires, in milliseconds since the epoch: never later than it was made for.
+            The new expiry time, in milliseconds since the epoch, at most the end of the token's longest
+                lifetime.
 
         Raises:
             KafkaError: DELEGATION_TOKEN_AUTH_DISABLED; DELEGATION_TOKEN_NOT_FOUND;
@@ -110,9 +116,9 @@ class TokenControl:
             return await self._expire_in(await self._find(image, principal, mac), period_ms)
 
     async def expire(self, principal: Principal, mac: bytes, period_ms: int) -> int:
-        """Expire a token after a period from now, in milliseconds; a negative one deletes it.
+        """Set a token's expiry to a period from now, in milliseconds. A negative period deletes the token.
 
-        Returns and raises as `renew`.
+        It returns and raises the same as `renew`.
         """
         async with self._election.answering() as image:
             token = await self._find(image, principal, mac)
@@ -136,7 +142,10 @@ class TokenControl:
             log.warning("delegation tokens that have expired are still stored: %s", error)
 
     def _new_id(self) -> str:
-        """128 random bits as base64; on a command line it is no option."""
+        """Return 128 random bits in base64.
+
+        The id does not begin with "-", so that a command line does not read it as an option.
+        """
         token_id = "-"
         while token_id.startswith("-"):
             token_id = base64.urlsafe_b64encode(self._random.randbytes(_ID_BYTES)).decode().rstrip("=")

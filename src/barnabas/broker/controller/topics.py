@@ -1,4 +1,4 @@
-"""Topics made, deleted and given more partitions."""
+"""Creates and deletes topics, and adds partitions to them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEFAULT = -1
 
 
 class NewTopic(NamedTuple):
-    """A topic to be made; `assignments`, (partition, replicas) each, replace the two numbers."""
+    """A topic to create. `assignments`, with (partition, replicas) each, replace the two numbers."""
 
     name: str
     partitions: int = DEFAULT
@@ -47,7 +47,7 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A topic's new number of partitions, and the replicas of each added one where not left to the broker."""
+    """A topic's new number of partitions, and the replicas of the added ones if the request names them."""
 
     topic: str
     total: int
@@ -55,12 +55,12 @@ class NewPartitions(NamedTuple):
 
 
 class TopicControl:
-    """The part of the controller that decides which topics there are.
+    """The part of the controller that creates and deletes topics.
 
-    Each topic is one transaction of the metadata store: made or gone with all its partitions and settings,
-    or not at all. Folders on disk follow the metadata, never the other way round. A deletion leaves a note
-    with the topic's id and the brokers that have folders of it. Brokers delete logs only when a note says so,
-    and remove themselves from it when they have none left (`deletion_notes.py`).
+    One transaction of the metadata store creates or deletes a topic, with all its partitions and settings.
+    Folders on disk follow the metadata, never the reverse. A deletion leaves a note with the topic's id and
+    the brokers that have folders of the topic. Brokers delete logs only when a note lists them, and remove
+    themselves from the note when they have no folder left (`deletion_notes.py`).
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class TopicControl:
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicImage | KafkaError]:
-        """Make topics of different names; return for each the topic (or the planned one), or its error.
+        """Create topics with different names. Return for each the topic (or the planned one), or its error.
 
         Raises:
-            KafkaError: the request as a whole is refused.
+            KafkaError: the whole request is rejected.
         """
         await self._caught_up()
         async with self._election.answering() as image:
@@ -107,7 +107,7 @@ class TopicControl:
             return results
 
     async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
-        """Delete topics; for each that was not deleted, why."""
+        """Delete topics. Return the error of each topic that was not deleted."""
         async with self._election.answering() as image:
             enabled = self._configs.broker_config(image).delete_topic_enable
             errors: dict[TopicId, KafkaError] = {}
@@ -128,10 +128,10 @@ class TopicControl:
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> dict[str, KafkaError]:
-        """Add partitions to different topics; for each topic that got none, why.
+        """Add partitions to different topics. Return the error of each topic that got none.
 
         Raises:
-            KafkaError: the request as a whole is refused.
+            KafkaError: the whole request is rejected.
         """
         await self._caught_up()
         async with self._election.answering() as image:
@@ -200,7 +200,7 @@ class TopicControl:
         return _place_replicas(image, count, factor, self._random)
 
     def _grow(self, request: NewPartitions, image: ClusterImage) -> tuple[TopicImage, int]:
-        """Return the topic with its new partitions, and how many it has now."""
+        """Return the topic with its new partitions, and its present number of partitions."""
         topic = image.topics.get(request.topic)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{request.topic}'")
@@ -253,10 +253,10 @@ class TopicControl:
 
 
 def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) -> PartitionState:
-    """Return the first state of a partition: those of its brokers that run are in sync.
+    """Return the first state of a partition, with its live brokers in the ISR.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT, none of them runs.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, none of its brokers is alive.
     """
     isr = replicas if in_sync.issuperset(replicas) else tuple(r for r in replicas if r in in_sync)
     if not isr:
@@ -291,7 +291,7 @@ async def _deletion(topic: TopicImage, has_config: bool, missing: Collection[str
 
 
 def check_partition_count(count: int) -> None:
-    """Raise KafkaError POLICY_VIOLATION for more new partitions than one request may ask for."""
+    """Raise KafkaError POLICY_VIOLATION if a request asks for too many new partitions."""
     if count > MAX_PARTITIONS_PER_REQUEST:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

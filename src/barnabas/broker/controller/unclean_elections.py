@@ -1,4 +1,4 @@
-"""Elects leaders for partitions of which no replica is sure to have all committed records (KIP-966)."""
+"""Elects leaders of partitions in which no replica certainly has all committed records (KIP-966)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _NAMED = 20
 class UncleanElections:
     """Asks the candidates for the ends of their logs, and elects the one whose log reaches furthest.
 
-    It waits for all of a partition's last known ELR, unless ``unclean.leader.election.enable`` allows to
-    elect among those that run. It logs the brokers that it waits for, and where records may be lost.
+    It waits for all of a partition's last known ELR, unless ``unclean.leader.election.enable`` allows it to
+    elect from the live ones. It logs the brokers that it waits for, and the partitions that may lose records.
 
     It does not elect a replica that its broker has registered as incomplete. If such a replica was in sync
-    last, it elects no other one either: the user of an unclean election (`ElectionControl`) decides on that
-    loss.
+    last, it does not elect another one either. A user can then start an unclean election (`ElectionControl`)
+    and accept the loss.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class UncleanElections:
         self._told: dict[tuple[BrokerId, ...], int] = {}
 
     def begin(self) -> None:
-        """Elect soon where an election is possible."""
+        """Start the elections that are possible."""
         self._is_due = True
         self._news.set()
         if self._electing is None or self._electing.done():
@@ -125,7 +125,7 @@ class UncleanElections:
                 delay = min(2 * delay, _LAST_RETRY)
 
     def _wanted(self, image: ClusterImage) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-        """Return the partitions that can be given a leader, and who is to be asked."""
+        """Return the partitions that can get a leader, and the brokers to ask."""
         electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
         leaderless = sorted(
@@ -144,7 +144,7 @@ class UncleanElections:
         return wanted
 
     def _report_awaited(self, image: ClusterImage) -> None:
-        """Say who has to come back, once for each change of that."""
+        """Log the brokers that must come back, once after each change."""
         electable = eligibility_of(image).in_sync
         incomplete = incomplete_replicas(image)
         waiting: dict[tuple[BrokerId, ...], list[TopicPartition]] = {}

@@ -1,4 +1,4 @@
-"""Brokers that are gone for good (UnregisterBroker, KIP-631)."""
+"""Removes brokers that will not come back (UnregisterBroker, KIP-631)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ log = logger_of(__name__)
 
 
 class UnregistrationControl:
-    """The part of the controller that forgets brokers."""
+    """The part of the controller that removes brokers from the metadata."""
 
     def __init__(self, election: ControllerElection) -> None:
         self._election = election
 
     async def unregister(self, broker: BrokerId) -> None:
-        """Forget a broker that is away: it gets no new replicas until it has registered again.
+        """Remove an absent broker from the metadata: it gets no new replicas until it has registered again.
 
-        Its present replicas stay assigned to it. If it comes back, it counts as stopped uncleanly, since the
-        cluster has no epoch of it to compare with.
+        Its present replicas stay assigned to it. If it comes back, it counts as stopped uncleanly, because
+        the cluster no longer knows its last epoch.
 
         Raises:
             KafkaError: BROKER_ID_NOT_REGISTERED, the cluster does not know the broker; INVALID_REQUEST, the

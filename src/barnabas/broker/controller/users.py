@@ -1,4 +1,4 @@
-"""Users and their credentials (KIP-554)."""
+"""Changes users and their credentials (KIP-554)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _LONGEST_SALTED = 1024
 
 
 class CredentialChange(NamedTuple):
-    """A user gets a password for one mechanism, as its client has salted it; with none, it is taken away."""
+    """A change of a user's credential for one mechanism.
+
+    It has the salted password from the client, or None to delete the credential.
+    """
 
     user: str
     mechanism: int
@@ -40,18 +43,19 @@ class CredentialChange(NamedTuple):
 
 
 class UserControl:
-    """The part of the controller that decides who may log in, and by which password."""
+    """The part of the controller that changes users and their passwords."""
 
     def __init__(self, election: ControllerElection) -> None:
         self._election = election
 
     async def alter(self, changes: Sequence[CredentialChange]) -> dict[str, KafkaError]:
-        """Make the changes, all of a user or none; for each user whose were not made, why.
+        """Change the credentials of users. Return the error of each user that was not changed.
 
-        With the last credential of a user its delegation tokens are deleted, too.
+        All changes of a user are made, or none. When the last credential of a user is deleted, the user's
+        delegation tokens are deleted, too.
 
-        The codes are UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND for a credential
-        to be taken away that is not there, DUPLICATE_RESOURCE for two changes of one.
+        The errors are UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND if the
+        credential to delete does not exist, and DUPLICATE_RESOURCE for two changes of the same credential.
         """
         by_user: dict[str, list[CredentialChange]] = {}
         for change in changes:
@@ -82,7 +86,10 @@ class UserControl:
             return errors
 
     async def _void_tokens(self, image: ClusterImage, user: str) -> None:
-        """Delete the delegation tokens of a user before the user's deletion: they would outlive the user."""
+        """Delete the delegation tokens of a user before the user is deleted.
+
+        Otherwise they would stay valid.
+        """
         owner = Principal(user)
         tokens = sorted(token.id for token in image.delegation_tokens.values() if token.owner == owner)
         if tokens:

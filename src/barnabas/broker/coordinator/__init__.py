@@ -1,4 +1,4 @@
-"""Coordinators: what a broker remembers in internal topics: groups, offsets, transactions, share state."""
+"""Coordinators of groups, transactions and share state, which store their state in internal topics."""
 
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup

@@ -1,4 +1,4 @@
-"""Pauses before a coordinator retries an operation, and warnings that are not repeated.
+"""Pauses between a coordinator's retries, and warnings that are not repeated too often.
 
 While a disk is full or a log directory is offline, an operation fails at once. Retries without a pause would
 keep the event loop busy and fill the log.
@@ -23,9 +23,9 @@ def backoff_ms(failures: int) -> int:
 
 
 class Complaints:
-    """Repeated warnings: each kind is logged once a minute, with the number of those left out.
+    """Logs repeated warnings: one of each kind a minute, with the number of those left out.
 
-    Kinds are never removed, so there must be few of them.
+    A kind is never removed, so there must be few kinds.
     """
 
     def __init__(self, logger: logging.Logger) -> None:

@@ -1,8 +1,8 @@
 """The contract between the coordinator runtime and a coordinator's shards.
 
-A shard keeps the state behind one partition of an internal topic. An operation reads that state and returns a
-`Result`: the records to append, and the response. The runtime alone appends records and calls `Shard.replay`;
-see `barnabas.broker.coordinator.runtime` for what it promises.
+A shard keeps the state for one partition of an internal topic. An operation reads that state and returns a
+`Result`: the records to append, and the response. Only the runtime appends records and calls `Shard.replay`.
+The docstring of `barnabas.broker.coordinator.runtime` says what it guarantees.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from barnabas.base.environment.clock import Clock
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import LeaderEpoch, Offset, ProducerId, ProducerIdentity
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator.timers import Timers
 from barnabas.kafka.records.control import EndTransaction
 
@@ -29,7 +29,7 @@ class StoredRecord(Protocol):
     """
 
     def encode(self) -> tuple[bytes, bytes | None]:
-        """The key and the value in the log; a value of None deletes the key.
+        """Return the key and the value for the log. A value of None deletes the key.
 
         Raises:
             ProtocolError: a field does not fit the format.
@@ -40,46 +40,47 @@ class StoredRecord(Protocol):
 class Result(Generic[T]):
     """The result of an operation.
 
-    `response` is given once the records are committed and replayed; it may be a future that a later
-    operation resolves. `then`, if there is one, makes the response instead. It is called after the replay
-    with None, or with the error that kept the records from the log. Without it that error is the answer.
+    The runtime returns `response` when the records are committed and replayed. It can be a future that a
+    later operation resolves. If there is a function `then`, it makes the response instead. The runtime calls
+    it after the replay with None, or with the error that prevented the append. Without `then`, the caller
+    gets that error.
     """
 
-    response: Answer[T] | None = None
+    response: MaybeAwaitable[T] | None = None
     records: Sequence[StoredRecord] = ()
     #: the records belong to this producer's transaction: they count when it commits
     producer: ProducerIdentity | None = None
     #: in place of records: the producer's transaction ends
     marker: EndTransaction | None = None
-    then: Callable[[KafkaError | None], Answer[T]] | None = None
+    then: Callable[[KafkaError | None], MaybeAwaitable[T]] | None = None
     #: called when the records are replayed and the response (or the error of `then`) is on its way
     afterwards: Callable[[], None] | None = None
 
 
 class Shard(Protocol):
-    """The state behind one partition of the internal topic."""
+    """The state for one partition of the internal topic."""
 
     def decode(self, key: bytes, value: bytes | None) -> StoredRecord | None:
-        """Decode a record of the log, when the partition is loaded; None skips a record of unknown kind.
+        """Decode a record while the partition is loaded. Return None to skip a record of an unknown kind.
 
         Raises:
-            ProtocolError: the record is of a known kind and cannot be read.
+            ProtocolError: the kind is known, but the record cannot be decoded.
         """
 
     def replay(self, record: Any) -> None:
-        """Apply one committed record, which an operation returned or `decode` made."""
+        """Apply one committed record, from an operation or from `decode`."""
 
     def replay_pending(self, producer_id: ProducerId, record: Any) -> None:
         """Keep a record of an open transaction until `end_transaction`."""
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """A producer's transaction has ended: its records become valid, or are dropped."""
+        """End a producer's transaction: its records become valid, or are dropped."""
 
     def loaded(self) -> None:
-        """The log is replayed: set timers, start serving."""
+        """Set timers and start to serve. The runtime calls this after it has replayed the log."""
 
     def unload(self, error: KafkaError) -> None:
-        """The partition was unloaded: answer waiting requests with `error`."""
+        """Answer waiting requests with `error`. The runtime calls this when it unloads the partition."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -88,7 +89,7 @@ Operation: TypeAlias = Callable[[S], Result[T]]
 
 @dataclass(slots=True)
 class ShardContext(Generic[S]):
-    """The constructor argument that the runtime gives every shard."""
+    """The constructor argument of every shard."""
 
     partition: int
     clock: Clock

@@ -1,13 +1,14 @@
-"""The base of every coordinator: an internal topic's partitions that this broker leads.
+"""The base class of coordinators: it routes operations to the shards of an internal topic on this broker.
 
 A coordinator offers the operations of its shards to the server. `writing` and `reading` route an operation to
-the shard of its key. So an operation's signature, contract and errors stand once, with the shard:
+the shard of its key. So only the shard's method has an operation's signature and the description of its
+errors::
 
     class GroupCoordinator(Coordinator[GroupShard]):
         sync = writing(GroupShard.sync, group_of)
 
 Every routed operation raises KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if this broker does
-not serve the key. One that appends also raises the errors of `CoordinatorRuntime.write`.
+not serve the key. An operation that appends also raises the errors of `CoordinatorRuntime.write`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import BrokerId
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator.contract import Result, S, ShardContext
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.partitioning import partition_for
@@ -33,16 +34,16 @@ P = ParamSpec("P")
 
 
 class Coordinator(CoordinatorRuntime[S]):
-    """The keys (groups, transactional ids) whose partitions of an internal topic this broker leads.
+    """Coordinates the groups or transactional ids of those partitions of a topic that this broker leads.
 
     Owned by one event loop.
 
     Args:
         topic: the internal topic.
-        log: its partitions.
-        view: the broker's state.
-        make_shard: makes what keeps the keys of one partition.
-        planned_partitions: how many partitions the topic will have, while it does not exist.
+        log: partitions of the topic.
+        view: settings and image of the broker.
+        make_shard: makes the shard of one partition.
+        planned_partitions: number of partitions that the topic will have, while it does not exist.
         write_timeout_ms: time limit of an append; after it the client gets a retriable error.
         more: the other arguments of `CoordinatorRuntime`.
     """
@@ -78,17 +79,17 @@ class Coordinator(CoordinatorRuntime[S]):
             self.elect(partition, epoch)
 
     def resign_all(self) -> None:
-        """This broker must assume that it leads no partitions any more."""
+        """Resign from all partitions, because this broker may no longer lead them."""
         for partition in self.partitions():
             self.resign(partition)
 
     def partition_for(self, key: str) -> int:
-        """The partition of the internal topic that stores a key."""
+        """Return the partition of the internal topic that stores a key."""
         topic = self._view.image.topics.get(self.topic)
         return partition_for(key, self._planned_partitions if topic is None else len(topic.partitions))
 
     def _check_loaded(self) -> None:
-        """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS while some keys may be missing."""
+        """Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS while some shards are not loaded."""
         if self.is_loading():
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -98,14 +99,14 @@ class Coordinator(CoordinatorRuntime[S]):
 
 def writing(
     operation: Callable[Concatenate[S, K, P], Result[T]], key_of: Callable[[K], str], *, shared: bool = False
-) -> Callable[Concatenate[Coordinator[S], K, P], Answer[T]]:
-    """The coordinator's method for a shard's operation that may append; see `CoordinatorRuntime.write`.
+) -> Callable[Concatenate[Coordinator[S], K, P], MaybeAwaitable[T]]:
+    """Make a method that runs a shard's operation that may append; see `CoordinatorRuntime.write`.
 
-    `key_of` gives the key (a group id, a transactional id) by the operation's first argument.
+    `key_of` returns the key (a group id, a transactional id) for the operation's first argument.
     """
     name = operation.__name__
 
-    def write(coordinator: Coordinator[S], about: K, /, *more: Any, **named: Any) -> Answer[T]:
+    def write(coordinator: Coordinator[S], about: K, /, *more: Any, **named: Any) -> MaybeAwaitable[T]:
         key = key_of(about)
         return coordinator.write(
             coordinator.partition_for(key), key, methodcaller(name, about, *more, **named), shared=shared
@@ -117,7 +118,7 @@ def writing(
 def reading(
     operation: Callable[Concatenate[S, K, P], T], key_of: Callable[[K], str]
 ) -> Callable[Concatenate[Coordinator[S], K, P], T]:
-    """The coordinator's method for a shard's operation that reads only; see `CoordinatorRuntime.read`."""
+    """Make a method that runs a shard's operation that only reads; see `CoordinatorRuntime.read`."""
     name = operation.__name__
 
     def read(coordinator: Coordinator[S], about: K, /, *more: Any, **named: Any) -> T:

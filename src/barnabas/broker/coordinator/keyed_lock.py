@@ -1,8 +1,8 @@
-"""A lock for each key, held by an operation until its records are committed.
+"""A lock for each key, which an operation holds until its records are committed.
 
-An *exclusive* operation sees the outcome of all earlier ones, and no other runs beside it. *Shared*
-operations (offset commits, which do not read what the others write) may run at the same time. Operations that
-have to wait are served in the order of arrival, so neither kind starves.
+An *exclusive* operation sees the outcome of all earlier ones, and no other runs at the same time. *Shared*
+operations (offset commits, which do not read what the others write) can run at the same time. Waiting
+operations run in the order of their arrival, so neither kind starves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 
 
 class _Key:
-    """The running and the waiting operations of one key; dropped when there are none."""
+    """The running and the waiting operations of one key. The lock removes it when there are none."""
 
     __slots__ = ("exclusive", "shared", "waiting")
 
@@ -33,16 +33,16 @@ class KeyedLock:
         self.keys: dict[Hashable, _Key] = {}
 
     def is_free(self, key: Hashable, shared: bool) -> bool:
-        """Whether an operation may run at once."""
+        """Whether an operation can run at once."""
         state = self.keys.get(key)
         return state is None or (not state.waiting and state.admits(shared))
 
     def wait(self, key: Hashable, shared: bool, run: Callable[[], None]) -> None:
-        """Call `run` when the operation may run."""
+        """Call `run` as soon as the operation can run."""
         self.keys[key].waiting.append((shared, run))
 
     def acquire(self, key: Hashable, shared: bool) -> None:
-        """The operation that has just run holds the lock until `release`."""
+        """Keep the lock for the operation that has just run, until `release`."""
         state = self.keys.setdefault(key, _Key())
         if shared:
             state.shared += 1
@@ -50,7 +50,7 @@ class KeyedLock:
             state.exclusive = True
 
     def release(self, key: Hashable, shared: bool) -> None:
-        """An operation has ended: run those that wait."""
+        """Release the lock of an operation, and run those that wait."""
         state = self.keys[key]
         if shared:
             state.shared -= 1
@@ -63,7 +63,7 @@ class KeyedLock:
             self.keys.pop(key, None)
 
     def clear(self) -> None:
-        """Run all waiting operations; none is in progress."""
+        """Run all waiting operations, because no operation is in progress any more."""
         keys, self.keys = self.keys, {}
         for state in keys.values():
             for _, run in state.waiting:

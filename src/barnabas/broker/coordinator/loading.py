@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Buffer, LeaderEpoch, Offset, ProducerId
-from barnabas.broker.answers import Answer, settled
+from barnabas.broker.awaitables import MaybeAwaitable, resolve
 from barnabas.broker.coordinator.contract import Shard
 from barnabas.kafka.records import batch_keys_and_values, batches, check_crc
 from barnabas.kafka.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
@@ -23,41 +23,47 @@ Extends: TypeAlias = Callable[[bytes], bytes | None]
 
 
 class InternalLog(Protocol):
-    """The partitions of one internal topic on this broker, as a coordinator needs them."""
+    """The partitions of one internal topic on this broker, with the methods that a coordinator needs."""
 
-    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Answer[None]:
+    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
         """Append one batch as the leader of `epoch`.
 
-        Returns None when it is committed already, else what finishes when it is.
+        Return None if it is already committed, else an awaitable that completes when it is.
 
         Raises:
-            KafkaError: it was not appended; when awaited, this broker will not know whether it is committed,
-                and nothing more is appended in this epoch.
+            KafkaError: the batch was not appended. If the awaitable raises it, the outcome is unknown, and
+                the log accepts no other append in this epoch.
         """
 
     def most_bytes(self, partition: int) -> int:
-        """The size of the largest batch that is appended.
+        """Return the size of the largest batch that can be appended.
 
         Raises:
             KafkaError: the partition cannot be opened.
         """
 
     def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
-        """The log's present start and end offset.
+        """Return the log's present start and end offset.
 
         Raises:
-            KafkaError: this broker does not lead it in `epoch`, or it cannot be opened.
+            KafkaError: this broker does not lead the partition in `epoch`, or it cannot be opened.
         """
 
-    def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
-        """Returns None when all below `end` is committed, else what finishes when it is.
+    def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
+        """Wait until all records below `end` are committed.
+
+        Return None if they already are, else an awaitable that completes when they are.
 
         Raises:
-            KafkaError: this broker does not lead the partition in `epoch` (any more), or its log is offline.
+            KafkaError: this broker does not lead the partition in `epoch`, or no longer, or its log is
+                offline.
         """
 
-    def read(self, partition: int, offset: Offset, max_bytes: int) -> Answer[Sequence[Buffer]]:
-        """Whole batches from the one that holds `offset` on, at least one, below the high watermark."""
+    def read(self, partition: int, offset: Offset, max_bytes: int) -> MaybeAwaitable[Sequence[Buffer]]:
+        """Read whole batches below the high watermark, at least one.
+
+        The first batch is the one that contains `offset`.
+        """
 
 
 class _Pending(NamedTuple):
@@ -74,20 +80,20 @@ async def load(
     end: Offset,
     extends: Extends | None = None,
 ) -> int:
-    """Replay the committed records of `partition` from `offset` to `end`; return their number.
+    """Replay the committed records of `partition` from `offset` to `end`. Return their number.
 
-    A record replaces the one before it with the same key, as in compaction. So the loading keeps the last
-    value of each key raw, and decodes and replays only those. A group that commits every second costs as
-    little as one that has committed once. The records of a transaction become valid at its
-    commit marker, but do not replace later records. Those of an aborted transaction are dropped, and those
-    of an ongoing one are replayed as pending.
+    As in compaction, a record replaces the earlier ones with the same key. So the function keeps the last
+    value of each key undecoded, and decodes and replays only these. A group that commits every second costs
+    as little as one that has committed once. The records of a transaction become valid at its commit marker,
+    but do not replace later records. Records of an aborted transaction are dropped, and those of an open one
+    are replayed as pending.
 
     A record for which `extends` names another key adds to the last record of that key, and is replayed after
     it. If the log has a later record of that key, both are dropped.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, a batch is damaged. It may have the last value of any key, so nothing of
-            the partition is served. Or the log cannot be read.
+        KafkaError: CORRUPT_MESSAGE, a batch is damaged: it may have the last value of any key, so the broker
+            must not serve the partition. Or the log cannot be read.
     """
     latest: dict[bytes, bytes | None] = {}
     added: dict[bytes, list[tuple[bytes, bytes | None]]] = {}
@@ -96,7 +102,7 @@ async def load(
     while offset < end:
         start = offset
         try:
-            data = b"".join(await settled(log.read(partition, offset, CHUNK_BYTES)))
+            data = b"".join(await resolve(log.read(partition, offset, CHUNK_BYTES)))
             found = _checked(data, offset)
         except KafkaError as error:
             if error.code is ErrorCode.CORRUPT_MESSAGE:
@@ -157,7 +163,7 @@ def _with_additions(
 
 
 def _checked(data: bytes, expected: Offset) -> list[tuple[int, BatchHeader]]:
-    """Each whole batch of `data`, from the one that holds the offset `expected` on."""
+    """Yield each whole batch of `data`, from the one that contains the offset `expected` on."""
     found: list[tuple[int, BatchHeader]] = []
     for position, header in batches(data):
         check_crc(header, data, position)
@@ -180,7 +186,10 @@ def _damaged(offset: Offset, end: Offset, reason: str) -> KafkaError:
 
 
 def _supersede(pending: dict[ProducerId, dict[bytes, _Pending]], key: bytes, value: bytes | None) -> None:
-    """Note a write of `key` outside the transactions that wrote it: they do not change it any more."""
+    """Note a write of `key` after the writes of open transactions.
+
+    These must not replace it when they commit.
+    """
     for written in pending.values():
         if key not in written:
             continue

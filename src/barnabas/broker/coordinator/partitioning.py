@@ -1,4 +1,4 @@
-"""The partition of an internal topic that stores a key, as in Apache Kafka: each opens the other's data."""
+"""Computes the partition of an internal topic that stores a key, in the same way as Apache Kafka."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _BLOCK_POWER = pow(31, 4 * _BLOCK, 1 << 32)
 def java_string_hash(text: str) -> int:
     """Return Java's `String.hashCode`, over UTF-16 code units, as a signed 32-bit number.
 
-    One integer adds up each four code units, and blocks of these are multiplied at once. 32 KB take 0.9 ms;
-    a loop over the code units takes 6.1 ms.
+    It adds four code units in one integer, and multiplies blocks of these integers at once. 32 KB take 0.9
+    ms; a loop over the code units takes 6.1 ms.
     """
     data = text.encode("utf-16-le", "surrogatepass")
     data = bytes(-len(data) % 8) + data  # zeros at the front leave the hash as it is
@@ -50,10 +50,11 @@ cached_hash = lru_cache(maxsize=10_000)(java_string_hash)
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """The partition that coordinates `key` (a group id, a transactional id).
+    """Return the partition that stores `key` (a group id or a transactional id).
 
-    Kafka takes the hash's absolute value, and 0 for the smallest integer, which Java cannot negate. A key
-    that no record can store gets partition 0 without a hash: 100 MB would hold the event loop for seconds.
+    As in Kafka, it uses the hash's absolute value, and 0 for the smallest integer, which Java cannot negate.
+    A key that is too long for a record gets partition 0 without a hash: 100 MB would block the event loop for
+    seconds.
     """
     if len(key) > _LONGEST:
         return 0
@@ -62,5 +63,5 @@ def partition_for(key: str, partitions: int) -> int:
 
 
 def is_storable(text: str) -> bool:
-    """Whether a coordinator's record has room for a string."""
+    """Whether a string fits into a coordinator's record."""
     return len(text) <= _LONGEST // 4 or len(text.encode()) <= _LONGEST

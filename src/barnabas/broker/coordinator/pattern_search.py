@@ -1,10 +1,9 @@
-"""Finds the names that a client's regular expression matches, without holding the event loop.
+"""Finds the names that match a client's regular expression, without blocking the event loop.
 
-RE2 takes time linear in the text, but the factor is the expression's size: ``(a?){1000}!`` takes milliseconds
-for one name of 200 characters. A thread matches such expressions: RE2 lets go of the interpreter meanwhile.
-The thread takes some names of a search at a time, so a costly search delays others by those alone.
-Expressions of usual size are matched on the loop, in slices: a thread would wait for the interpreter after
-each name.
+RE2 takes time linear in the text, but the factor depends on the size of the expression. ``(a?){1000}!`` takes
+milliseconds for one name of 200 characters. A thread matches such expressions, because RE2 releases the GIL.
+The thread takes some names of a search at a time, so an expensive search delays others only by that time.
+Expressions of usual size are matched on the loop, in slices: a thread would wait for the GIL after each name.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ _NAMES = 1000
 
 
 class CostlyPatternError(Exception):
-    """A search was given up, since it takes longer than `MOST_SECONDS`."""
+    """A search was stopped because it takes longer than `MOST_SECONDS`."""
 
 
 class PatternSearch:
-    """One broker's searches, by one thread."""
+    """The searches of one broker, in one thread."""
 
     def __init__(self, blocking: Blocking) -> None:
         self._thread = blocking.pool("regular expressions", 1)
 
     async def find(self, pattern: str, names: Sequence[str]) -> list[str]:
-        """Those of `names` that the pattern matches as a whole.
+        """Return the names that match the whole pattern.
 
         Raises:
-            ValueError: it is no pattern of RE2.
+            ValueError: the pattern is not valid in RE2.
             CostlyPatternError: the search takes too long.
         """
         expression = compiled(pattern)
@@ -63,12 +62,12 @@ class PatternSearch:
         return found
 
     def stop(self) -> None:
-        """Begin no more work."""
+        """Start no more work."""
         self._thread.abandon()
 
 
 def _match(matches: Callable[[str], Any], names: Sequence[str]) -> tuple[list[str], float]:
-    """The names that match, and how long that took."""
+    """Return the names that match, and the time of the search."""
     began = thread_seconds()
     return _matching(matches, names), thread_seconds() - began
 
@@ -78,7 +77,7 @@ def _matching(matches: Callable[[str], Any], names: Sequence[str]) -> list[str]:
 
 
 def _pieces(names: Sequence[str], size: int, most: int) -> Iterator[Sequence[str]]:
-    """The names, some at a time: not more steps than `most`, but one name at least."""
+    """Yield groups of names: each takes at most `most` steps, but has at least one name."""
     start, steps = 0, 0
     for end, name in enumerate(names):
         more = size * len(name)

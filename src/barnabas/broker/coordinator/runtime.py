@@ -1,31 +1,33 @@
-"""The runtime of every coordinator: append, replay once committed, reply.
+"""The runtime of every coordinator: it appends records, replays them when they are committed, and replies.
 
-A coordinator (of groups, of transactions) is split into shards, one for each partition of its internal topic.
-The runtime knows neither groups nor transactions: see `barnabas.broker.coordinator.contract` for what a shard
-and an operation are.
+A coordinator (of groups or of transactions) is divided into shards, one for each partition of its internal
+topic. The runtime knows neither groups nor transactions. `barnabas.broker.coordinator.contract` defines
+shards and operations.
 
 Writes: only the runtime changes the state of a shard, by `Shard.replay`. An operation reads the shard and
 returns typed records. The runtime encodes them once, appends them to the shard's partition as one batch, and
-replays the same typed records after they are committed. Only loading a partition decodes records. So a failed
-append has nothing to revert, and a restart, which replays the same records, ends in the same state.
+replays the same typed records after they are committed. Only the loading of a partition decodes records. So
+nothing must be reverted after a failed append, and a restart, which replays the same records, ends in the
+same state.
 
-Reads: `write` shows an operation the outcome of all earlier operations on its key (a group id, a
-transactional id). They run one after another. Operations that are `shared` do not wait for each
-other (see `KeyedLock`). `read` shows committed records only, and does not wait for appends under way.
+Reads: in `write`, an operation sees the outcome of all earlier operations on its key (a group id, a
+transactional id). Operations of a key run one after another. Only `shared` operations do not wait for each
+other (see `KeyedLock`). `read` sees committed records only, and does not wait for pending appends.
 
-Promises of a reply:
+Guarantees of a reply:
 - A response means that the records are committed and replayed: no failover of the partition loses them.
 - The runtime replays records in the order of the log. So it always replays a transaction's records before
   the marker that makes them valid (KIP-98).
 - An operation that raises, or whose records cannot be encoded, appends nothing. Its caller gets the error.
-- Any other error promises nothing: the append failed, or its records may still be committed. Memory agrees
-  with the log in both cases: the runtime never replays a failed append. Once the outcome of an append is
-  unknown, the log accepts no other append in the same leader epoch. After the write timeout the caller gets
-  COORDINATOR_NOT_AVAILABLE, and the runtime still replays the records when they are committed.
-- A partition that moves away answers NOT_COORDINATOR. The next coordinator reads the log.
+- Any other error leaves the outcome open: the append failed, or its records may still be committed. Memory
+  agrees with the log in both cases, because the runtime never replays a failed append. When the outcome of an
+  append is unknown, the log accepts no other append in the same leader epoch. After the write timeout the
+  caller gets COORDINATOR_NOT_AVAILABLE, and the runtime still replays the records when they are committed.
+- After a partition has moved to another broker, the reply is NOT_COORDINATOR. The next coordinator reads
+  the log.
 
-On a single replica an append is committed at once, and then a whole operation runs without a task or a
-future. Owned by one event loop.
+On a single replica an append is committed at once. Then a whole operation runs without a task or a future.
+One event loop owns the runtime.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerIdentity
-from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, resolve
 from barnabas.broker.coordinator.backoff import Complaints
 from barnabas.broker.coordinator.contract import Operation, Result, S, Shard, ShardContext
 from barnabas.broker.coordinator.keyed_lock import KeyedLock
@@ -65,7 +67,7 @@ class _State(Enum):
 
 
 class _Append:
-    """Appended records that are not known to be committed, and the operations that wait for them."""
+    """Appended records that may not be committed yet, and the operations that wait for them."""
 
     __slots__ = ("error", "is_settled", "key", "reply", "result", "shared", "timeout")
 
@@ -82,7 +84,7 @@ class _Append:
 
 
 class _Slot(Generic[S]):
-    """A partition this broker coordinates."""
+    """A partition that this broker coordinates."""
 
     __slots__ = ("appends", "epoch", "loading", "lock", "shard", "state", "timers")
 
@@ -126,7 +128,10 @@ class CoordinatorRuntime(Generic[S]):
     # --- leadership ---
 
     def elect(self, partition: int, epoch: LeaderEpoch) -> None:
-        """This broker now leads `partition`: load its state in the background, then serve it."""
+        """Start to coordinate `partition`, which this broker now leads.
+
+        Load its state in the background, then serve it.
+        """
         slot = self._slots.get(partition)
         if slot is not None:
             if epoch < slot.epoch or (epoch == slot.epoch and slot.state is not _State.FAILED):
@@ -150,7 +155,10 @@ class CoordinatorRuntime(Generic[S]):
         )
 
     def resign(self, partition: int) -> None:
-        """This broker no longer leads `partition`: drop its state, fail waiting requests."""
+        """Stop to coordinate `partition`, which this broker no longer leads.
+
+        Drop its state, and fail waiting requests.
+        """
         slot = self._slots.pop(partition, None)
         if slot is None:
             return
@@ -165,26 +173,26 @@ class CoordinatorRuntime(Generic[S]):
         slot.lock.clear()
 
     async def stop(self) -> None:
-        """Resign from everything."""
+        """Stop to coordinate all partitions."""
         loading = [slot.loading for slot in self._slots.values() if slot.loading is not None]
         for partition in list(self._slots):
             self.resign(partition)
         await asyncio.gather(*loading, return_exceptions=True)
 
     def partitions(self) -> Sequence[int]:
-        """The partitions this broker coordinates, loading or loaded."""
+        """The partitions that this broker coordinates, loading or loaded."""
         return list(self._slots)
 
     # --- operations ---
 
     def write(
         self, partition: int, key: str, operation: Operation[S, T], *, shared: bool = False
-    ) -> Answer[T]:
-        """Run an operation that may append: beside other `shared` ones if it does not read what they write.
+    ) -> MaybeAwaitable[T]:
+        """Run an operation that may append. A `shared` one can run at the same time as other shared ones.
 
         Raises:
-            KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; what the operation raises; for an
-                append that failed, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or the log's own error.
+            KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; the operation's own errors; for a
+                failed append, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or the log's own error.
         """
         slot = self._slots.get(partition)
         if slot is None or slot.state is not _State.ACTIVE:
@@ -207,9 +215,9 @@ class CoordinatorRuntime(Generic[S]):
         return reply
 
     def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
-        """Run an operation without a caller (a timer's, housekeeping), and log its failure.
+        """Run an operation without a caller (of a timer, for example), and log its failure.
 
-        Does nothing if this broker does not serve the partition.
+        It does nothing if this broker does not serve the partition.
         """
         slot = self._slots.get(partition)
         if slot is None or slot.state is not _State.ACTIVE:
@@ -219,7 +227,7 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             self._complain(partition, key, error)
             return
-        if is_pending(reply):
+        if is_awaitable(reply):
 
             def check(done: asyncio.Future[Any]) -> None:
                 if not done.cancelled() and (error := done.exception()) is not None:
@@ -229,22 +237,22 @@ class CoordinatorRuntime(Generic[S]):
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
-    ) -> Answer[None]:
+    ) -> MaybeAwaitable[None]:
         """Append the marker that ends a producer's transaction in `partition`, and replay it.
 
         Raises:
-            KafkaError: as `write`; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, another has
-                taken over.
+            KafkaError: as `write`; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, another producer
+                or coordinator has taken over.
         """
         end: Result[None] = Result(producer=producer, marker=marker)
         # The marker concerns all keys that the producer has written: only the order of the log counts.
         return self.write(partition, f"producer {producer.producer_id}", lambda _: end, shared=True)
 
     def read(self, partition: int, operation: Callable[[S], T]) -> T:
-        """Read what is committed.
+        """Run an operation that reads only committed state.
 
         Raises:
-            KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, or what the operation raises.
+            KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, or the operation's own errors.
         """
         slot = self._slots.get(partition)
         if slot is None or slot.state is not _State.ACTIVE:
@@ -252,19 +260,19 @@ class CoordinatorRuntime(Generic[S]):
         return operation(slot.shard)
 
     def active_shards(self) -> Iterator[tuple[int, S]]:
-        """Every shard that is loaded, with its partition."""
+        """Yield each loaded shard with its partition."""
         for partition, slot in list(self._slots.items()):
             if slot.state is _State.ACTIVE:
                 yield partition, slot.shard
 
     def is_loading(self) -> bool:
-        """Whether any shard is still being read."""
+        """Whether any shard is still loading."""
         return any(slot.state is _State.LOADING for slot in self._slots.values())
 
     # --- inside ---
 
     def _complain(self, partition: int, key: str, error: BaseException) -> None:
-        """Log an error. Every key fails alike if the partition accepts no appends: that is logged once."""
+        """Log an error once. If the partition accepts no appends, every key fails in the same way."""
         code = error.code if isinstance(error, KafkaError) else type(error)
         self._complaints.warn(
             (partition, code), "%s-%d: an operation on %r failed: %s", self._name, partition, key, error
@@ -293,7 +301,7 @@ class CoordinatorRuntime(Generic[S]):
 
     async def _load(self, partition: int, slot: _Slot[S], start: Offset, end: Offset) -> None:
         try:
-            await settled(self._log.committed(partition, end, slot.epoch))
+            await resolve(self._log.committed(partition, end, slot.epoch))
             async with self._load_turn:
                 count = await load(self._log, partition, slot.shard, start, end, self._extends)
         except Exception as error:
@@ -323,8 +331,8 @@ class CoordinatorRuntime(Generic[S]):
         shared: bool,
         operation: Operation[S, T],
         reply: asyncio.Future[T] | None = None,
-    ) -> Answer[T]:
-        """Run an operation; if its answer has to wait, return `reply` or a new future."""
+    ) -> MaybeAwaitable[T]:
+        """Run an operation. If its answer must wait, return `reply` or a new future."""
         result = operation(slot.shard)
         records = result.records
         if not records and result.marker is None:
@@ -437,7 +445,7 @@ def _coordinator_error(error: BaseException) -> KafkaError:
     return KafkaError(_APPEND_ERRORS.get(error.code, error.code), error.message)
 
 
-def _answer(result: Result[T], error: KafkaError | None) -> Answer[T]:
+def _answer(result: Result[T], error: KafkaError | None) -> MaybeAwaitable[T]:
     if result.then is not None:
         return result.then(error)
     if error is not None:
@@ -445,9 +453,9 @@ def _answer(result: Result[T], error: KafkaError | None) -> Answer[T]:
     return result.response  # type: ignore[return-value]
 
 
-def _resolve(reply: asyncio.Future[T], answer: Answer[T]) -> None:
-    """Give `reply` the answer; a cancelled request has its reply already."""
-    if is_pending(answer):
+def _resolve(reply: asyncio.Future[T], answer: MaybeAwaitable[T]) -> None:
+    """Set the result of `reply`. The future of a cancelled request is done already."""
+    if is_awaitable(answer):
         asyncio.ensure_future(answer).add_done_callback(partial(_follow, reply))
     elif not reply.done():
         reply.set_result(answer)

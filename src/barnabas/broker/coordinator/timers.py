@@ -1,4 +1,4 @@
-"""Timers that callers reset far more often than they fire: a heartbeat only moves its deadline."""
+"""Timers that are set again far more often than they fire: a heartbeat only moves the deadline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class Timers:
         self._closed = False
 
     def set(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call back in `delay_ms`, and replace the timer of the same key. Does nothing after `close`."""
+        """Call a function after `delay_ms`, and replace the timer with the same key.
+
+        It does nothing after `close`.
+        """
         if self._closed:
             return
         loop = asyncio.get_running_loop()
@@ -51,8 +54,8 @@ class Timers:
     def close(self) -> None:
         """Cancel all timers, and ignore those set later.
 
-        An operation that fails because its shard was unloaded may set a timer to try again. That timer
-        would change the next shard of the partition.
+        Otherwise an operation that fails because its shard was unloaded could set a timer to retry. That
+        timer would change the next shard of the partition.
         """
         self._closed = True
         for timer in self._timers.values():

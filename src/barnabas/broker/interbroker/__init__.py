@@ -1,4 +1,4 @@
-"""A broker's requests to other brokers: asynchronous, pipelined, bounded, over any `Network`.
+"""Requests to other brokers: asynchronous, pipelined, within limits, over any `Network`.
 
     client = BrokerClient(network, address_of, client_id="broker-1", rng=rng)
     fetches = client.channel(2, "fetch")      # one connection to broker 2; a parked fetch blocks nothing else
@@ -7,10 +7,11 @@
     futures = [control.submit(r) for r in requests]  # pipelined: they are carried out in this order
     await client.close()
 
-A request fails with a `ChannelError`, which says whether it `may_have_been_carried_out`. Nothing is tried
-again by itself; whoever tries again is slowed down by the back-off between attempts to connect.
+A failed request raises a `ChannelError`, whose `may_have_been_carried_out` says whether the peer may have
+executed it. A channel never retries a request. If a caller retries, the back-off between attempts to connect
+limits its rate.
 
-Clients in simulations and in `bench/` are built on `Channel`, too; on the simulated network:
+Clients in simulations and in `bench/` also use `Channel`. This example uses the simulated network:
 
     network = SimulatedNetwork(random.Random(seed))
     channel = Channel(

@@ -1,4 +1,4 @@
-"""Requests to one peer, pipelined over one connection that is opened again when it is needed."""
+"""Sends requests to one peer over one connection, which is opened again when it is needed."""
 
 from __future__ import annotations
 
@@ -40,21 +40,24 @@ Address: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
-    """The bounds of a channel. Times are in seconds; Kafka's settings of the same meaning are named.
+    """The limits of a channel.
+
+    Times are in seconds. The names of Kafka's settings with the same meaning are in brackets.
 
     Attributes:
-        request_timeout: from `submit` to the answer, unless the request has its own (``request.timeout.ms``).
-        connect_timeout: to connect and to learn which versions the peer serves
+        request_timeout: time from `submit` to the answer, by default (``request.timeout.ms``).
+        connect_timeout: time for the connection and for the peer's API versions
             (``socket.connection.setup.timeout.ms``).
-        reconnect_backoff: between the beginnings of two attempts to connect (``reconnect.backoff.ms``); it
-            doubles with each that fails, and varies by a fifth.
+        reconnect_backoff: time between the starts of two attempts to connect (``reconnect.backoff.ms``). It
+            doubles with each failed attempt, and varies by a fifth.
         reconnect_backoff_max: the longest such time (``reconnect.backoff.max.ms``).
-        max_idle: a connection not used for longer is not used again: the peer may be closing it
+        max_idle: time after which an unused connection is replaced, because the peer may close it
             (``connections.max.idle.ms``).
-        max_in_flight: how many requests may be unanswered (``max.in.flight.requests.per.connection``).
-        max_in_flight_bytes: no further request is sent while those unanswered have as many bytes.
-        max_queued: how many requests may wait to be sent; one more is refused.
-        max_response_bytes: a peer that announces a larger answer is disconnected.
+        max_in_flight: number of requests that may be unanswered (``max.in.flight.requests.per.connection``).
+        max_in_flight_bytes: bytes of unanswered requests from which no further request is sent.
+        max_queued: number of requests that may wait to be sent; one more is rejected.
+        max_response_bytes: size of the largest answer; the connection to a peer that announces a larger one
+            is closed.
     """
 
     request_timeout: float = 30.0
@@ -69,7 +72,7 @@ class ChannelSettings:
 
 
 class _Call:
-    """A request from `submit` to its answer."""
+    """A request, from `submit` to its answer."""
 
     __slots__ = ("at_most", "connection", "future", "request", "timeout", "timer")
 
@@ -94,27 +97,27 @@ class _Call:
 
 
 class Channel:
-    """One connection's worth of requests to one peer. Used from the event loop alone.
+    """Sends requests to one peer over one connection. Only the event loop may use it.
 
-    - It connects when a request is submitted and it is not connected. A failed attempt fails all waiting
-      requests (`NotConnectedError`); the next attempt waits for the back-off.
-    - It sends requests in the order of submission, up to the bounds; the peer answers them in that order. So
-      a request that the peer parks delays the others: give it a channel of its own.
-    - A connection that ends fails the unanswered requests (`DisconnectedError`). Requests that were not sent
-      yet use the next connection.
-    - A request without an answer in time ends the connection, as in Kafka's clients: the answers behind it
-      could not come either.
-    - Cancelling a request's future withdraws it if it was not sent; else its answer is dropped.
+    - It connects when a request is submitted. A failed attempt fails all waiting requests
+      (`NotConnectedError`). The next attempt waits for the back-off.
+    - It sends requests in the order of submission, within the limits, and the peer answers them in this
+      order. So a request that the peer delays also delays the later ones: give it a channel of its own.
+    - When a connection ends, the unanswered requests fail (`DisconnectedError`). Requests that were not
+      sent yet use the next connection.
+    - If a request has no answer in time, the connection is closed, as in Kafka's clients, because later
+      answers could not arrive either.
+    - When a caller cancels a request's future, the request is not sent, or its answer is dropped.
 
     Args:
-        network: of this process.
-        address: where the peer is now; asked before each attempt to connect, None if that is not known.
-        name: the peer, for messages and logs.
-        client_id: sent with each request.
+        network: network of this process.
+        address: returns the peer's present address, before each attempt to connect; None if it is not known.
+        name: name of the peer, for messages and logs.
+        client_id: client id in each request.
         rng: varies the back-off.
-        settings: the bounds.
-        tls: speak TLS.
-        login: log in by SASL.
+        settings: limits of the channel.
+        tls: TLS context; None for no TLS.
+        login: SASL login; None for no login.
     """
 
     def __init__(
@@ -160,25 +163,25 @@ class Channel:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests that are sent and not answered."""
+        """Number of unanswered requests."""
         return len(self._connection) if self._connection is not None else 0
 
     @property
     def queued(self) -> int:
-        """The number of requests that wait to be sent."""
+        """Number of requests that wait to be sent."""
         return len(self._queue)
 
     async def send(
         self, request: Request, *, timeout_s: float | None = None, at_most: int | None = None
     ) -> Any:
-        """The response to a request.
+        """Send a request, and return its response.
 
         Args:
-            timeout_s: in seconds from now; a request that the peer may park needs the time of that, too.
-            at_most: the highest version to use.
+            timeout_s: time limit in seconds from now. If the peer may delay the answer, add this delay.
+            at_most: highest version of the request to use.
 
         Raises:
-            ChannelError: there is no answer; its kind and `may_have_been_carried_out` say why.
+            ChannelError: there is no answer; the class and `may_have_been_carried_out` give the reason.
             ProtocolError: the request cannot be encoded.
         """
         return await self.submit(request, timeout_s=timeout_s, at_most=at_most)
@@ -186,7 +189,7 @@ class Channel:
     def submit(
         self, request: Request, *, timeout_s: float | None = None, at_most: int | None = None
     ) -> asyncio.Future[Any]:
-        """A future of what `send` returns or raises; the request is sent behind all submitted before it."""
+        """Submit a request after all earlier ones. Return a future of the result of `send`."""
         if isinstance(request, ProduceRequest) and not request.acks:
             raise ValueError("a produce with acks=0 has no answer that a channel could wait for")
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -206,10 +209,10 @@ class Channel:
         return future
 
     async def close(self, *, grace: float = 0.0) -> None:
-        """End the connection; the channel takes no more requests.
+        """Close the connection. The channel accepts no more requests.
 
         Args:
-            grace: how long to wait for the answers to what was sent, in seconds.
+            grace: seconds to wait for the answers to sent requests.
         """
         self._is_closed = True
         self._fail_queue(ChannelClosedError(f"{self.name}: the channel is closed"))
@@ -234,7 +237,7 @@ class Channel:
     # --- sending ---
 
     def _pump(self) -> None:
-        """Send what may be sent now; connect if there is something to send."""
+        """Send the requests that the limits allow. Connect if there is something to send."""
         if not self._queue:
             return
         connection = self._connection
@@ -289,7 +292,7 @@ class Channel:
             self._pump()
 
     def _finished(self, call: _Call, future: asyncio.Future[Any]) -> None:
-        """Take note that a call has its answer, or that its caller has cancelled it."""
+        """Remove a call that has its answer, or whose caller has cancelled it."""
         if call.connection is None:
             self._queue.pop(call, None)
             if call.timer is not None:
@@ -312,7 +315,7 @@ class Channel:
     # --- connecting ---
 
     async def _connect(self) -> None:
-        """Open a connection, or fail what waits for it."""
+        """Open a connection. If that fails, fail the waiting requests."""
         try:
             await self._back_off()
             self._last_attempt = self._loop.time()
@@ -338,7 +341,7 @@ class Channel:
         self._pump()
 
     async def _open(self, address: Address) -> PeerConnection:
-        """A connection after its handshake and login. Raises OSError, ProtocolError and SaslError."""
+        """Open a connection, with handshake and login. Raises OSError, ProtocolError and SaslError."""
         _, connection = await self._network.connect(self._new_connection, *address, tls=self._tls)
         try:
             await connection.handshake()
@@ -355,7 +358,7 @@ class Channel:
         )
 
     async def _back_off(self) -> None:
-        """Wait until it is time for the next attempt to connect."""
+        """Wait for the time of the next attempt to connect."""
         if self._last_attempt is None:
             return
         settings = self.settings

@@ -14,20 +14,20 @@ from barnabas.broker.interbroker.login import PeerLogin
 
 
 class BrokerClient:
-    """Makes a channel for each broker and purpose on its first use, and keeps it.
+    """Makes a channel for each broker and purpose when it is first used, and keeps it.
 
     A purpose is a name that the caller chooses ("fetch", "control", "markers"). Requests of one purpose share
     a connection, and the peer answers them in order. They do not delay requests of another purpose.
 
     Args:
-        network: of this process.
-        address_of: where a broker is now, by its id; None when that is not known. Asked before each attempt
-            to connect, so a broker that comes back at another address is found.
-        client_id: sent with each request.
+        network: network of this process.
+        address_of: returns the present address of a broker, by its id; None if it is not known. It is called
+            before each attempt to connect, so that a broker with a new address is found.
+        client_id: client id in each request.
         rng: varies the back-off between attempts to connect.
-        settings: the bounds of each channel.
-        tls: speak TLS.
-        login: log in by SASL.
+        settings: limits of each channel.
+        tls: TLS context; None for no TLS.
+        login: SASL login; None for no login.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class BrokerClient:
         self._closing: set[asyncio.Task[None]] = set()
 
     def channel(self, broker_id: BrokerId, purpose: str) -> Channel:
-        """The channel to a broker for a purpose; it is connected when a request is submitted.
+        """Return the channel to a broker for a purpose. It connects when a request is submitted.
 
-        Ask for it again for each request: `forget` closes it when the broker leaves or has restarted.
+        Call this for each request, because `forget` closes the channel when the broker leaves or restarts.
         """
         key = broker_id, purpose
         channel = self._channels.get(key)
@@ -73,9 +73,10 @@ class BrokerClient:
         return channel
 
     def forget(self, broker_id: BrokerId, purpose: str | None = None) -> None:
-        """Close the channels to a broker that has left or restarted; asking for one again makes a new one.
+        """Close the channels to a broker that has left or restarted.
 
-        With a purpose, close only its channel: the broker serves other APIs than when it was connected.
+        The next call of `channel` makes a new one. With a purpose, close only its channel, because the broker
+        serves other APIs than at the time of the connection.
         """
         for key in [key for key in self._channels if key[0] == broker_id and purpose in (None, key[1])]:
             closing = asyncio.ensure_future(self._channels.pop(key).close())
@@ -83,6 +84,6 @@ class BrokerClient:
             closing.add_done_callback(self._closing.discard)
 
     async def close(self, *, grace: float = 0.0) -> None:
-        """Close all channels, each as `Channel.close`."""
+        """Close all channels, as `Channel.close` does."""
         channels, self._channels = self._channels, {}
         await asyncio.gather(*(channel.close(grace=grace) for channel in channels.values()), *self._closing)

@@ -1,4 +1,4 @@
-"""One connection to a peer: requests out, answers back in the same order."""
+"""One connection to a peer: it sends requests, and receives the answers in the same order."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ class Unanswered:
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """The protocol of one connection.
+    """The asyncio protocol of one connection.
 
     Args:
-        client_id: sent with each request.
-        max_response_bytes: an answer that says it is larger ends the connection.
-        on_room: called when more can be written after too much was waiting.
-        on_lost: called once with why the connection ended; the unanswered requests have been told before.
+        client_id: client id in each request.
+        max_response_bytes: size of the largest answer; a larger one ends the connection.
+        on_room: called when more data can be written again.
+        on_lost: called once with the reason when the connection has ended, after the unanswered requests have
+            failed.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self._reason is None and self._transport is not None and not self._transport.is_closing()
 
     async def handshake(self) -> None:
-        """Ask which versions the peer serves.
+        """Request the API versions of the peer.
 
         Raises:
             ProtocolError: the peer answers with an error, or not in this protocol.
@@ -102,10 +103,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     async def log_in(self, login: PeerLogin) -> None:
-        """Say who asks, after the handshake.
+        """Log in, after the handshake.
 
         Raises:
-            SaslError: the peer does not take it, or does not prove what it should.
+            SaslError: the peer rejects the login, or cannot prove its identity.
             ProtocolError: the peer does not answer in this protocol.
             OSError: the connection ended.
         """
@@ -130,7 +131,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return await self._ask(request, version)
 
     def common_version(self, request: Request, at_most: int | None) -> int | None:
-        """The highest version of a request that both sides know; None if there is none."""
+        """Return the highest version of a request that both sides support; None if there is none."""
         lowest, highest = self.versions.get(request.api_key, (0, -1))
         version = min(highest, request.versions[1])
         if at_most is not None:
@@ -138,10 +139,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         return version if version >= max(lowest, request.versions[0]) else None
 
     def send(self, request: Request, version: int, on_answer: OnAnswer) -> None:
-        """Send a request behind those that were sent before.
+        """Send a request after all earlier ones.
 
         Raises:
-            ProtocolError: the request cannot be encoded; the connection is as before.
+            ProtocolError: the request cannot be encoded; the connection does not change.
         """
         header = RequestHeader(request.api_key, version, next(self._ids) & 0x7FFFFFFF, self._client_id)
         chunks = [
@@ -153,7 +154,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport.writelines(chunks)
 
     def end(self, reason: Exception) -> None:
-        """End the connection now; what is unanswered fails by `reason`."""
+        """End the connection now. Unanswered requests fail with `reason`."""
         if self._reason is None:
             self._reason = reason
         if self._transport is not None:
@@ -227,7 +228,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 
 def _parse(header: RequestHeader, frame: Readable) -> Response:
-    """The answer. Raises ProtocolError."""
+    """Decode the answer. Raises ProtocolError."""
     if header.api_key == ApiVersionsRequest.api_key:
         error = int.from_bytes(frame[_ERROR_CODE], "big", signed=True)
         if error == ErrorCode.UNSUPPORTED_VERSION:

@@ -1,4 +1,4 @@
-"""Failures of a request to another broker without an answer."""
+"""Errors of requests to another broker that got no answer."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from barnabas.base.errors import BarnabasError
 
 
 class ChannelError(BarnabasError):
-    """A request has no answer.
+    """A request got no answer.
 
     Attributes:
-        may_have_been_carried_out: whether the request was sent, so that the peer may have acted on it. If
-            not, it has had no effect.
+        may_have_been_carried_out: whether the request was sent, so that the peer may have executed it. If
+            False, it has had no effect.
     """
 
     may_have_been_carried_out = False
@@ -22,25 +22,25 @@ class ChannelError(BarnabasError):
 
 
 class NotConnectedError(ChannelError):
-    """The peer cannot be connected to; the request was never sent."""
+    """The connection to the peer failed; the request was never sent."""
 
 
 class ChannelFullError(ChannelError):
-    """Too many requests wait to be sent; this one was refused."""
+    """Too many requests wait to be sent; this one was rejected."""
 
 
 class UnsupportedVersionError(ChannelError):
-    """The peer and this broker have no version of the API in common; the request was not sent."""
+    """No version of the API is common to the peer and this broker; the request was not sent."""
 
 
 class DisconnectedError(ChannelError):
-    """The connection ended after the request was sent and before its answer."""
+    """The connection ended after the request was sent and before its answer arrived."""
 
     may_have_been_carried_out = True
 
 
 class RequestTimeoutError(ChannelError):
-    """The time was up before the request was sent, or before its answer came."""
+    """The time limit was over before the request was sent, or before its answer arrived."""
 
 
 class ChannelClosedError(ChannelError):

@@ -1,4 +1,4 @@
-"""Logins of a broker to another (SASL; KIP-43, KIP-152)."""
+"""Logs a broker in to another broker (SASL; KIP-43, KIP-152)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RunElsewhere: TypeAlias = Callable[[Callable[[], bytes | None]], Awaitable[bytes
 
 
 class PeerLogin(NamedTuple):
-    """A mechanism, how an exchange of it is begun, and where its keys are derived."""
+    """A SASL mechanism, with the function that starts an exchange and the thread pool that derives keys."""
 
     mechanism: str
     begin: Callable[[], ClientExchange]
@@ -20,10 +20,12 @@ class PeerLogin(NamedTuple):
 
 
 async def next_message(login: PeerLogin, exchange: ClientExchange, answer: bytes | None) -> bytes | None:
-    """Return the message after `answer` (None: no message was sent yet); None once the exchange is complete.
+    """Return the next message of the exchange; None when the exchange is complete.
+
+    `answer` is the peer's answer to the last message, None before the first one.
 
     Raises:
-        SaslError: the peer does not prove what it should.
+        SaslError: the peer cannot prove its identity.
     """
 
     def step() -> bytes | None:

@@ -1,4 +1,4 @@
-"""Many changes, that need not happen together, in transactions of a size that suits every store."""
+"""Divides many independent changes into transactions of a size that every store accepts."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from barnabas.broker.metadata.store import Create, Operation, Set
 
 #: larger transactions are no faster, and delay later ones
 MOST_OPERATIONS = 200
-#: half of what ZooKeeper takes in one request if nothing is set (``jute.maxbuffer``)
+#: half of the largest request that ZooKeeper accepts by default (``jute.maxbuffer``)
 MOST_BYTES = 512 * 1024
-#: what an operation takes beside its path and data, permissions included
+#: bytes of an operation in addition to its path and data, permissions included
 _OVERHEAD = 64
 
 
-def batches(operations: Iterable[Operation], guard: Sequence[Operation] = ()) -> Iterator[list[Operation]]:
+def batches(
+    operations: Iterable[Operation], preconditions: Sequence[Operation] = ()
+) -> Iterator[list[Operation]]:
     """Divide `operations`, in their order, into transactions of at most `MOST_OPERATIONS` and `MOST_BYTES`.
 
     Args:
-        operations: what may be divided anywhere. One that is larger than a batch has one of its own.
-        guard: what every transaction begins with, for example a Check of the controller's epoch.
+        operations: the changes. An operation larger than `MOST_BYTES` has a transaction of its own.
+        preconditions: operations that begin each transaction, for example a Check of the controller's epoch.
     """
-    batch = list(guard)
-    guard_bytes = held = sum(map(_size, guard))
+    batch = list(preconditions)
+    fixed_bytes = held = sum(map(_size, preconditions))
     for operation in operations:
         size = _size(operation)
-        if len(batch) > len(guard) and (len(batch) >= MOST_OPERATIONS or held + size > MOST_BYTES):
+        if len(batch) > len(preconditions) and (len(batch) >= MOST_OPERATIONS or held + size > MOST_BYTES):
             yield batch
-            batch, held = list(guard), guard_bytes
+            batch, held = list(preconditions), fixed_bytes
         batch.append(operation)
         held += size
-    if len(batch) > len(guard):
+    if len(batch) > len(preconditions):
         yield batch
 
 

@@ -16,7 +16,7 @@ from barnabas.broker.logins.delegation_tokens import DelegationToken
 from barnabas.broker.metadata import acl_nodes, token_nodes, znodes
 from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionState, TopicImage
-from barnabas.broker.metadata.store import MetadataStore, Node
+from barnabas.broker.metadata.store import MetadataStore, StoreNode
 from barnabas.broker.quotas import DEFAULT, QuotaEntity, QuotaKind
 from barnabas.kafka.security.acls import Acls, ResourcePattern
 
@@ -304,7 +304,7 @@ class ImageBuilder:
                 del deleted[topic_id]
         return deleted.finish(), frozenset(gone)
 
-    async def _read(self, folder: str, names: Collection[str]) -> list[tuple[str, Node | None]]:
+    async def _read(self, folder: str, names: Collection[str]) -> list[tuple[str, StoreNode | None]]:
         nodes = await self._store.read([f"{folder}/{name}" for name in names])
         return list(zip(names, nodes, strict=True))
 
@@ -339,13 +339,13 @@ class ImageBuilder:
             if (topic := topics[name]) is not None
             for number in (range(len(topic.partitions)) if numbers is None else numbers)
         ]
-        nodes: list[Node | None] = []
+        nodes: list[StoreNode | None] = []
         for start in range(0, len(states), _STATES_A_TURN):
             if start:
                 await asyncio.sleep(0)
             some = states[start : start + _STATES_A_TURN]
             nodes += await self._store.read([znodes.partition_state(*state) for state in some])
-        read: dict[str, dict[int, Node | None]] = {}
+        read: dict[str, dict[int, StoreNode | None]] = {}
         for (name, number), node in zip(states, nodes, strict=True):
             read.setdefault(name, {})[number] = node
         missing = [name for name, by_number in read.items() if None in by_number.values()]
@@ -379,7 +379,7 @@ def _map(mapping: Mapping[_K, _V]) -> Map[_K, _V]:
     return mapping if isinstance(mapping, Map) else Map(mapping)
 
 
-def _without_states(name: str, node: Node) -> TopicImage:
+def _without_states(name: str, node: StoreNode) -> TopicImage:
     assignment = znodes.decode_topic(node.data)
     states = {each: PartitionState(each, (), NO_BROKER) for each in dict.fromkeys(assignment.replicas)}
     partitions = [states[replicas] for replicas in assignment.replicas]
@@ -388,7 +388,7 @@ def _without_states(name: str, node: Node) -> TopicImage:
     return TopicImage(name, assignment.topic_id, tuple(partitions))
 
 
-async def _with_states(topic: TopicImage | None, nodes: Mapping[int, Node | None]) -> TopicImage | None:
+async def _with_states(topic: TopicImage | None, nodes: Mapping[int, StoreNode | None]) -> TopicImage | None:
     if topic is None:
         return None
     partitions = list(topic.partitions)

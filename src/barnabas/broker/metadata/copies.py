@@ -40,7 +40,7 @@ from barnabas.broker.metadata.journal import (
     encode_snapshot,
     furthest_generation,
 )
-from barnabas.broker.metadata.store import Node, StoreUnavailableError
+from barnabas.broker.metadata.store import StoreNode, StoreUnavailableError
 from barnabas.broker.metadata.tree import Change
 from barnabas.broker.storage.harm import cure_of
 
@@ -302,7 +302,9 @@ class _Copy:
         self._checksum = checksum
         return True
 
-    def rewrite(self, store_id: str, generation: int, transaction: int, nodes: Mapping[str, Node]) -> None:
+    def rewrite(
+        self, store_id: str, generation: int, transaction: int, nodes: Mapping[str, StoreNode]
+    ) -> None:
         """Replace the file by a snapshot."""
         data, checksum = encode_snapshot(store_id, generation, transaction, nodes)
         self.close()
@@ -359,7 +361,7 @@ def _lock(fs: FileSystem, folder: str) -> Lock | None:
         return None
 
 
-def _changed(nodes: dict[str, Node], changes: Sequence[Change]) -> dict[str, Node]:
+def _changed(nodes: dict[str, StoreNode], changes: Sequence[Change]) -> dict[str, StoreNode]:
     for change in changes:
         if change.after is None:
             nodes.pop(change.path, None)
@@ -368,7 +370,7 @@ def _changed(nodes: dict[str, Node], changes: Sequence[Change]) -> dict[str, Nod
     return nodes
 
 
-def _undo(nodes: dict[str, Node], changes: Sequence[Change]) -> None:
+def _undo(nodes: dict[str, StoreNode], changes: Sequence[Change]) -> None:
     for change in reversed(changes):
         if change.before is not None and not change.before.owner:
             nodes[change.path] = change.before

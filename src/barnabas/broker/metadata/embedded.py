@@ -10,11 +10,11 @@ from barnabas.broker.metadata.durable_tree import DurableTree
 from barnabas.broker.metadata.session import StoreSession, Watches
 from barnabas.broker.metadata.store import (
     Cancel,
-    Node,
     Operation,
     SessionListener,
     SessionState,
     SingleOperations,
+    StoreNode,
     Watcher,
 )
 from barnabas.broker.metadata.tree import Change
@@ -64,15 +64,15 @@ class EmbeddedStore(SingleOperations):
     def on_state(self, listener: SessionListener) -> Cancel:
         return self._session.on_state(listener)
 
-    async def get(self, path: str) -> Node:
+    async def get(self, path: str) -> StoreNode:
         async with self._tree.reading() as tree:
             return tree.get(path)
 
-    async def exists(self, path: str) -> Node | None:
+    async def exists(self, path: str) -> StoreNode | None:
         async with self._tree.reading() as tree:
             return tree.find(path)
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         async with self._tree.reading() as tree:
             return [tree.find(path) for path in paths]
 

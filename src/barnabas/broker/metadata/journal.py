@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.broker.metadata.store import Node, shared_node
+from barnabas.broker.metadata.store import StoreNode, shared_node
 from barnabas.broker.metadata.tree import Change
 from barnabas.kafka.records.crc import crc32c
 
@@ -41,7 +41,7 @@ class Journal:
     generation: int
     #: the number of the store's last transaction
     transaction: int
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, StoreNode] = field(default_factory=dict)
     #: bytes of the whole lines, and the last one's checksum
     size: int = 0
     checksum: int = 0
@@ -52,7 +52,7 @@ class Journal:
 
 
 def encode_snapshot(
-    store_id: str, generation: int, transaction: int, nodes: Mapping[str, Node]
+    store_id: str, generation: int, transaction: int, nodes: Mapping[str, StoreNode]
 ) -> tuple[bytes, int]:
     """Return the first line of a file, and its checksum."""
     head = {"format": FORMAT, "store": store_id, "generation": generation, "transaction": transaction}
@@ -148,11 +148,11 @@ def _apply(journal: Journal, value: Mapping[str, Any]) -> None:
             journal.nodes[entry[0]] = _node(entry)
 
 
-def _entry(path: str, node: Node) -> list[Any]:
+def _entry(path: str, node: StoreNode) -> list[Any]:
     return [path, node.version, node.created, node.data.decode("latin-1")]
 
 
-def _node(entry: Sequence[Any]) -> Node:
+def _node(entry: Sequence[Any]) -> StoreNode:
     _, version, created, data = entry
     return shared_node(data.encode("latin-1"), version, created)
 

@@ -9,7 +9,7 @@ from barnabas.base.environment.filesystem import FileSystem, exists
 from barnabas.base.environment.randomness import new_uuid
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata.journal import Journal
-from barnabas.broker.metadata.store import Node, StoreUnavailableError
+from barnabas.broker.metadata.store import StoreNode, StoreUnavailableError
 
 log = logger_of(__name__)
 
@@ -45,7 +45,7 @@ def read(fs: FileSystem, folders: Sequence[str], random: Random) -> Journal | No
             raise sqlite3.DatabaseError(verdict)
         (transaction,) = connection.execute("SELECT transaction_id FROM state").fetchone()
         rows = connection.execute("SELECT path, data, version, created FROM node")
-        nodes = {name: Node(bytes(data), version, created) for name, data, version, created in rows}
+        nodes = {name: StoreNode(bytes(data), version, created) for name, data, version, created in rows}
     except StoreUnavailableError:
         raise
     except Exception as error:  # SQLite reads what is damaged as anything at all

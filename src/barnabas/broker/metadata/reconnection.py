@@ -10,10 +10,10 @@ from barnabas.base.text import logger_of
 from barnabas.broker.metadata.session import FINAL
 from barnabas.broker.metadata.store import (
     MetadataStore,
-    Node,
     NodeExistsError,
     NoNodeError,
     SessionState,
+    StoreNode,
     StoreUnavailableError,
 )
 
@@ -63,7 +63,7 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
         cancel()
 
 
-async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, patience: float) -> Node:
+async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, patience: float) -> StoreNode:
     """Make an ephemeral node at `path`, or take over the one that this session has there already.
 
     A node of this session is there when the answer to an earlier creation was lost; it gets `data`. A node of
@@ -77,7 +77,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, p
         patience: seconds to wait for the node of another session to go.
 
     Returns:
-        The node; `Node.created` is the number of the transaction that made it.
+        The node; `StoreNode.created` is the number of the transaction that made it.
 
     Raises:
         NodeExistsError: a node of another session is still there.
@@ -125,7 +125,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, p
             cancel_watch()
 
 
-async def _made_or_found(store: MetadataStore, path: str, data: bytes) -> Node | None:
+async def _made_or_found(store: MetadataStore, path: str, data: bytes) -> StoreNode | None:
     """Return the node that is there; None when it went meanwhile."""
     try:
         await store.create(path, data, ephemeral=True)

@@ -65,7 +65,7 @@ class TransactionTooLargeError(StoreError):
     """A transaction has more bytes than the store takes in one; nothing has changed. Divide it."""
 
 
-class Node(NamedTuple):
+class StoreNode(NamedTuple):
     """One node at the time of its read.
 
     `created` is the number of the transaction that created it. Such numbers only grow in one store, so a node
@@ -78,15 +78,15 @@ class Node(NamedTuple):
     owner: int = 0
 
 
-def shared_node(data: bytes, version: int, created: int, owner: int = 0) -> Node:
+def shared_node(data: bytes, version: int, created: int, owner: int = 0) -> StoreNode:
     """Return a node that others who hold the same share: the partitions of a topic do."""
     if len(data) > _MOST_SHARED_BYTES:
-        return Node(data, version, created, owner)
+        return StoreNode(data, version, created, owner)
     return _shared_node(data, version, created, owner)
 
 
 _MOST_SHARED_BYTES = 500
-_shared_node = lru_cache(maxsize=4096)(Node)
+_shared_node = lru_cache(maxsize=4096)(StoreNode)
 
 
 class Event(Enum):
@@ -190,13 +190,13 @@ class MetadataStore(Protocol):
     def on_state(self, listener: SessionListener) -> Cancel:
         """Call `listener` at each change of `state`, in the order in which they were added."""
 
-    async def get(self, path: str) -> Node:
+    async def get(self, path: str) -> StoreNode:
         """Raises NoNodeError."""
 
-    async def exists(self, path: str) -> Node | None:
+    async def exists(self, path: str) -> StoreNode | None:
         """Return the node, or None when there is none."""
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         """Read many nodes in one round trip, None for each that does not exist."""
 
     async def children(self, path: str) -> list[str]:

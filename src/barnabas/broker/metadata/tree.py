@@ -14,13 +14,13 @@ from barnabas.broker.metadata.store import (
     Create,
     EphemeralParentError,
     Event,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
     Set,
     StoreError,
+    StoreNode,
     shared_node,
 )
 
@@ -33,8 +33,8 @@ class Change(NamedTuple):
     """The change of one node; None means its absence."""
 
     path: str
-    before: Node | None
-    after: Node | None
+    before: StoreNode | None
+    after: StoreNode | None
 
     @property
     def event(self) -> Event:
@@ -46,8 +46,8 @@ class Change(NamedTuple):
 class Tree:
     """Versioned nodes by path. Changes come as whole transactions, which can be taken back."""
 
-    def __init__(self, nodes: Iterable[tuple[str, Node]] = (), transaction: int = 0) -> None:
-        self._nodes: dict[str, Node] = {ROOT: Node(b"", 0, 0)}
+    def __init__(self, nodes: Iterable[tuple[str, StoreNode]] = (), transaction: int = 0) -> None:
+        self._nodes: dict[str, StoreNode] = {ROOT: StoreNode(b"", 0, 0)}
         #: names in their order; a list, since most nodes with children have one
         self._children: dict[str, list[str]] = {ROOT: []}
         #: the number of the last transaction
@@ -55,13 +55,13 @@ class Tree:
         for path, node in nodes:
             self._put(path, node)
 
-    def get(self, path: str) -> Node:
+    def get(self, path: str) -> StoreNode:
         try:
             return self._nodes[path]
         except KeyError:
             raise NoNodeError(f"there is no node {path}") from None
 
-    def find(self, path: str) -> Node | None:
+    def find(self, path: str) -> StoreNode | None:
         return self._nodes.get(path)
 
     def children(self, path: str) -> list[str]:
@@ -151,7 +151,7 @@ class Tree:
         owner = session if operation.ephemeral else 0
         return Change(path, None, shared_node(operation.data, 0, self.transaction, owner))
 
-    def _put(self, path: str, node: Node | None) -> None:
+    def _put(self, path: str, node: StoreNode | None) -> None:
         siblings = self._children.setdefault(parent_of(path), [])
         name = sys.intern(path.rpartition("/")[2])
         place = bisect_left(siblings, name)

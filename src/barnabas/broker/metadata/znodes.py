@@ -43,7 +43,7 @@ from barnabas.broker.metadata.image import (
     PartitionState,
     TopicImage,
 )
-from barnabas.broker.metadata.store import Node
+from barnabas.broker.metadata.store import StoreNode
 from barnabas.broker.quotas import DEFAULT, Default, QuotaEntity
 from barnabas.broker.quotas.entities import Name
 
@@ -233,7 +233,7 @@ def _by_topic(partitions: Iterable[tuple[TopicId, int]]) -> dict[str, list[int]]
     return numbers
 
 
-def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
+def decode_broker(broker_id: BrokerId, node: StoreNode) -> BrokerImage:
     value = json.loads(node.data)
     protocols = value["listener_security_protocol_map"]
     endpoints = []
@@ -358,7 +358,7 @@ def decode_state_controller_epoch(data: bytes) -> int:
 
 
 def decode_partition_state(
-    replicas: tuple[BrokerId, ...], node: Node, reassignment: Reassignment = _NOT_MOVING
+    replicas: tuple[BrokerId, ...], node: StoreNode, reassignment: Reassignment = _NOT_MOVING
 ) -> PartitionState:
     return _partition_state(replicas, reassignment, node.data, node.version)
 

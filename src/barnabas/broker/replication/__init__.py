@@ -1,1 +1,1 @@
-"""Replication: a partition as its leader or a follower holds it, and the operations that wait for it."""
+"""Replication: partitions as their leader or follower holds them, and operations that wait for partitions."""

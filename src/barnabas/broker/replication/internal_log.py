@@ -1,11 +1,11 @@
-"""An internal topic's partitions as a coordinator uses them."""
+"""An internal topic's partitions, in the form that a coordinator uses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from barnabas.base.types import Buffer, LeaderEpoch, Offset
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
@@ -14,14 +14,14 @@ from barnabas.broker.storage import ColdRead, Origin
 
 
 class ReplicatedLog:
-    """`barnabas.broker.coordinator.InternalLog` over the replicas of one topic on this broker."""
+    """Implements `barnabas.broker.coordinator.InternalLog` with the replicas of one topic on this broker."""
 
     def __init__(self, topic: str, replicas: ReplicaManager, cold_reads: ColdReads) -> None:
         self._topic = topic
         self._replicas = replicas
         self._cold_reads = cold_reads
 
-    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Answer[None]:
+    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
         replica = self._replicas.find(self._topic, partition)
         replica.check_leader(epoch)
         if replica.unwritable is not None:  # after one append that was never committed, there is no other
@@ -39,14 +39,14 @@ class ReplicatedLog:
         replica.check_leader(epoch)
         return replica.log.log_start_offset, replica.log.log_end_offset
 
-    def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
+    def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
         replica = self._replicas.find(self._topic, partition)
         if replica.log.high_watermark >= end and replica.unwritable is None:
             replica.check_leader(epoch)
             return None
         return _when_committed(replica, end, epoch)
 
-    def read(self, partition: int, offset: Offset, max_bytes: int) -> Answer[Sequence[Buffer]]:
+    def read(self, partition: int, offset: Offset, max_bytes: int) -> MaybeAwaitable[Sequence[Buffer]]:
         def read(may_wait: bool) -> Sequence[Buffer]:
             log = self._replicas.find(self._topic, partition).log
             found = log.read(offset, max_bytes, log.high_watermark, min_one=True, may_wait=may_wait)
@@ -59,10 +59,10 @@ class ReplicatedLog:
 
 
 async def _when_committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> None:
-    """Wait for as long as this broker leads in `epoch`.
+    """Wait for the commit, as long as this broker leads in `epoch`.
 
-    However long it takes, and however few replicas are in sync meanwhile: what is appended may be committed
-    yet, and counts from then on. It is the coordinator that tells its client when that takes too long.
+    There is no time limit, even if too few replicas are in sync: the append may still be committed, and is
+    valid from then on. The coordinator itself tells its client if that takes too long.
     """
 
     def attempt(_expired: bool) -> bool | None:

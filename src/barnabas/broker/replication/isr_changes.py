@@ -1,4 +1,4 @@
-"""Asks the controller for the ISRs that this broker's leaders propose (AlterPartition, KIP-497)."""
+"""Sends the ISR changes that this broker's leaders propose to the controller (AlterPartition, KIP-497)."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ _RECOVERING = 1
 
 
 class IsrChanges:
-    """One request at a time, for all partitions that have something to propose by then.
+    """Sends one request at a time, with the proposals of all partitions at that moment.
 
-    A proposal is made when the request is sent, so a repeated one has what the leader wants by then. Any
-    answer ends the proposal (`Partition.settle_proposal`), and the partition may propose again:
+    A proposal is made when the request is sent, so a repeated request has the leader's latest proposal. Any
+    answer ends the proposal (`Partition.settle_proposal`), and the partition can propose again:
 
-    - NONE: the state of the answer holds.
+    - NONE: the state in the answer is valid.
     - INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED: nothing was changed.
     - FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, NEW_LEADER_ELECTED, UNKNOWN_TOPIC_ID,
-      UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST: the controller knows of a later state, which the image will
-      show; until then the proposed replicas count.
-    - NOT_CONTROLLER, STALE_BROKER_EPOCH, any other error of the whole request, no answer: the proposed
-      replicas count, and all partitions propose again after a pause.
+      UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST: the controller has a later state, which the image will
+      show. Until then the high watermark waits for the proposed replicas.
+    - NOT_CONTROLLER, STALE_BROKER_EPOCH, any other error of the whole request, no answer: the high
+      watermark waits for the proposed replicas. All partitions propose again after a pause.
 
     FENCED_LEADER_EPOCH also ends this broker's leadership of the partition, and STALE_BROKER_EPOCH ends all
-    of them (`on_stale`): others may lead already.
+    of its leaderships (`on_stale`), because other brokers may lead already.
 
     Args:
-        view: of this broker.
-        send: sends to the controller; raises KafkaError or ChannelError.
-        on_stale: told of a broker epoch that has ended, as the controller says.
+        view: settings and image of this broker.
+        send: sends a request to the controller; raises KafkaError or ChannelError.
+        on_stale: called when the controller says that a broker epoch has ended.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class IsrChanges:
         self.shrinks = self.expands = self.failures = 0
 
     def add(self, partition: Partition) -> None:
-        """A partition has something to propose."""
+        """Add a partition that has a proposal."""
         if partition in self._put_off or self._is_stopped:
             return
         self._due[partition] = None
@@ -84,7 +84,7 @@ class IsrChanges:
             self._task = start_task(self._run(), "ISR changes", is_vital=True)
 
     async def stop(self) -> None:
-        """Send nothing more."""
+        """Send no more requests."""
         self._is_stopped = True
         for timer in self._put_off.values():
             timer.cancel()
@@ -119,7 +119,7 @@ class IsrChanges:
         return proposals
 
     async def _ask(self, proposals: dict[Partition, Proposal]) -> bool:
-        """Send proposals; whether the controller has answered for each partition."""
+        """Send proposals. Return whether the controller has answered for each partition."""
         answers: dict[tuple[TopicId, int], PartitionResult] = {}
         failure = None
         request = self._request(proposals)

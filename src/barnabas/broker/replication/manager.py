@@ -1,4 +1,4 @@
-"""The partitions this broker holds, kept in step with the cluster image."""
+"""The partitions of this broker, opened, updated and deleted as the cluster image changes."""
 
 from __future__ import annotations
 
@@ -46,18 +46,19 @@ def _ignore(_partition: Partition) -> None:
 
 
 class ReplicaManager:
-    """Every local partition, found by its topic's name or id. Owned by the event loop.
+    """All partitions of this broker, by their topic's name or id. The event loop owns it.
 
     Args:
-        node_id: this broker.
-        logs: where the partitions' logs are, and are made.
-        configs: what holds for a topic.
-        on_flush_due: told of a partition with records that are due to be fsynced.
-        on_change: told of a partition that was opened or deleted, or whose state has changed.
-        on_isr_change_due: told of a partition with an ISR to propose.
-        on_leadership_end: told of a partition that this broker leads no more in the leader epoch so far.
-        acks_fsync: whether every acknowledged record is fsynced first (``barnabas.acks.fsync``).
-        now: seconds for which this broker has been able to serve fetches, since some moment.
+        node_id: id of this broker.
+        logs: logs of the partitions; makes new ones.
+        configs: returns the effective settings of a topic.
+        on_flush_due: called with a partition whose records must be fsynced.
+        on_change: called with a partition that was opened or deleted, or whose state has changed.
+        on_isr_change_due: called with a partition that has an ISR to propose.
+        on_leadership_end: called with a partition whose leadership by this broker has ended.
+        acks_fsync: whether the broker fsyncs every record before it acknowledges it
+            (``barnabas.acks.fsync``).
+        now: seconds during which this broker could serve fetches (`ServingTime`).
         max_lag: ``replica.lag.time.max.ms``, in seconds.
     """
 
@@ -104,7 +105,7 @@ class ReplicaManager:
         self._early = EarlyBatches(now)
 
     def __iter__(self) -> Iterator[Partition]:
-        """Yield all partitions. Those that are added or removed during the iteration may be among them."""
+        """Yield all partitions. Partitions that are added or removed meanwhile may be included."""
         # Of 100,000 partitions no list is made at once: it takes milliseconds, and so does each garbage
         # collection that finds it.
         for topic in list(self._topics):
@@ -112,11 +113,11 @@ class ReplicaManager:
                 yield from list(self._topics.get(topic, _NONE).values())
 
     def find(self, topic: TopicKey, index: int) -> Partition:
-        """Return the local partition, which this broker need not lead.
+        """Return the partition on this broker, which can be its leader or a follower.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; NOT_LEADER_OR_FOLLOWER when other
-                brokers hold it; KAFKA_STORAGE_ERROR when its log cannot be opened.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; NOT_LEADER_OR_FOLLOWER, only other
+                brokers have the partition; KAFKA_STORAGE_ERROR, its log cannot be opened.
         """
         partitions = self._topics.get(topic)
         if partitions is not None and index in partitions:
@@ -124,13 +125,14 @@ class ReplicaManager:
         return self._open_late(topic, index)
 
     def partitions_of(self, topic: TopicKey) -> Mapping[int, Partition]:
-        """Return the topic's open partitions by their indexes; `find` opens those that are missing."""
+        """Return the topic's open partitions by index. `find` opens those that are missing."""
         return self._topics.get(topic, _NONE)
 
     def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
-        """A batch was refused by `code`: its partition is not here yet, or not led here. It comes again.
+        """Note that a batch was rejected with `code`: its partition is not open yet, or has another leader.
 
-        No later batch of its producer may take its place: see `refused`.
+        The client will send the batch again. Until then no later batch of its producer may be accepted: see
+        `refused`.
         """
         partition = self._topics.get(topic, _NONE).get(index)
         if partition is not None and code == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -145,7 +147,7 @@ class ReplicaManager:
             partition.log.producers.refuse(header, code)
 
     def apply(self, delta: ImageDelta) -> None:
-        """Open, update, configure and delete partitions as the cluster image says."""
+        """Open, update, configure and delete partitions as the new cluster image requires."""
         image = self._image = delta.after
         for topic_id in [each for each in self._absent if each in image.deleted_topics]:
             self._delete(self._absent.pop(topic_id))
@@ -169,7 +171,10 @@ class ReplicaManager:
             self.check_in_sync()
 
     def check_in_sync(self) -> None:
-        """Update high watermarks and ISRs for the present time and brokers, some partitions in each turn."""
+        """Update high watermarks and ISRs for the present time and brokers.
+
+        Some partitions are updated in each turn of the event loop.
+        """
         if self._unchecked is None:
             asyncio.get_running_loop().call_soon(self._check_some)
         self._unchecked = iter(self)
@@ -186,15 +191,18 @@ class ReplicaManager:
             self._unchecked = None
 
     def resign_all(self) -> None:
-        """Resign all leaderships: others may lead by now. New leader epochs may name this broker again."""
+        """Resign all leaderships, because other brokers may lead now.
+
+        This broker can lead again in new leader epochs.
+        """
         self._resigned = self._image
         for partition in self:
             partition.resign()
 
     def take_offline(self, log_dir: str) -> None:
-        """The directory has failed: its partitions answer writes with KAFKA_STORAGE_ERROR from now on.
+        """Take the partitions of a failed directory offline: they answer writes with KAFKA_STORAGE_ERROR.
 
-        They are still read, where the disk lets them be.
+        Reads are still served if the disk allows them.
         """
         for partition in self:
             if self._logs.directory_of(partition.topic_partition).path == log_dir:
@@ -221,9 +229,9 @@ class ReplicaManager:
         return self._logs.get(TopicPartition(topic.name, index)) is not None
 
     def _open_soon(self, topic: TopicImage, index: int) -> None:
-        """Open a new partition in a later turn of the event loop: there may be thousands.
+        """Open a new partition in a later turn of the event loop, because there can be thousands.
 
-        A request for it that comes before opens it at once (`find`).
+        If a request needs the partition before, the request opens it at once (`find`).
         """
         if not self._unopened:
             asyncio.get_running_loop().call_soon(self._open_some)
@@ -255,7 +263,10 @@ class ReplicaManager:
         return self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
 
     def _open_late(self, topic: TopicKey, index: int) -> Partition:
-        """Return a partition that is new, or could not be opened when it was, for want of space for one."""
+        """Return a partition that is not open yet.
+
+        It is new, or could not be opened before, for example for lack of space.
+        """
         image = self._topic(topic)
         if image is None or not 0 <= index < len(image.partitions):
             raise self._why_missing(topic, index)
@@ -296,15 +307,18 @@ class ReplicaManager:
         return partition
 
     def _note_complete(self, partition: Partition) -> None:
-        """A replica in the ISR has everything: incomplete ones leave it when their broker is admitted."""
+        """Note that a replica in the ISR has all records.
+
+        Incomplete replicas leave the ISR when their broker is admitted.
+        """
         if self._logs.incomplete and self._node_id in partition.state.isr:
             self._logs.incomplete.complete(partition.topic_partition)
 
     def _delete_earlier(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """Delete the log of an earlier topic of the same name, which was deleted after its log was loaded.
+        """Delete the log of a deleted topic with the same name, which this broker has loaded.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, no note says that the earlier topic was deleted.
+            KafkaError: KAFKA_STORAGE_ERROR, no deletion note lists the earlier topic.
         """
         if topic_id not in self._image.deleted_topics:
             raise KafkaError(
@@ -313,9 +327,10 @@ class ReplicaManager:
         self._logs.delete(topic_partition)
 
     def _delete_leftovers(self, delta: ImageDelta) -> None:
-        """Delete logs of topics that were deleted while this broker loaded them: no image has shown those.
+        """Delete logs of topics that were deleted while this broker loaded them, so that no image has shown
+        them.
 
-        Open partitions are left alone: the image still has their topic. A deletion may come in two parts.
+        Keep open partitions, because the image still has their topic. A deletion can arrive in two images.
         """
         before = delta.before
         unseen = {
@@ -332,7 +347,7 @@ class ReplicaManager:
             )
 
     def _drop(self, topic: TopicImage, index: int) -> None:
-        """The partition has moved to other brokers."""
+        """Delete the log of a partition that has moved to other brokers."""
         partition = self._topics.get(topic.id, {}).pop(index, None)
         topic_partition = TopicPartition(topic.name, index)
         self._early.forget(topic.id, index)
@@ -349,9 +364,9 @@ class ReplicaManager:
         return before.partitions[index].leader_epoch
 
     def _close(self, topic: TopicImage) -> None:
-        """Close a topic that is gone from the image though no note says that it was deleted: its logs stay.
+        """Close a topic that the image no longer has, but that no deletion note lists. Its logs stay on disk.
 
-        They are used again if the topic comes back, and deleted once a note says so.
+        They are used again if the topic comes back, and deleted when a note lists it.
         """
         if any(self._node_id in state.replicas for state in topic.partitions):
             log.error(
@@ -367,9 +382,9 @@ class ReplicaManager:
         )
 
     def _delete_soon(self, logs: Iterable[tuple[TopicId, TopicPartition]]) -> None:
-        """Delete the logs of topics that are gone, some at once and the others in later turns.
+        """Delete the logs of deleted topics, some at once and the others in later turns of the event loop.
 
-        If the broker stops before, the next start does it.
+        If the broker stops before the end, the next start deletes the others.
         """
         is_deleting = bool(self._doomed)
         self._doomed.extend(logs)

@@ -1,4 +1,4 @@
-"""The wait of a produce until its batches are as safe as its acks demand."""
+"""Delays a produce response until its batches have the acks that the request requires."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Appended(NamedTuple):
 
 
 class Acknowledgement(Generic[T]):
-    """Waits until every append is acknowledged, has failed, or the time is up.
+    """Waits until every append is acknowledged or has failed, or until the time limit.
 
-    The errors are KAFKA_STORAGE_ERROR, and NOT_LEADER_OR_FOLLOWER after the end of the leader epoch. When the
-    time is up they are NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas are in sync, else
+    The errors are KAFKA_STORAGE_ERROR, and NOT_LEADER_OR_FOLLOWER after the end of the leader epoch. After
+    the time limit they are NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas are in sync, else
     REQUEST_TIMED_OUT.
     """
 
@@ -39,10 +39,10 @@ class Acknowledgement(Generic[T]):
         self._response = response
 
     def wait(self, timeout_ms: int | None, future: asyncio.Future[T] | None = None) -> DelayedOperation[T]:
-        """`response`, when its time has come; partitions that failed are told to `fail` before.
+        """Return a future of `response`. Before it is done, `fail` is called for each failed partition.
 
         Args:
-            future: as `DelayedOperation` has it.
+            future: future for the result, as in `DelayedOperation`.
         """
         return DelayedOperation([item.partition for item in self._left], timeout_ms, self._attempt, future)
 

@@ -1,7 +1,7 @@
-"""Operations that wait for partitions to progress: a fetch for records, a produce for the high watermark.
+"""Delayed operations: a fetch waits for records, a produce waits for the high watermark.
 
-Kafka calls this a purgatory. A delayed operation runs again when a partition that it watches progresses. It
-runs at most once in a turn of the event loop, and one last time when its time is up.
+Kafka calls this a purgatory. A delayed operation tries again when a partition that it watches progresses. It
+tries at most once in a turn of the event loop, and one last time after its time limit.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ class Watcher(Protocol):
     """A listener for progress."""
 
     def progressed(self, new_bytes: int) -> None:
-        """Note that `new_bytes` were committed; 0 for other changes: leadership, a log's bounds.
+        """Note that `new_bytes` were committed; 0 for other changes, for example of leadership.
 
-        Called in the middle of the change: take note of it, and act in a later turn of the event loop.
+        It is called during the change. So it must only record the change, and act in a later turn of the
+        event loop.
         """
 
 
 class Watched(Protocol):
-    """Something that can progress: it calls `progressed` of each of its watchers when it does.
+    """An object that can progress. It then calls `progressed` of each of its watchers.
 
-    They are kept in the order in which they came, for a simulation to be the same each time.
+    The watchers are called in the order in which they were added, so that a simulation is reproducible.
     """
 
     watchers: dict[Watcher, None]
 
 
 class DelayedOperation(Generic[T]):
-    """One delayed operation; its client waits for `future`.
+    """A delayed operation. Its client waits for `future`.
 
     Args:
-        watched: the partitions whose progress it waits for.
-        timeout_ms: the longest wait; None for no limit.
-        attempt: called with whether the time is up; returns the result, or None to wait on (never None when
-            the time is up). An exception of it ends the wait too.
-        future: the future for the result; a new one when left out.
+        watched: partitions whose progress the operation waits for.
+        timeout_ms: longest wait in milliseconds; None for no limit.
+        attempt: called with whether the time limit is over. It returns the result, or None to continue to
+            wait; after the time limit it must return a result. If it raises, the wait ends with this
+            exception.
+        future: future for the result; a new one by default.
     """
 
     __slots__ = ("_attempt", "_loop", "_scheduled", "_timer", "_watched", "future")
@@ -66,11 +68,11 @@ class DelayedOperation(Generic[T]):
             item.watchers[self] = None
 
     def expire(self) -> None:
-        """Try one last time, now: the wait is over."""
+        """Try one last time now, because the wait is over."""
         self._try(True)
 
     def progressed(self, _new_bytes: int) -> None:
-        """Try again soon."""
+        """Try again in a later turn of the event loop."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._try, False)

@@ -1,9 +1,9 @@
-"""Refused batches of idempotent producers that came before their partition did.
+"""Remembers batches of idempotent producers that were rejected because their partition was not open yet.
 
-A producer may learn of a new partition before the broker that is to lead it. The broker refuses the first
-batch then, and may accept the next one, already in flight. A new log accepts any first sequence of a producer
-that it does not know. So the producer could never write the first batch (KAFKA-15591), and librdkafka takes
-that batch for delivered when the second one is.
+A producer can learn of a new partition before the broker that leads it. The broker then rejects the first
+batch, and could accept the next one, which is already in flight. A new log accepts any first sequence of a
+producer that it does not know. The producer could then never write the first batch (KAFKA-15591). librdkafka
+even treats the first batch as delivered when the second one is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECONDS = 30.0
 
 
 def header_of(records: Buffer) -> BatchHeader | None:
-    """Return the header of an idempotent producer's batch; None for others, and for invalid ones."""
+    """Return the header of an idempotent producer's batch; None for other or invalid batches."""
     try:
         header = parse_header(records)
         if header.producer_id == NO_PRODUCER_ID or header.is_control:
@@ -42,10 +42,10 @@ class _Refused(NamedTuple):
 
 
 class EarlyBatches:
-    """The refused batches of partitions that are not here yet. Owned by the event loop.
+    """Rejected batches of partitions that are not open yet. The event loop owns it.
 
     Args:
-        now: in seconds since some moment.
+        now: returns a monotonic time in seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -57,7 +57,7 @@ class EarlyBatches:
         return self._count
 
     def note(self, topic: TopicKey, index: int, header: BatchHeader, code: ErrorCode) -> None:
-        """A batch was refused by `code`, and comes again: the first one of its producer comes first."""
+        """Note that a batch was rejected with `code`. The producer's first rejected batch must come first."""
         now = self._now()
         place = self._places.setdefault((topic, index), {})
         before = place.get(header.producer_id)
@@ -74,13 +74,13 @@ class EarlyBatches:
             self.forget(*next(iter(self._places)))
 
     def forget(self, topic: TopicKey, index: int) -> dict[ProducerId, _Refused]:
-        """Forget the refused batches of a partition; return them."""
+        """Remove the rejected batches of a partition, and return them."""
         gone = self._places.pop((topic, index), {})
         self._count -= len(gone)
         return gone
 
     def hand_over(self, topic: TopicKey, index: int, to: Producers) -> None:
-        """Hand the refused batches to the new partition: its log refuses later batches in their place."""
+        """Pass the rejected batches to the new partition, whose log then rejects later batches."""
         if not self._places:
             return
         now = self._now()
@@ -90,7 +90,7 @@ class EarlyBatches:
 
 
 def is_written(producers: Producers, header: BatchHeader) -> bool:
-    """Whether a log that knows the batch's producer waits for another batch: this one came late."""
+    """Whether a log that knows the batch's producer waits for another batch. Then this one arrived late."""
     known = producers.get(header.producer_id)
     return (
         known is not None

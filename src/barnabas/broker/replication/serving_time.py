@@ -1,4 +1,4 @@
-"""The time in which a broker has been able to serve its followers, and what is due from time to time."""
+"""Measures the time during which a broker could serve its followers, and calls a check at intervals of it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TOLERANCE = 0.1
 
 
 class ServingTime:
-    """Loop time without the stalls of the loop, and a check at intervals of it.
+    """Time of the event loop without its stalls, and a check at intervals of this time.
 
-    While a broker stalls (a stopped process, a hung disk, a full machine) its followers cannot catch up. They
-    are not at fault. A timer that fires late shows the length of the stall.
+    While a broker stalls (a stopped process, a disk that hangs, an overloaded machine), its followers cannot
+    catch up, and must not leave the ISR. A timer that fires late shows the length of a stall.
 
     Args:
-        interval: between two checks, in seconds; asked for after each.
-        check: called each time.
+        interval: returns the seconds until the next check; called after each check.
+        check: called at each interval.
     """
 
     def __init__(self, interval: Callable[[], float], check: Callable[[], None]) -> None:
@@ -33,7 +33,10 @@ class ServingTime:
         self._timer: asyncio.TimerHandle | None = None
 
     def now(self) -> float:
-        """Seconds since some moment, without those of the stalls; it may step back after one."""
+        """Return the seconds since a fixed moment, without stalls.
+
+        After a stall the value can be lower than before.
+        """
         return self._loop.time() - self._stalled
 
     def start(self) -> None:

@@ -1,9 +1,9 @@
-"""Throttles of replication: rates for throttled replicas, while they are not in sync (KIP-73).
+"""Throttles replication: limits the rate of throttled replicas while they are not in sync (KIP-73).
 
 Topics name their throttled replicas in ``leader.replication.throttled.replicas`` and in
-``follower.replication.throttled.replicas``. Each broker has a rate for either side,
+``follower.replication.throttled.replicas``. Each broker has a rate for each side,
 ``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate``. Throttles never delay
-in-sync replicas, since acknowledgements wait for them. Their bytes count all the same.
+in-sync replicas, because acknowledgements wait for them. But their bytes count, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _EveryPartition(Container[int]):
 
 
 class Throttle:
-    """One side of replication on one broker: its bytes sent as a leader, or fetched as a follower."""
+    """One side of the throttles on one broker: bytes sent as a leader, or fetched as a follower."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,14 +40,14 @@ class Throttle:
         self._throttled: dict[str, Container[int]] = {}
 
     def set_rate(self, rate: int) -> None:
-        """Copy `rate` bytes a second at most; an allowance or a debt of before is forgotten."""
+        """Set the rate to `rate` bytes a second. Earlier counts are reset."""
         if rate != self._rate:
             self._rate = rate
             self._allowance = rate * _BURST_SECONDS
             self._counted_at = self._clock.monotonic()
 
     def set_throttled(self, topic: str, partitions: Container[int] | None) -> None:
-        """Throttle these partitions of a topic, and no others of it."""
+        """Throttle these partitions of a topic, and no other partitions of the topic."""
         if partitions is None:
             self._throttled.pop(topic, None)
         else:
@@ -55,15 +55,18 @@ class Throttle:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is throttled at all."""
+        """Whether no partition is throttled."""
         return self._rate == UNLIMITED or not self._throttled
 
     def allows(self, partition: TopicPartition, *, in_sync: bool) -> bool:
-        """Whether more of a partition may be copied now; `in_sync` is about the replica that receives it."""
+        """Whether more of a partition may be copied now.
+
+        `in_sync` says whether the receiving replica is in sync.
+        """
         return in_sync or self.is_idle or not self._is_throttled(partition) or self.delay() == 0.0
 
     def delay(self) -> float:
-        """The seconds for which no more throttled bytes may be copied."""
+        """Return the seconds until more throttled bytes may be copied."""
         if self._rate == UNLIMITED:
             return 0.0
         self._replenish()
@@ -85,7 +88,7 @@ class Throttle:
 
 
 class ReplicationThrottles:
-    """Both sides of one broker, as the cluster's settings say."""
+    """Both sides of the throttles on one broker, from the cluster's settings."""
 
     def __init__(self, node_id: BrokerId, configs: ConfigResolver, clock: Clock) -> None:
         self._node_id = node_id
@@ -96,7 +99,7 @@ class ReplicationThrottles:
         self.follower = Throttle(clock)
 
     def apply(self, delta: ImageDelta) -> None:
-        """Take over the settings that changed."""
+        """Apply changed settings."""
         image = delta.after
         if delta.broker_configs:
             broker = self._configs.broker_config(image)
@@ -114,10 +117,10 @@ class ReplicationThrottles:
 
 
 def throttled_partitions(replicas: Sequence[str], broker: BrokerId) -> Container[int] | None:
-    """Return the partitions whose replica on a broker is throttled; None when there are none.
+    """Return the partitions whose replica on a broker is throttled; None if there are none.
 
     Args:
-        replicas: PARTITION:BROKER each, or ``*`` for all replicas.
+        replicas: entries PARTITION:BROKER, or ``*`` for all replicas.
     """
     if "*" in replicas:
         return _EveryPartition()

@@ -1,4 +1,4 @@
-"""The authorizer that a broker's settings ask for."""
+"""Creates the authorizer that a broker's settings select."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _SUBJECTS = ("super.users", "allow.everyone.if.no.acl.found")
 
 
 def open_authorizer(config: BrokerConfig, view: BrokerView) -> Authorizer | None:
-    """The authorizer, which reads the rules of the current image; None where there is to be none.
+    """Create the authorizer, which reads the ACLs of the current image; None if the settings select none.
 
     Raises:
-        ConfigError: a setting of the authorizer cannot be honoured.
+        ConfigError: the authorizer cannot do what a setting requires.
     """
     subjects = SubjectRules(_super_users(config), config.allow_everyone_if_no_acl_found)
     if config.authorizer_class_name is not None:
@@ -29,14 +29,14 @@ def open_authorizer(config: BrokerConfig, view: BrokerView) -> Authorizer | None
 
 
 def require_own_access(authorizer: Authorizer | None, principal: Principal, host: str) -> None:
-    """Check that this broker may do what brokers do: otherwise the others would refuse its requests.
+    """Check that this broker may send requests to other brokers, which would otherwise reject them.
 
     Args:
-        principal: as whom it reaches them.
-        host: where it is.
+        principal: principal with which this broker logs in to others.
+        host: address from which it connects.
 
     Raises:
-        ConfigError: it lacks CLUSTER_ACTION on the cluster.
+        ConfigError: the principal lacks CLUSTER_ACTION on the cluster.
     """
     if authorizer is None:
         return
@@ -48,7 +48,7 @@ def require_own_access(authorizer: Authorizer | None, principal: Principal, host
 
 
 def _super_users(config: BrokerConfig) -> frozenset[str]:
-    """Raises ConfigError for a name that is no principal."""
+    """Parse ``super.users``. Raises ConfigError for an invalid principal."""
     names = [name.strip() for name in (config.super_users or "").split(";")]
     try:
         return frozenset(str(Principal.parse(name)) for name in names if name)

@@ -1,4 +1,4 @@
-"""The composition root: a broker is the nesting of its stages."""
+"""The composition root: `Broker` opens its stages one after another, and closes them in the reverse order."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ log = logger_of(__name__)
 class Broker:
     """A broker of a cluster. One event loop owns it: no other thread may use its parts.
 
-    Each part that is an attribute here exists from the moment at which its stage has opened.
+    A part that is an attribute of this class exists as soon as its stage is open.
 
     Args:
-        config: the settings with which it starts.
-        environment: the clock, files, network and threads that it uses.
-        busy_polling: lets the event loop poll while clients are waited for.
-        users: stored where the cluster does not have them yet.
+        config: initial settings.
+        environment: clock, files, network and threads of the broker.
+        busy_polling: polls for requests before the event loop sleeps (ADR 7).
+        users: users to create if the cluster does not have them.
     """
 
     controller: Controller
@@ -97,36 +97,38 @@ class Broker:
 
     @property
     def connections(self) -> Connections:
-        """The open connections of clients and other brokers."""
+        """Open connections from clients and other brokers."""
         return self._foundation.connections
 
     @property
     def bound(self) -> list[Endpoint]:
-        """The addresses of the listeners, in the order of ``listeners``."""
+        """Bound addresses of the listeners, in the order of ``listeners``."""
         return self._binding.bound
 
     @property
     def advertised(self) -> list[Endpoint]:
-        """The addresses that clients are told, in the same order."""
+        """Addresses that the broker advertises to clients, in the same order."""
         return self._binding.advertised
 
     @property
     def monitor(self) -> Monitor | None:
-        """Serves metrics and health; None without ``barnabas.metrics.listener``."""
+        """Server of metrics and health over HTTP; None without ``barnabas.metrics.listener``."""
         return self._binding.monitor
 
     @property
     def address(self) -> str:
-        """``host:port`` of the first listener, as clients are told."""
+        """Advertised ``host:port`` of the first listener."""
         return self.advertised[0].address
 
     async def start(self) -> None:
-        """Serve clients when this returns. A failed start leaves nothing behind.
+        """Start the broker.
+
+        When this returns, it serves clients. A failed start closes all that it has opened.
 
         Raises:
-            ConfigError: a setting cannot be met.
+            ConfigError: the broker cannot do what a setting requires.
             StoreError: the metadata store cannot be used.
-            BrokerFailedError: the broker has to stop.
+            BrokerFailedError: a part that the broker needs has failed.
         """
         async with AsyncExitStack() as opening:
             await self._open_stages(opening)
@@ -161,23 +163,26 @@ class Broker:
         )
 
     async def stop(self) -> None:
-        """Close the stages, the last one first. Does nothing if the broker has stopped."""
+        """Close all stages, the last one first. A second call does nothing."""
         await self._open.aclose()
 
     async def failed(self) -> None:
-        """Wait until the broker has to be stopped because of a failure; this may never happen.
+        """Wait for a failure that requires a stop. Without a failure this never returns.
 
         Raises:
-            BrokerFailedError: that has happened; the text says why.
+            BrokerFailedError: such a failure has happened; the text has the reason.
         """
         await self._foundation.failure.failed()
 
     def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handle errors of the event loop's callbacks, timers and tasks, where the loop runs one broker."""
+        """Handle an error of a callback, timer or task.
+
+        This is an exception handler for an event loop that runs only this broker.
+        """
         self._foundation.failure.handle_loop_error(loop, context)
 
     def reload(self) -> None:
-        """Read the key and the certificates of the listeners now, not at the next scheduled check."""
+        """Read the keys and certificates of the listeners now, before the next scheduled check."""
         if self._binding.tls_keys is not None:
             log.info("reading the key of the listeners again")
             self._binding.tls_keys.check_now(self._binding.disk)

@@ -1,4 +1,4 @@
-"""Applies the decisions of the cluster about clients: their quotas, and the end of users."""
+"""Applies changes of quotas and users from the cluster image to connected clients."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from barnabas.kafka.security.scram import can_log_in
 
 
 class ClientChanges:
-    """Keeps quotas as the image has them, and closes the connections of users who may log in no more."""
+    """Updates the quotas from each image, and closes the connections of users who may no longer log in."""
 
     def __init__(self, quotas: ClientQuotas, connections: Connections) -> None:
         self._quotas = quotas
         self._connections = connections
 
     def follow(self, delta: ImageDelta) -> None:
-        """Apply what has changed."""
+        """Apply the changes of an image."""
         for entity in delta.client_quotas:
             texts = delta.after.client_quotas.get(entity, {})
             self._quotas.set(entity, texts)
@@ -27,10 +27,10 @@ class ClientChanges:
 
 
 def _gone_users(delta: ImageDelta) -> set[str]:
-    """The users who could log in before, and cannot now.
+    """Return the users who could log in before this change and cannot log in now.
 
-    One node of the metadata store has the quotas and the credentials of a user: a change of either is in
-    `client_quotas`.
+    The quotas and the credentials of a user are in one node of the metadata store. So a change of credentials
+    is also in `client_quotas`.
     """
     users = {e.user for e in delta.client_quotas if isinstance(e.user, str) and e.client_id is None}
     before, after = delta.before.user_configs, delta.after.user_configs

@@ -1,4 +1,4 @@
-"""The failure of a broker: a part that it cannot do without has failed, so the broker has to stop."""
+"""Stops a broker after the failure of a part that it needs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logger_of(__name__)
 
 
 class BrokerFailedError(BarnabasError):
-    """The broker has to stop: it could serve state that the cluster has not decided."""
+    """The broker must stop. Otherwise it could serve state that the cluster has not decided."""
 
 
 class Failure:
-    """The first failure after which the broker has to stop."""
+    """Keeps the first failure that requires the broker to stop."""
 
     def __init__(self, node_id: BrokerId, health: Health) -> None:
         self._node_id = node_id
@@ -28,22 +28,22 @@ class Failure:
         self._reason = ""
 
     def fail(self, reason: str) -> None:
-        """Have the broker stopped. Later failures change nothing."""
+        """Report a failure, so that the broker stops. Only the first one counts."""
         if not self._failed.is_set():
             self._reason = self._health.failure = reason
             self._failed.set()
             log.critical("broker %d has to stop: %s", self._node_id, reason)
 
     def metadata_failed(self, error: Exception) -> None:
-        """A listener of the metadata loader has failed."""
+        """Report that a listener of the metadata loader has failed."""
         self.fail(f"a change of the metadata could not be applied ({type(error).__name__}: {error})")
 
     def registration_failed(self, error: Exception) -> None:
-        """Another broker has registered with this broker's id."""
+        """Report that another broker has registered with this broker's id."""
         self.fail(f"it cannot register again: {error}")
 
     def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an error of a callback, timer or task; the failure of a vital task stops the broker.
+        """Log an error of a callback, timer or task. If a vital task has failed, also stop the broker.
 
         This is the exception handler of an event loop that runs one broker.
         """
@@ -53,10 +53,10 @@ class Failure:
             self.fail(f"{context['message']} ({type(error).__name__}: {error})")
 
     async def failed(self) -> None:
-        """Wait for a failure, which may never happen.
+        """Wait for a failure. Without one this never returns.
 
         Raises:
-            BrokerFailedError: the broker has to stop; the text says why.
+            BrokerFailedError: the broker must stop; the text has the reason.
         """
         await self._failed.wait()
         raise BrokerFailedError(self._reason)

@@ -1,4 +1,4 @@
-"""Forwards requests for the controller, which clients may send to any broker (KIP-590)."""
+"""Forwards requests for the controller, which clients can send to any broker (KIP-590)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError, error_code
 from barnabas.base.types import BrokerId, Buffer
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.interbroker import ChannelError
 from barnabas.broker.logins.delegation_tokens import TokenPrincipal
 from barnabas.broker.metadata import ClusterImage, ImageDelta, MetadataLoader
 from barnabas.broker.metadata.store import StoreError
 from barnabas.broker.server.requests.api import Api, Served
-from barnabas.broker.server.requests.context import Connection, RequestContext
+from barnabas.broker.server.requests.context import ClientConnection, RequestContext
 from barnabas.broker.server.to_controller import ToController
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.codec import decode, encode
@@ -34,20 +34,25 @@ _SEEN_WITHIN = 5.0
 
 
 class Forwarding:
-    """Has the controller answer requests; this broker's image has the result before the client does.
+    """Sends requests to the controller. It answers the client when this broker's image shows the result.
 
-    A broker that is not the controller (any more) has changed nothing: the next one is asked, until the
-    request's time is up. A request whose answer is lost is not sent again: it may have been carried out.
+    If the receiver is not the controller, it has changed nothing. Then the request goes to the next
+    controller, until the request's time is over. If an answer is lost, the request is not sent again: the
+    controller may have executed it.
 
     Args:
-        view: of this broker.
-        to_controller: the way to the controller.
-        loader: shows this broker's image.
-        connection: for this broker's own requests, in place of a client's connection.
+        view: settings and image of this broker.
+        to_controller: sends requests to the controller.
+        loader: updates this broker's image.
+        connection: used instead of a client's connection in this broker's own requests.
     """
 
     def __init__(
-        self, view: BrokerView, to_controller: ToController, loader: MetadataLoader, connection: Connection
+        self,
+        view: BrokerView,
+        to_controller: ToController,
+        loader: MetadataLoader,
+        connection: ClientConnection,
     ) -> None:
         self._view = view
         self._to_controller = to_controller
@@ -58,22 +63,25 @@ class Forwarding:
         self.local: dict[int, Served] = {}
 
     def forwarded(self, served: Served) -> Served:
-        """The API, answered by the controller; `served` is how this broker answers it as such."""
+        """Wrap an API so that the controller answers its requests.
+
+        `served` answers them if this broker is the controller.
+        """
         self.local[served.api.key] = served
         return Served(served.api, partial(self._forward, served))
 
     def follow(self, delta: ImageDelta) -> None:
-        """React to a change of controllers."""
+        """Handle a change of the controller in the image."""
         if delta.before.controller_id != delta.after.controller_id:
             self._changed.set()
             self._changed = asyncio.Event()
 
     async def send(self, request: Request, *, timeout_s: float) -> Any:
-        """The controller's response to a request of this broker's own.
+        """Send one of this broker's own requests to the controller, and return its response.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, no controller was found in time; REQUEST_TIMED_OUT, it may have been
-                carried out and there is no answer.
+            KafkaError: NOT_CONTROLLER, there was no controller within the request's time; REQUEST_TIMED_OUT,
+                there is no answer, and the controller may have executed the request.
         """
         header = RequestHeader(request.api_key, request.versions[1], 0, f"broker-{self._view.node_id}")
         context = RequestContext(header, self._connection)
@@ -112,11 +120,11 @@ class Forwarding:
         request: Request,
         timeout_s: float,
     ) -> Response | None:
-        """The controller's response; None from a broker that is none, or cannot be asked."""
+        """Return the controller's response; None if the broker is not the controller or cannot be reached."""
         is_local = controller == self._view.node_id
         try:
             if is_local:
-                response = await settled(served.handle(context, request))
+                response = await resolve(served.handle(context, request))
                 assert response is not None
             else:
                 response = await self._ask_remote(served.api, context, request, timeout_s)
@@ -137,7 +145,10 @@ class Forwarding:
     async def _ask_remote(
         self, api: Api[Any], context: RequestContext, request: Request, timeout_s: float
     ) -> Response:
-        """Raises KafkaError, why the envelope was refused; ChannelError."""
+        """Send a request to another broker in an Envelope.
+
+        Raises KafkaError if that broker rejects the envelope, and ChannelError.
+        """
         header = RequestHeader(api.key, context.api_version, 0, context.client_id)
         frame = b"".join(map(bytes, encode_request(header, request)))[4:]
         envelope = EnvelopeRequest(
@@ -153,7 +164,10 @@ class Forwarding:
         return parse_response(header, answer.response_data)
 
     async def _see_result(self) -> ClusterImage:
-        """The image, with the result of the controller unless the store is out of reach."""
+        """Wait for an image that contains the controller's result, and return it.
+
+        Do not wait while the store is out of reach.
+        """
         try:
             async with asyncio.timeout(_SEEN_WITHIN):
                 return await self._loader.synced()
@@ -162,7 +176,7 @@ class Forwarding:
 
 
 def was_not_controller(response: Struct) -> bool:
-    """Whether a response has NOT_CONTROLLER for everything that was requested."""
+    """Whether every error in a response is NOT_CONTROLLER."""
     if getattr(response, "error_code", None) == ErrorCode.NOT_CONTROLLER:
         return True
     codes = set(_item_codes(response))
@@ -181,7 +195,7 @@ def _item_codes(struct: Struct) -> Iterator[int]:
                     yield code
 
 
-def _packed(connection: Connection) -> bytes:
+def _packed(connection: ClientConnection) -> bytes:
     try:
         return ipaddress.ip_address(connection.client_host).packed
     except ValueError:  # a host of a simulation
@@ -192,7 +206,7 @@ _VERSION = struct.Struct(">h")
 
 
 def encode_principal(principal: Principal) -> bytes:
-    """The bytes that name a principal."""
+    """Encode a principal for an Envelope."""
     data = DefaultPrincipalData(
         type=principal.kind, name=principal.name, token_authenticated=isinstance(principal, TokenPrincipal)
     )
@@ -200,10 +214,10 @@ def encode_principal(principal: Principal) -> bytes:
 
 
 def decode_principal(data: Buffer | None) -> Principal:
-    """The principal in the bytes; ANONYMOUS if there are none.
+    """Decode the principal of an Envelope; ANONYMOUS if there are no bytes.
 
     Raises:
-        ProtocolError: they are not a principal.
+        ProtocolError: the bytes are not a principal.
     """
     if data is None:
         return ANONYMOUS

@@ -1,4 +1,4 @@
-"""The settings of Python's garbage collector in the process of a broker."""
+"""Configures Python's garbage collector for the process of a broker, so that no collection takes long."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SECONDS_A_BLOCK = 4e-7
 
 
 class Collections:
-    """The collections so far, and the expected time of one among all objects."""
+    """Counts collections, and estimates the time of a collection of all objects."""
 
     def __init__(self) -> None:
         self._new_ones = 0
@@ -43,25 +43,25 @@ class Collections:
 
     @property
     def due(self) -> bool:
-        """Whether all objects should be collected once there is time."""
+        """Whether to collect all objects at the next idle time."""
         if self._new_ones >= _NEW_ONES and sys.getallocatedblocks() >= _GROWTH * self._blocks:
             return True
         return memory_held() >= max(_GROWTH * self._bytes, self._bytes + _GROWN_BYTES)
 
     @property
     def seconds(self) -> float:
-        """The expected time of a collection of all objects, in seconds."""
+        """Expected time of a collection of all objects, in seconds."""
         return self._seconds_a_block * sys.getallocatedblocks()
 
     def begin(self) -> None:
-        """The broker has started: what there is now is old, and collections are made from here on."""
+        """Start to count, and treat all present objects as old. Call it when the broker has started."""
         gc.freeze()
         gc.enable()
         self._blocks = sys.getallocatedblocks()
         self._bytes = memory_held()
 
     def collect_all(self) -> None:
-        """Collect among all objects. This stops the process: a quarter of a second with 10,000 topics."""
+        """Collect all objects. This stops the process: a quarter of a second with 10,000 topics."""
         self._collects_all = True
         began = perf_counter()
         try:
@@ -75,7 +75,7 @@ class Collections:
         self._new_ones = 0
 
     def collected(self, phase: str, info: dict[str, int]) -> None:
-        """For `gc.callbacks`: what has survived a full collection is left alone from then on."""
+        """A callback for `gc.callbacks`: treat the objects that survived a full collection as old."""
         if phase != "stop" or info["generation"] != 2:
             return
         gc.freeze()
@@ -85,12 +85,12 @@ class Collections:
 
 @contextmanager
 def short_collections() -> Iterator[Collections]:
-    """While entered, a full collection looks only at what is new since the last one: it takes milliseconds.
+    """Within this context, a full collection examines only objects that are new since the last one.
 
-    None is made before `Collections.begin`: nearly all objects that a start makes stay.
-    A collection stops the whole process, and the objects of one large request are enough to cause it. An old
-    object is freed when nothing refers to it, like all others. Only old objects that refer to each other in a
-    circle wait for `Collections.collect_all`, which nothing here calls. A broker hardly has such circles.
+    No collection runs before `Collections.begin`, because nearly all objects of a start stay in use. A
+    collection stops the whole process, and the objects of one large request can cause it. When nothing refers
+    to an old object, Python frees it at once, as always. Only old objects in a reference cycle wait for
+    `Collections.collect_all`, which this function does not call. A broker has hardly any such cycles.
     """
     collections = Collections()
     thresholds = gc.get_threshold()
@@ -109,13 +109,13 @@ def short_collections() -> Iterator[Collections]:
 async def collect_all_when_idle(
     collections: Collections, silent_for: Callable[[], float], cpu_time: Callable[[], float] = process_time
 ) -> None:
-    """Collect all objects when that is due, at a moment when no client is likely to wait for it.
+    """Collect all objects if that is due, when clients are unlikely to wait for the broker. Never returns.
 
-    A broker that is never idle for long enough collects nothing, so no request waits. Never returns.
+    A broker that is never idle for long enough makes no such collection, so that no request waits for it.
 
     Args:
-        silent_for: seconds since a client has last sent something.
-        cpu_time: seconds that the process has worked.
+        silent_for: returns the seconds since the last bytes from a client.
+        cpu_time: returns the CPU time of the process in seconds.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()

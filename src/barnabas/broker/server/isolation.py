@@ -1,12 +1,12 @@
-"""Notices that this broker is cut off from the others, though not from the metadata store.
+"""Detects that this broker cannot reach the other brokers, although it reaches the metadata store.
 
-Such a broker is alive for all others: no other broker may lead its partitions. It cannot commit anything, as
-its followers do not fetch. It cannot have them taken out of the ISR, as it does not reach the controller. So
-it says in its registration that it is isolated. The controller then elects other leaders wherever it can, and
-takes the broker out of the ISRs. Where no other replica can lead, nothing changes.
+All others regard such a broker as alive, so no other broker may lead its partitions. It cannot commit,
+because its followers do not fetch. It cannot remove them from the ISR, because it does not reach the
+controller. So it reports in its registration that it is isolated. The controller then elects other leaders
+where it can, and removes the broker from the ISRs. If no other replica can lead a partition, nothing changes.
 
-A controller that reaches none of several others is isolated, too. It gives up its office, since without a
-controller in reach the leaders can change no ISR.
+A controller that reaches none of several other brokers is isolated, too. It resigns as controller, because
+without a reachable controller no leader can change an ISR.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _FEWEST_OTHERS = 2
 
 
 class IsolationWatch:
-    """Looks from time to time whether this broker reaches the controller, and its followers reach it.
+    """Checks from time to time whether this broker and the controller, and its followers, reach each other.
 
     Args:
-        view: the image of this broker.
-        loader: tells whether that image is certain.
+        view: image of this broker.
+        loader: says whether that image is certain.
         peers: the other brokers.
-        session_timeout: after so many seconds without the others this broker is isolated.
-        partitions: all that this broker holds.
-        sessions: its followers' fetch sessions.
-        on_change: told when the broker becomes isolated, and when it is no more.
+        session_timeout: seconds without contact after which this broker is isolated.
+        partitions: all partitions of this broker.
+        sessions: fetch sessions of its followers.
+        on_change: called when the broker becomes isolated, and when it is no longer isolated.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class IsolationWatch:
         self._seen: dict[BrokerId, tuple[int, int]] = {}
 
     def start(self) -> None:
-        """Begin to look; a broker whose store is its own has no others to reach."""
+        """Start the checks. A broker with an embedded store has no other brokers, and needs none."""
         if self._pause:
             self._task = start_task(self._run(), "isolation watch", is_vital=True)
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         await stop_tasks(self._task)
 
     async def _run(self) -> None:
@@ -90,7 +90,7 @@ class IsolationWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Ask whoever should answer."""
+        """Check once: send a request to each broker that should answer."""
         image = self._view.image
         others = [
             broker
@@ -116,7 +116,10 @@ class IsolationWatch:
                 self._set(isolated=True)
 
     def _is_alone(self, others: int) -> bool:
-        """Whether the looks in vain are enough; `others` is how many others are not isolated."""
+        """Whether enough checks have failed to call this broker isolated.
+
+        `others` is the number of other brokers that are not isolated.
+        """
         if self._is_controller:
             return self._failures > LOOKS and others >= _FEWEST_OTHERS
         # One more: if it is the controller that is cut off, it makes way first.
@@ -144,7 +147,7 @@ class IsolationWatch:
                 yield broker, (session.session_id, session.epoch)
 
     def _has_silent_follower(self) -> bool:
-        """Whether a live member of an ISR has not fetched since the first look in vain."""
+        """Whether a live member of an ISR has not fetched since the first failed check."""
         brokers, now = self._view.image.brokers, dict(self._sessions_of_followers())
         silent = {
             broker

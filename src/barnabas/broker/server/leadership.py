@@ -1,4 +1,4 @@
-"""The end of what a broker leads and coordinates, when it may do so no longer."""
+"""Ends this broker's leaderships and coordinators when it may no longer lead."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ log = logger_of(__name__)
 
 
 class Leadership:
-    """Resigns from partitions and their coordinators, in the same turn of the event loop.
+    """Resigns from partitions and their coordinators, both in the same turn of the event loop.
 
-    Replica managers and coordinators are added as they open; until then this broker leads nothing.
+    Replica managers and coordinators are added when they open. Until then this broker leads nothing.
     """
 
     def __init__(self, view: BrokerView, controller: Controller) -> None:
@@ -31,33 +31,36 @@ class Leadership:
         self._coordinators: dict[str, Coordinator[Any]] = {}
 
     def add_replicas(self, replicas: ReplicaManager) -> None:
-        """These replicas resign when the broker has to."""
+        """Add replicas that must resign when this broker resigns."""
         self._replicas.append(replicas)
 
     def add_coordinator(self, coordinator: Coordinator[Any]) -> None:
-        """This coordinator resigns when the broker has to, and with the partitions of its topic."""
+        """Add a coordinator that must resign with this broker, or with a partition of its topic."""
         self._coordinators[coordinator.topic] = coordinator
 
     def on_session(self, state: SessionState) -> None:
-        """The session with the metadata store has changed."""
+        """Handle a new state of the session with the metadata store."""
         if state is SessionState.LOST:
             self._end("the metadata store has ended the session")
 
     def epoch_ended(self, epoch: int) -> None:
-        """The controller says that a registration of this broker is no longer valid."""
+        """End all leaderships, because the controller rejects this broker's registration."""
         if epoch == self._view.broker_epoch and not self._controller.registration.is_given_up:
             self._end("the controller says that this broker's registration has ended")
             self._controller.register_anew()
 
     def partition_ended(self, partition: Partition) -> None:
-        """This broker no longer leads a partition, whatever the image says, nor coordinates its keys."""
+        """End this broker's leadership of a partition and the coordinators in it, whatever the image says."""
         topic, number = partition.topic_partition
         coordinator = self._coordinators.get(topic)
         if coordinator is not None:
             coordinator.resign(number)
 
     async def allocate_producer_ids(self, to_controller: ToController) -> range:
-        """A block of producer ids from the controller. Raises KafkaError: the controller grants none now."""
+        """Request a block of producer ids from the controller.
+
+        Raises KafkaError if the controller gives none now.
+        """
         epoch = self._view.broker_epoch
         try:
             return await allocate_producer_ids(to_controller, self._view.node_id, epoch)
@@ -67,7 +70,7 @@ class Leadership:
             raise
 
     def _end(self, why: str) -> None:
-        """Another broker may lead already, and answers the clients."""
+        """End all leaderships: another broker can already lead, and answers the clients."""
         for coordinator in self._coordinators.values():
             coordinator.resign_all()
         for replicas in self._replicas:

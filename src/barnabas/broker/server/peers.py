@@ -1,4 +1,4 @@
-"""Connects a broker to the other brokers of its cluster, by the addresses in the cluster image."""
+"""Connects a broker to the other brokers of its cluster, with the addresses in the cluster image."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ from barnabas.kafka.security.scram import SALT_BYTES
 def open_peers(
     config: BrokerConfig, environment: Environment, listener: Endpoint, view: BrokerView, long_work: LongWork
 ) -> BrokerClient:
-    """The channels to the other brokers, by their listeners of the same name as this broker's `listener`.
+    """Create the channels to the other brokers.
+
+    They connect to the listeners with the same name as `listener`.
 
     Raises:
-        ConfigError: it speaks TLS or SASL, and the settings for that are wrong.
+        ConfigError: the listener uses TLS or SASL, and the settings for that are invalid.
     """
 
     def address_of(broker_id: BrokerId) -> Address | None:
@@ -68,10 +70,12 @@ def _login(config: BrokerConfig, environment: Environment, long_work: LongWork) 
 
 
 async def own_user(config: BrokerConfig, listener: Endpoint, random: Random, long_work: LongWork) -> Users:
-    """The user as whom brokers log in to each other, to be stored before the first of them does.
+    """Return the user with which brokers log in to each other.
+
+    It must be stored before the first broker logs in.
 
     Returns:
-        No users where brokers do not log in, or where the settings have the password.
+        Return no users if brokers do not log in, or if the settings have the password.
     """
     login = login_config(config, listener.name)
     if not listener.has_sasl or not has_broker_login(login):
@@ -87,7 +91,10 @@ async def own_user(config: BrokerConfig, listener: Endpoint, random: Random, lon
 def require_access_of_brokers(
     config: BrokerConfig, authorizer: Authorizer | None, listener: Endpoint
 ) -> None:
-    """Raises ConfigError if this broker may not do what brokers ask each other at `listener`."""
+    """Check that this broker may send the requests between brokers at `listener`.
+
+    Raises ConfigError otherwise.
+    """
     login = login_config(config, listener.name)
     if login.zookeeper_connect is not None or has_broker_login(login):
         user = Principal(broker_login(login)[0]) if listener.has_sasl else ANONYMOUS
@@ -95,7 +102,7 @@ def require_access_of_brokers(
 
 
 def forget_gone(peers: BrokerClient, delta: ImageDelta) -> None:
-    """Close the channels to brokers that have left, or have registered again since."""
+    """Close the channels to brokers that have left, or have registered again."""
     if delta.brokers:
         for broker in delta.before.brokers.values():
             now = delta.after.brokers.get(broker.id)

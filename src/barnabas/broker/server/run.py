@@ -1,4 +1,4 @@
-"""Runs a broker: in this process until a signal (`serve`, `run`), or in a thread beside other code."""
+"""Runs a broker: in this process until a signal (`serve`, `run`), or in a thread of its own."""
 
 from __future__ import annotations
 
@@ -48,19 +48,20 @@ async def serve(
 ) -> None:
     """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
 
-    The process should do little else. The loop may keep a core busy while clients wait for it. A companion
-    does not get the interpreter for that long.
+    The process should do little else, because the event loop can keep a core busy while clients wait. Another
+    thread in the process does not get the GIL for that long.
 
     Args:
-        config: the broker's settings.
-        on_ready: called once the broker serves.
-        beside: entered then, and left before the broker stops.
-        environment: what the broker reaches; by default what the operating system offers.
-        users: stored where the cluster does not have them yet.
+        config: settings of the broker.
+        on_ready: called when the broker serves clients.
+        beside: context that is entered then, and left before the broker stops.
+        environment: environment of the broker; by default the operating system.
+        users: users to create if the cluster does not have them.
 
     Raises:
-        ConfigError: a setting cannot be met (an address or a data folder in use, for one).
-        BrokerFailedError: the broker could not go on, and was stopped.
+        ConfigError: the broker cannot do what a setting requires; for example, another process uses an
+            address or a data folder.
+        BrokerFailedError: a part that the broker needs has failed, and the broker was stopped.
     """
     _raise_file_limit()
     signals = StopSignals()
@@ -92,7 +93,7 @@ async def serve(
 
 @contextmanager
 def short_switches() -> Iterator[None]:
-    """While entered, the event loop gets the interpreter soon when another thread has it."""
+    """Within this context, the event loop soon gets the GIL when another thread has it."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL)
     try:
@@ -107,12 +108,15 @@ def run(
     beside: Companion | None = None,
     users: Users = NO_USERS,
 ) -> None:
-    """`serve` on a new event loop."""
+    """Run `serve` on a new event loop."""
     event_loop.run(serve(config, on_ready, beside, users=users))
 
 
 def _raise_file_limit() -> None:
-    """Allow this process as many open files as it may have: connections and segments take one each."""
+    """Raise the limit of open files as far as the system allows.
+
+    Connections and segments need one file each.
+    """
     try:
         allowed = limits.raise_open_files(ENOUGH_FILES)
     except (OSError, ValueError) as error:
@@ -128,10 +132,10 @@ def _raise_file_limit() -> None:
 
 
 class BrokerServer:
-    """A broker in a thread of its own, with its own event loop: for tests and for embedding.
+    """A broker in a thread of its own, with its own event loop. Use it in tests, or to embed a broker.
 
-    Usable as a context manager. Everything of the broker itself belongs to its loop; from outside only the
-    methods here may be used.
+    It is a context manager. The parts of the broker belong to its event loop. Other threads may use only the
+    methods of this class.
     """
 
     def __init__(
@@ -149,25 +153,25 @@ class BrokerServer:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of the first listener, as clients are told."""
+        """Advertised ``host:port`` of the first listener."""
         return self._broker.address
 
     @property
     def bound(self) -> Sequence[Endpoint]:
-        """The addresses of the broker, in the order of ``listeners``, with the ports in use."""
+        """Addresses of the broker, in the order of ``listeners``, with the ports in use."""
         return self._broker.bound
 
     @property
     def metrics_url(self) -> str | None:
-        """The address of metrics and health, ``http://127.0.0.1:9404``; None without one."""
+        """URL of metrics and health, ``http://127.0.0.1:9404``; None if there is none."""
         monitor = self._broker.monitor
         return None if monitor is None else monitor.responder.url
 
     def start(self) -> Self:
-        """Start the broker and wait until it serves.
+        """Start the broker, and wait until it serves clients.
 
         Raises:
-            ConfigError: a setting cannot be met.
+            ConfigError: the broker cannot do what a setting requires.
         """
         self._thread = threading.Thread(target=self._run, name="barnabas-broker", daemon=True)
         self._thread.start()
@@ -179,10 +183,10 @@ class BrokerServer:
         return self
 
     def stop(self) -> None:
-        """Stop the broker cleanly and wait for it. Does nothing if it has stopped.
+        """Stop the broker cleanly, and wait for the end. A second call does nothing.
 
         Raises:
-            BrokerFailedError: it could not go on, and has stopped by itself.
+            BrokerFailedError: the broker had stopped by itself, because a part that it needs has failed.
         """
         if self._thread is None:
             return

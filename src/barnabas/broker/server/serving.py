@@ -1,4 +1,4 @@
-"""Builds the table of served APIs: each handler gets the parts of the broker that it names."""
+"""Builds the table of served APIs, and gives each handler the parts of the broker that it names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _APIS = load()
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """The parts that stand between any request and its handler."""
+    """The parts that run between any request and its handler."""
 
     view: BrokerView
     controller: Controller
@@ -43,10 +43,10 @@ class _Common:
 
 
 def served_apis(parts: Iterable[object]) -> ServedApis:
-    """All that a broker with these parts serves.
+    """Return all APIs, served by a broker with these parts.
 
     Raises:
-        TypeError: a handler requires a part that is missing, or that several are.
+        TypeError: a handler requires a part that is missing, or that exists more than once.
     """
     table = ServedApis()
     found = Parts([*parts, table])
@@ -62,7 +62,7 @@ def served_apis(parts: Iterable[object]) -> ServedApis:
 
 
 def _served(api: Api[Any], found: Parts, common: _Common) -> Served:
-    """One API. The order of what stands before its handler: the last one sees a request first."""
+    """Wrap one API in its checks. The last wrapper is the first to see a request."""
     handle = api.using(*(found.of(kind, api.name) for kind in api.parts)).handle
     if api.confirmed_by is not None:
         partitions_of = api.confirmed_by.partitions_of(found)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first one stops the broker cleanly, a third one ends the process at once."""
+"""Handles SIGTERM and SIGINT: the first one stops the broker cleanly, a third one ends the process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ log = logger_of(__name__)
 
 
 class StopSignals:
-    """Handles the signals of the process from the moment it is made, on the running event loop.
+    """Handles the signals of the process on the running event loop, from its creation on.
 
     Args:
-        end_process: called with an exit code when the stop is not waited for any longer.
+        end_process: called with an exit code to end the process without a clean stop.
     """
 
     def __init__(self, end_process: Callable[[int], object] = os._exit) -> None:
@@ -27,11 +27,11 @@ class StopSignals:
         handle_stop_signals(asyncio.get_running_loop(), self.receive)
 
     async def wait(self) -> None:
-        """Return once the process has been told to stop."""
+        """Wait until a signal has requested the end of the process."""
         await self._stopping.wait()
 
     def receive(self, number: int) -> None:
-        """Count one signal."""
+        """Handle one signal."""
         self._received += 1
         name = signal.Signals(number).name
         self._stopping.set()

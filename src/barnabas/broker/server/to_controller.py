@@ -1,4 +1,4 @@
-"""The requests of a broker to the controller of its cluster, and to itself."""
+"""Sends the requests of a broker to the controller of its cluster, or to itself."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from barnabas.kafka.protocol.schema import Request, Response
 
 
 class OwnRequests:
-    """Answers a broker's requests to itself once it serves.
+    """Answers a broker's requests to itself, as soon as the broker serves.
 
     Args:
-        node_id: this broker.
-        listener: the listener at which another broker would receive the request.
+        node_id: id of this broker.
+        listener: listener at which another broker would receive such a request.
     """
 
     def __init__(self, node_id: BrokerId, listener: str) -> None:
@@ -35,15 +35,15 @@ class OwnRequests:
 
     @property
     def is_served(self) -> bool:
-        """Whether the broker has started so far that it answers requests."""
+        """Whether the broker has started far enough to answer requests."""
         return self._dispatcher is not None
 
     def serve_with(self, dispatcher: Dispatcher) -> None:
-        """From now on, `dispatcher` answers."""
+        """Set the dispatcher that answers."""
         self._dispatcher = dispatcher
 
     async def send(self, request: Request) -> Response:
-        """The broker's response. Raises KafkaError BROKER_NOT_AVAILABLE while the broker starts."""
+        """Return the broker's response. Raises KafkaError BROKER_NOT_AVAILABLE while the broker starts."""
         if self._dispatcher is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is starting")
         header = RequestHeader(request.api_key, request.versions[1], 0, f"broker-{self._node_id}")
@@ -51,15 +51,15 @@ class OwnRequests:
 
 
 class ToController:
-    """Sends requests to whoever is the controller by this broker's image.
+    """Sends requests to the controller that this broker's image shows.
 
-    Nothing is tried again: a controller that has changed answers NOT_CONTROLLER in the response's own way.
+    It does not retry. If the controller has changed, the response has NOT_CONTROLLER.
 
     Args:
-        view: the image of this broker.
+        view: image of this broker.
         peers: the other brokers.
         own_requests: answers while this broker is the controller.
-        request_timeout: of a request without its own, in seconds.
+        request_timeout: default time limit of a request, in seconds.
     """
 
     def __init__(
@@ -73,20 +73,21 @@ class ToController:
 
     @property
     def controller_id(self) -> BrokerId:
-        """The controller by this broker's image; -1 while there is none."""
+        """Id of the controller in this broker's image; -1 if there is none."""
         return self._view.image.controller_id
 
     async def send(
         self, request: Request, *, timeout_s: float | None = None, purpose: str = "control"
     ) -> Any:
-        """The controller's response.
+        """Send a request to the controller, and return its response.
 
         Args:
-            timeout_s: in seconds from now.
-            purpose: of the channel (`BrokerClient.channel`): a long request must not delay the others.
+            timeout_s: time limit in seconds from now.
+            purpose: purpose of the channel (`BrokerClient.channel`), so that a long request does not delay
+                others.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, there is none now.
+            KafkaError: NOT_CONTROLLER, there is no controller now.
             ChannelError: there is no answer; see `Channel.send`.
         """
         controller = self.controller_id
@@ -113,10 +114,10 @@ class ToController:
 
 
 async def allocate_producer_ids(to_controller: ToController, broker_id: BrokerId, broker_epoch: int) -> range:
-    """A block of producer ids for a broker. A block whose answer is lost is never used.
+    """Request a block of producer ids for this broker. If the answer is lost, the block is never used.
 
     Raises:
-        KafkaError: the controller grants none now.
+        KafkaError: the controller gives no block now.
     """
     request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     try:

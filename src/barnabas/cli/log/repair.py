@@ -17,7 +17,7 @@ from barnabas.broker.metadata.copies import FILE_NAMES
 from barnabas.broker.metadata.folders import embedded_files
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.metadata.journal import Journal, encode_snapshot
-from barnabas.broker.metadata.store import Node
+from barnabas.broker.metadata.store import StoreNode
 from barnabas.broker.storage import checkpoints
 from barnabas.broker.storage.incomplete import FILE_NAME as INCOMPLETE
 from barnabas.broker.storage.incomplete import Mark, encode_mark
@@ -176,17 +176,17 @@ class Repair:
     def _new_metadata(self) -> Journal:
         cluster_id, _ = self._identity()
         cluster_id = cluster_id or topic_id_to_str(uuid.uuid4().bytes)
-        nodes = {folder: Node(b"", 0, 1) for folder in znodes.FOLDERS}
-        nodes[znodes.CLUSTER_ID] = Node(znodes.encode_cluster_id(cluster_id), 0, 1)
-        nodes[znodes.CONTROLLER_EPOCH] = Node(znodes.encode_controller_epoch(1), 0, 1)
+        nodes = {folder: StoreNode(b"", 0, 1) for folder in znodes.FOLDERS}
+        nodes[znodes.CLUSTER_ID] = StoreNode(znodes.encode_cluster_id(cluster_id), 0, 1)
+        nodes[znodes.CONTROLLER_EPOCH] = StoreNode(znodes.encode_controller_epoch(1), 0, 1)
         journal = Journal(uuid.uuid4().hex, 1, _TRANSACTIONS_AHEAD, nodes)
         nodes[znodes.PRODUCER_ID_BLOCK] = self._producer_id_block(journal)
         return journal
 
-    def _producer_id_block(self, journal: Journal) -> Node:
+    def _producer_id_block(self, journal: Journal) -> StoreNode:
         """Return a block that ends above all producer ids in the data."""
         last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
-        node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, Node(b"", 0, 1))
+        node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, StoreNode(b"", 0, 1))
         if node.data:
             last = max(last, znodes.decode_producer_id_block(node.data)[1])
         end = (last // _PRODUCER_ID_BLOCK + 2) * _PRODUCER_ID_BLOCK - 1
@@ -223,14 +223,14 @@ class Repair:
             topic_id = next((p.topic_id for p in partitions if p.topic_id is not None), uuid.uuid4().bytes)
             count = 1 + max(p.topic_partition.partition for p in partitions)
             assignment = znodes.Assignment(topic_id, [(broker,)] * count)
-            journal.nodes[znodes.topic(topic)] = Node(znodes.encode_topic(assignment), 0, 1)
-            journal.nodes[znodes.partitions(topic)] = Node(b"", 0, 1)
+            journal.nodes[znodes.topic(topic)] = StoreNode(znodes.encode_topic(assignment), 0, 1)
+            journal.nodes[znodes.partitions(topic)] = StoreNode(b"", 0, 1)
             epochs = {p.topic_partition.partition: _last_epoch(p) for p in partitions}
             for number in range(count):
                 state = PartitionState((broker,), (broker,), broker, epochs.get(number, -1) + 1)
-                journal.nodes[znodes.partition(topic, number)] = Node(b"", 0, 1)
+                journal.nodes[znodes.partition(topic, number)] = StoreNode(b"", 0, 1)
                 data = znodes.encode_partition_state(state, 1)
-                journal.nodes[znodes.partition_state(topic, number)] = Node(data, 0, 1)
+                journal.nodes[znodes.partition_state(topic, number)] = StoreNode(data, 0, 1)
         return sorted(folders)
 
     def _identity(self) -> tuple[str, int]:

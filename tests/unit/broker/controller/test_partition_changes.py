@@ -178,7 +178,7 @@ def states(draw: st.DrawFn) -> tuple[PartitionState, int]:
 
 
 @st.composite
-def standings(draw: st.DrawFn) -> Eligibility:
+def eligibilities(draw: st.DrawFn) -> Eligibility:
     electable = draw(brokers)
     bounced = draw(brokers)
     unclean = frozenset(broker for broker in bounced if draw(st.booleans()))
@@ -196,7 +196,7 @@ def assert_sound(after: PartitionState, min_isr: int) -> None:
     assert after.leader == NO_BROKER or after.leader in after.isr
 
 
-@given(states(), standings())
+@given(states(), eligibilities())
 def test_settling_is_sound_and_done_at_once(case: tuple[PartitionState, int], eligible: Eligibility) -> None:
     before, min_isr = case
     after = settle(before, min_isr, eligible)

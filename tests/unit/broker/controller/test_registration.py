@@ -15,7 +15,7 @@ from barnabas.broker.controller.registration import Registration
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import BrokerImage, BrokerState
 from barnabas.broker.metadata.opening import prepare
-from barnabas.broker.metadata.store import Node, NodeExistsError, SessionState, StoreUnavailableError
+from barnabas.broker.metadata.store import NodeExistsError, SessionState, StoreNode, StoreUnavailableError
 
 STARTING = broker_image(1)._replace(state=BrokerState.STARTING, features={"f": (0, 2)}, previous_epoch=7)
 
@@ -142,9 +142,9 @@ def test_registration_of_a_lost_session_that_was_given_up_is_left_to_the_store()
 def test_incomplete_replicas_are_told_and_an_earlier_versions_node_has_none() -> None:
     lacking = frozenset({(b"t" * 16, 3), (b"t" * 16, 0), (b"u" * 16, 1)})
     broker = STARTING._replace(incomplete_replicas=lacking)
-    node = Node(znodes.encode_broker(broker, 0), 0, 1)
+    node = StoreNode(znodes.encode_broker(broker, 0), 0, 1)
     assert znodes.decode_broker(broker.id, node).incomplete_replicas == lacking
     value = json.loads(node.data)
     del value["incomplete_replicas"]
-    earlier = Node(json.dumps(value).encode(), 0, 1)
+    earlier = StoreNode(json.dumps(value).encode(), 0, 1)
     assert znodes.decode_broker(broker.id, earlier).incomplete_replicas == frozenset()

@@ -11,7 +11,7 @@ import pytest
 from barnabas.base.environment.environment import Environment
 from barnabas.broker.metadata import journal
 from barnabas.broker.metadata.embedded import EmbeddedStore
-from barnabas.broker.metadata.store import Create, Node, NoNodeError, Set, StoreUnavailableError
+from barnabas.broker.metadata.store import Create, NoNodeError, Set, StoreNode, StoreUnavailableError
 
 
 def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_large_snapshot_is_encoded_in_steps_between_which_other_threads_run(
         return text
 
     monkeypatch.setattr(journal, "_encode", measured)
-    nodes = {f"/{number}": Node(b"x" * 100, 0, number) for number in range(1000)}
+    nodes = {f"/{number}": StoreNode(b"x" * 100, 0, number) for number in range(1000)}
     content, _ = journal.encode_snapshot("id", 1, 1, nodes)
     assert journal.decode(content).nodes == nodes
     assert max(sizes) < 200  # one call of the encoder runs to its end before any other thread does

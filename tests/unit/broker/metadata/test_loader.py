@@ -20,10 +20,10 @@ from barnabas.broker.metadata.store import (
     Create,
     Delete,
     Event,
-    Node,
     Operation,
     SessionState,
     Set,
+    StoreNode,
     StoreUnavailableError,
 )
 
@@ -254,7 +254,7 @@ class AwayStore(MemoryStore):
         self.failing_reads = 0
         self.watches = _DeafWatches(self)
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         if self.failing_reads:
             self.failing_reads -= 1
             raise StoreUnavailableError("on purpose")
@@ -416,7 +416,7 @@ def test_topic_that_is_deleted_while_it_is_read_is_gone_without_an_error(
         read = store.read
         paths_of_topic = [znodes.topic("t")]
 
-        async def read_slowly(paths: Sequence[str]) -> list[Node | None]:
+        async def read_slowly(paths: Sequence[str]) -> list[StoreNode | None]:
             nodes = await read(paths)
             if list(paths) == paths_of_topic and nodes[0] is not None:
                 await store.multi(topic_removal("t", 2))

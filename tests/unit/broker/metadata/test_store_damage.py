@@ -22,7 +22,7 @@ from barnabas.broker.metadata.copies import JournalCopies
 from barnabas.broker.metadata.embedded import EmbeddedStore
 from barnabas.broker.metadata.journal import encode_line
 from barnabas.broker.metadata.opening import check_unused
-from barnabas.broker.metadata.store import Create, Node, StoreError, StoreUnavailableError
+from barnabas.broker.metadata.store import Create, StoreError, StoreNode, StoreUnavailableError
 from barnabas.broker.metadata.tree import Change
 
 COPIES = ("/d/metadata-1.journal", "/d/metadata-2.journal")
@@ -230,7 +230,7 @@ def test_a_power_cut_at_any_moment_loses_nothing_acknowledged() -> None:
         with contextlib.suppress(PowerCut):
             copies = JournalCopies.open(disk, ["/d"], system_random())
             for number in range(20):
-                copies.commit([Change(f"/{number}", None, Node(b"", 0, number))], number)
+                copies.commit([Change(f"/{number}", None, StoreNode(b"", 0, number))], number)
                 acknowledged.append(f"/{number}")
         disk.crash(chance)
         found = read(disk)
@@ -337,7 +337,7 @@ def broken(*operations: str, folder: str = "/") -> Callable[[str, str], Exceptio
 
 
 def add(path: str) -> list[Change]:
-    return [Change(path, None, Node(b"", 0, 1))]
+    return [Change(path, None, StoreNode(b"", 0, 1))]
 
 
 def test_what_a_refused_write_left_in_one_copy_never_hides_a_later_commit_in_the_other() -> None:

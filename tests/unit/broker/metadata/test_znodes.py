@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.image import PartitionState, TopicImage
-from barnabas.broker.metadata.store import Node
+from barnabas.broker.metadata.store import StoreNode
 
 BROKERS = st.lists(st.integers(0, 9), max_size=4, unique=True).map(tuple)
 STATES = st.builds(
@@ -30,7 +30,7 @@ def test_a_topic_is_read_as_it_was_written(states: list[PartitionState]) -> None
     assert assignment.topic_id == topic.id
     read = []
     for number, (replicas, state) in enumerate(zip(assignment.replicas, states, strict=True)):
-        node = Node(znodes.encode_partition_state(state, 3), state.partition_epoch, 1)
+        node = StoreNode(znodes.encode_partition_state(state, 3), state.partition_epoch, 1)
         moving = assignment.reassignments.get(number, znodes.Reassignment())
         read.append(znodes.decode_partition_state(replicas, node, moving))
     assert read == states
@@ -38,5 +38,5 @@ def test_a_topic_is_read_as_it_was_written(states: list[PartitionState]) -> None
 
 def test_a_state_written_before_there_were_eligible_leaders_is_read() -> None:
     data = b'{"version":1,"controller_epoch":1,"leader":1,"leader_epoch":4,"isr":[1]}'
-    state = znodes.decode_partition_state((1,), Node(data, 7, 1))
+    state = znodes.decode_partition_state((1,), StoreNode(data, 7, 1))
     assert state == PartitionState((1,), isr=(1,), leader=1, leader_epoch=4, partition_epoch=7)

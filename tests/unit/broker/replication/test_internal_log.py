@@ -10,7 +10,7 @@ from simulation.blocking import VirtualThreads
 from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import is_pending
+from barnabas.broker.awaitables import is_awaitable
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.internal_log import ReplicatedLog
@@ -133,7 +133,7 @@ def test_a_log_is_loaded_to_its_end_and_not_to_the_high_watermark(log, fetch, re
         assert replica.log.high_watermark == 0
         assert log.bounds(0, EPOCH) == (0, 3)
         waiting = log.committed(0, 3, EPOCH)
-        assert is_pending(waiting)
+        assert is_awaitable(waiting)
         waiting = asyncio.ensure_future(waiting)
         fetch(replica, 2, 3)
         fetch(replica, 3, 2)

@@ -1,10 +1,11 @@
 """The records of `__consumer_offsets`, in Apache Kafka's format.
 
-A key is its kind (int16) and the key's fields. A value is its version (int16) and the value's fields. A null
-value deletes the key. Kinds 0 and 1 are a committed offset (0 is older and has the same layout), kind 2 is a
-classic group. Kinds 3 to 8 and 16 are a consumer group (`groups/consumer/records.py`).
+A key has its kind (int16) and the key's fields. A value has its version (int16) and the value's fields. A
+null value deletes the key. Kinds 0 and 1 are committed offsets (0 is older and has the same layout), and kind
+2 is a classic group. Kinds 3 to 8 and 16 are a consumer group (`groups/consumer/records.py`).
 
-Operations return these records typed. The runtime encodes them for the log, and loading decodes them.
+Operations return these records as typed values. The runtime encodes them for the log, and loading decodes
+them.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ class CommittedOffset(NamedTuple):
 
 
 def committed_ms(committed: CommittedOffset) -> int:
-    """When it was committed, in milliseconds."""
+    """Time of the commit, in milliseconds."""
     return committed.committed_ms
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset, or its deletion. `offset_record` and `decode_offset_record` make it."""
+    """A committed offset, or its deletion. Use `offset_record` or `decode_offset_record` to make one."""
 
     key: OffsetKey
     committed: CommittedOffset | None
@@ -97,7 +98,7 @@ class GroupRecord(NamedTuple):
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> OffsetRecord:
-    """The record that stores a committed offset, or deletes it."""
+    """Make the record that stores or deletes a committed offset."""
     if committed is not None and committed.expires_ms != NO_EXPIRY:
         # The version that has an expiry has neither of these.
         committed = committed._replace(leader_epoch=NO_LEADER_EPOCH, topic_id=ZERO_TOPIC_ID)
@@ -108,7 +109,7 @@ def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> OffsetRe
 
 
 def kind_of(key: bytes) -> int:
-    """The kind of record that a key belongs to.
+    """Return the kind of a record from its key.
 
     Raises:
         ProtocolError: the key is too short.
@@ -121,10 +122,10 @@ def kind_of(key: bytes) -> int:
 
 
 def decode_offset_record(key: bytes, value: bytes | None) -> OffsetRecord:
-    """A record whose key is of OFFSET_KIND or LEGACY_OFFSET_KIND.
+    """Decode a record whose key is of OFFSET_KIND or LEGACY_OFFSET_KIND.
 
     Raises:
-        ProtocolError: it cannot be read, or its value has a version from the future.
+        ProtocolError: it cannot be decoded, or its value has a newer version.
     """
     of = decode(OffsetCommitKey, _KEY_LAYOUT, key, _PREFIX.size)
     offset_key = OffsetKey(of.group, of.topic, of.partition)
@@ -143,10 +144,10 @@ def decode_offset_record(key: bytes, value: bytes | None) -> OffsetRecord:
 
 
 def decode_group_record(key: bytes, value: bytes | None) -> GroupRecord:
-    """A record whose key is of GROUP_KIND.
+    """Decode a record whose key is of GROUP_KIND.
 
     Raises:
-        ProtocolError: it cannot be read, or its value has a version from the future.
+        ProtocolError: it cannot be decoded, or its value has a newer version.
     """
     group_id = decode(GroupMetadataKey, _KEY_LAYOUT, key, _PREFIX.size).group
     if value is None:

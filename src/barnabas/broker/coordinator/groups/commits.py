@@ -1,4 +1,4 @@
-"""Offsets that groups of both protocols commit."""
+"""Stores the offsets that groups of both protocols commit."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Commits:
     # --- commit ---
 
     def commit(self, request: OffsetCommitRequest) -> Result[OffsetCommitResponse]:
-        """Store offsets; every topic of the request has its name and its id."""
+        """Store offsets. Every topic of the request must have its name and its id."""
         now = self._view.clock.now_ms()
         retention = request.retention_time_ms
         expires = NO_EXPIRY if retention < 0 else min(now + retention, LONG_MAX)
@@ -167,11 +167,11 @@ class Commits:
         return Result(outcome, _tombstones(there))
 
     def delete_all(self, group_id: str) -> list[OffsetRecord]:
-        """The records that delete all of a group's offsets."""
+        """Return the records that delete all offsets of a group."""
         return _tombstones(sorted({*self.offsets.keys(group_id), *self.pending.of_group(group_id)}))
 
     def expire(self, group: Group) -> tuple[list[OffsetRecord], bool]:
-        """The records that delete a group's expired offsets, and whether the group keeps others."""
+        """Return the records that delete a group's expired offsets, and whether other offsets remain."""
         retention_ms = self._view.config.offsets_retention_minutes * _MINUTE_MS
         expired = [
             key
@@ -190,7 +190,7 @@ class Commits:
         return bool(self._keys_of(group_id, topics))
 
     def forget_topics(self, group_id: str, topics: set[str]) -> Result[None]:
-        """Delete a group's offsets of topics that have been deleted."""
+        """Return the records that delete a group's offsets of deleted topics."""
         return Result(records=_tombstones(self._keys_of(group_id, topics)))
 
     def _keys_of(self, group_id: str, topics: set[str]) -> list[OffsetKey]:

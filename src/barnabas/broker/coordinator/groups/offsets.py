@@ -1,8 +1,8 @@
-"""The offsets that groups have committed, and when they expire (KIP-211).
+"""The offsets that groups have committed, and their expiry (KIP-211).
 
-Offsets of a group in use do not expire. The time of `offsets.retention.minutes` begins for all offsets of a
-group when its last member leaves. For a topic without a subscribed member, and for a consumer that assigns
-partitions by itself, it begins with the commit.
+Offsets of a group in use do not expire. When the last member of a group leaves, `offsets.retention.minutes`
+begins for all its offsets. It begins with the commit for a topic without a subscribed member, and for a
+consumer that assigns partitions to itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GroupOffsets: TypeAlias = dict[str, dict[int, CommittedOffset]]
 
 
 class Group(Protocol):
-    """The state that expiry depends on."""
+    """The state of a group that the expiry depends on."""
 
     group_id: str
 
@@ -45,28 +45,28 @@ class OffsetStore:
             self._groups.pop(key.group_id, None)
 
     def get(self, key: OffsetKey, topic_id: TopicId = ZERO_TOPIC_ID) -> CommittedOffset | None:
-        """The committed offset; None if it belongs to an earlier topic of the same name."""
+        """Return the committed offset; None if it belongs to a deleted topic of the same name."""
         committed = self._groups.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
         if committed is None or not _same_topic(committed.topic_id, topic_id):
             return None
         return committed
 
     def of_group(self, group_id: str) -> GroupOffsets:
-        """All offsets of a group, by topic and partition."""
+        """Return all offsets of a group, by topic and partition."""
         return self._groups.get(group_id, {})
 
     def keys(self, group_id: str) -> Iterator[OffsetKey]:
-        """The key of every offset of a group."""
+        """Yield the keys of all offsets of a group."""
         for topic, partitions in self.of_group(group_id).items():
             for partition in partitions:
                 yield OffsetKey(group_id, topic, partition)
 
     def of_topics(self, group_id: str, topics: set[str]) -> list[OffsetKey]:
-        """A group's offsets of these topics."""
+        """Yield a group's offsets of these topics."""
         return [key for key in self.keys(group_id) if key.topic in topics]
 
     def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[OffsetKey]:
-        """A group's expired offsets."""
+        """Yield a group's expired offsets."""
         idle_since = group.offsets_idle_since()
         if idle_since is None:
             return []
@@ -85,5 +85,5 @@ def _expiry(committed: CommittedOffset, idle_since: int, retention_ms: int) -> i
 
 
 def _same_topic(stored: TopicId, asked: TopicId) -> bool:
-    """Whether two ids are of one topic; older commits and requests have only the name."""
+    """Whether two ids belong to the same topic. Older commits and requests have only the name."""
     return ZERO_TOPIC_ID in (stored, asked) or stored == asked

@@ -22,7 +22,7 @@ class PendingOffsets:
         return key in self.writers
 
     def of_group(self, group_id: str) -> Collection[OffsetKey]:
-        """The keys of a group that open transactions have written."""
+        """Return the keys of a group that open transactions have written."""
         return [key for key in self.writers if key.group_id == group_id]
 
     def put(self, producer_id: ProducerId, key: OffsetKey, committed: CommittedOffset) -> None:
@@ -32,19 +32,19 @@ class PendingOffsets:
         written[key] = committed
 
     def supersede(self, key: OffsetKey) -> None:
-        """Note a commit outside the transactions, later than theirs."""
+        """Record a commit outside of transactions, which takes precedence over their earlier offsets."""
         for written in self._producers.values():
             if key in written:
                 written[key] = None
 
     def drop(self, key: OffsetKey) -> None:
-        """Drop a deleted offset from the open transactions."""
+        """Remove a deleted offset from the open transactions."""
         if self.writers.pop(key, None):
             for written in self._producers.values():
                 written.pop(key, None)
 
     def end(self, producer_id: ProducerId) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """End a transaction. Yields its offsets, without those that later commits have superseded."""
+        """End a transaction. Yield its offsets, without those that later commits have replaced."""
         for key, committed in self._producers.pop(producer_id, {}).items():
             self.writers[key] -= 1
             if not self.writers[key]:

@@ -1,6 +1,7 @@
-"""The group coordinator, as the server's handlers call it.
+"""The group coordinator, with the operations that the server's handlers call.
 
-Finds the shard of a group and runs the operation there. Deletes expired offsets, and those of deleted topics.
+It finds the shard of a group and runs the operation there. It also deletes expired offsets, and those of
+deleted topics.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
 from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId
-from barnabas.broker.answers import Answer, settled
+from barnabas.broker.awaitables import MaybeAwaitable, resolve
 from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.groups.caller import Caller
@@ -53,7 +54,7 @@ class _OfGroup(Protocol):
 
 
 def _checked(group_id: str) -> str:
-    """Raises KafkaError INVALID_GROUP_ID if the group id is empty or too long."""
+    """Raise KafkaError INVALID_GROUP_ID if the group id is empty or too long."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     check_group_id(group_id)
@@ -69,7 +70,10 @@ def _group_of(request: _OfGroup) -> str:
 
 
 class GroupCoordinator(Coordinator[GroupShard]):
-    """The groups whose `__consumer_offsets` partitions this broker leads. Owned by one event loop."""
+    """Coordinates the groups whose `__consumer_offsets` partitions this broker leads.
+
+    One event loop owns it.
+    """
 
     def __init__(
         self,
@@ -83,11 +87,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Create the coordinator.
 
         Args:
-            view: the broker's state.
+            view: settings and image of the broker.
             log: the partitions of `__consumer_offsets`.
-            unique: returns the unique part of a member id.
+            unique: makes the unique part of a member id.
             search: finds topics by regular expressions.
-            assigning: a thread that computes assignments.
+            assigning: thread that computes assignments.
         """
         self._view = view
         self._unique = unique
@@ -118,7 +122,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         await super().stop()
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """Follow like every coordinator, and delete the offsets of deleted topics."""
+        """Load and unload shards as leaders change, and delete the offsets of deleted topics."""
         super().follow(node_id, delta)
         gone = {name for name in delta.topics if _is_deleted(name, delta)}
         if gone:
@@ -157,8 +161,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
     _make_way = writing(GroupShard.make_way, _checked)
     _join = writing(GroupShard.join, _group_of)
 
-    def join(self, request: JoinGroupRequest, caller: Caller) -> Answer[JoinGroupResponse]:
-        """`GroupShard.join`, for a request whose session timeout and strings the broker accepts.
+    def join(self, request: JoinGroupRequest, caller: Caller) -> MaybeAwaitable[JoinGroupResponse]:
+        """Run `GroupShard.join`, if the broker accepts the request's session timeout and strings.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST, and as `GroupShard.join`.
@@ -182,20 +186,20 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._join(request, caller)
 
     async def _join_instead(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-        """Replace an empty consumer group by a classic one."""
-        await settled(self._make_way(request.group_id))
-        return await settled(self._join(request, caller))
+        """Replace an empty consumer group by a classic group, and join that."""
+        await resolve(self._make_way(request.group_id))
+        return await resolve(self._join(request, caller))
 
     _consumer_heartbeat = writing(GroupShard.consumer_heartbeat, attrgetter("group_id"))
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
-    ) -> Answer[ConsumerGroupHeartbeatResponse]:
-        """`GroupShard.consumer_heartbeat`, for a valid request; gives a new member its id.
+    ) -> MaybeAwaitable[ConsumerGroupHeartbeatResponse]:
+        """Run `GroupShard.consumer_heartbeat` for a valid request, with a new id for a new member.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, the protocol is not in use; INVALID_REQUEST,
-                UNSUPPORTED_ASSIGNOR, and as `GroupShard.consumer_heartbeat`.
+            KafkaError: UNSUPPORTED_VERSION, the protocol is disabled; INVALID_REQUEST, UNSUPPORTED_ASSIGNOR,
+                and as `GroupShard.consumer_heartbeat`.
         """
         self.check_consumer_protocol()
         check_heartbeat(request, caller.api_version, self._view.config.group_consumer_assignors)
@@ -205,7 +209,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._consumer_heartbeat(request, caller)
 
     def check_consumer_protocol(self) -> None:
-        """Raises KafkaError UNSUPPORTED_VERSION unless groups may use the consumer protocol (KIP-848)."""
+        """Raise KafkaError UNSUPPORTED_VERSION if the consumer protocol is disabled (KIP-848)."""
         if (
             "consumer" not in self._view.config.group_coordinator_rebalance_protocols
             or self._view.image.features.level(GROUP_VERSION) < 1
@@ -225,7 +229,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
     delete_offsets = writing(GroupShard.delete_offsets, _checked)
 
     def pending_offsets(self, group_id: str) -> PendingOffsets:
-        """The store that has a group's offsets in open transactions.
+        """Return the store with a group's offsets in open transactions.
 
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -233,7 +237,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._read(group_id, lambda shard: shard.commits.pending)
 
     def offsets(self, group_id: str) -> OffsetStore:
-        """The store that has a group's committed offsets.
+        """Return the store with a group's committed offsets.
 
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -243,20 +247,20 @@ class GroupCoordinator(Coordinator[GroupShard]):
     # --- groups as a whole ---
 
     def groups(self) -> list[Group]:
-        """Every group coordinated here.
+        """Return all groups that this broker coordinates.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while some may be missing.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some groups may not be loaded yet.
         """
         self._check_loaded()
         return self.loaded_groups()
 
     def loaded_groups(self) -> list[Group]:
-        """Every group coordinated here whose shard is loaded."""
+        """Yield all groups of loaded shards."""
         return [group for _, shard in self.active_shards() for group in shard.groups.values()]
 
     def loaded_offsets(self) -> list[tuple[str, GroupOffsets]]:
-        """The committed offsets of each of `loaded_groups` that has some, not copied."""
+        """Yield the committed offsets of each of `loaded_groups` that has some. They are not copies."""
         return [
             (group_id, offsets)
             for _, shard in self.active_shards()
@@ -265,7 +269,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         ]
 
     def group(self, group_id: str) -> Group:
-        """One group.
+        """Return a group.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -289,7 +293,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
 
 def _is_deleted(topic: str, delta: ImageDelta) -> bool:
-    """Whether a topic was deleted, and is not merely absent from the image."""
+    """Whether a topic was deleted. A topic can also be missing in a stale image."""
     before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
     if before is None or (after is not None and after.id == before.id):
         return False

@@ -1,8 +1,8 @@
 """The groups of one partition of `__consumer_offsets`, and the operations on them.
 
 Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
-and the answer. `replay` applies committed records. The packages `classic` and `consumer` beside this module
-have the operations of each group type.
+and the response. `replay` applies committed records. The packages `classic` and `consumer` have the code for
+each group type.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MEMBER_EPOCHS_FROM = 9
 
 
 def check_group_id(group_id: str) -> None:
-    """Raises KafkaError INVALID_GROUP_ID if a record has no room for the id."""
+    """Raise KafkaError INVALID_GROUP_ID if the id is too long for a record."""
     if not is_storable(group_id):
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is longer than 32,767 bytes")
 
@@ -73,7 +73,10 @@ class GroupShard:
         assigning: Pool,
         metadata: HeldMetadata,
     ) -> None:
-        """`metadata` bounds what members hold; see `GroupCoordinator` for the other arguments."""
+        """Create a shard.
+
+        `metadata` limits the memory of members; see `GroupCoordinator` for the other arguments.
+        """
         self.groups: dict[str, Group] = {}
         self.commits = Commits(view)
         self._context = context
@@ -95,10 +98,10 @@ class GroupShard:
     # --- the runtime's side ---
 
     def decode(self, key: bytes, value: bytes | None) -> GroupsRecord | None:
-        """Decode a record of `__consumer_offsets`; None for one of an unknown kind.
+        """Decode a record of `__consumer_offsets`. Return None for an unknown kind.
 
         Raises:
-            ProtocolError: the record is of a known kind and cannot be read.
+            ProtocolError: the kind is known, but the record cannot be decoded.
         """
         kind = codec.kind_of(key)
         if kind in (codec.OFFSET_KIND, codec.LEGACY_OFFSET_KIND):
@@ -133,7 +136,7 @@ class GroupShard:
         self._ensure_group(record.key.group_id)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """The offsets of a producer's transaction become valid, or are dropped."""
+        """End a producer's transaction: its offsets become valid, or are dropped."""
         for offset_key in self.commits.end_transaction(producer_id, commit):
             self._ensure_group(offset_key.group_id)
 
@@ -199,7 +202,7 @@ class GroupShard:
             self._ensure_group(group_id)
 
     def _ensure_group(self, group_id: str) -> None:
-        """Create an empty group for offsets that were committed without a member."""
+        """Create an empty group for offsets that a client without a member committed."""
         if group_id not in self.groups:
             self.groups[group_id] = self._new_group(group_id)
 
@@ -211,7 +214,7 @@ class GroupShard:
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat: a member of the consumer protocol joins, stays or leaves.
+        """Handle ConsumerGroupHeartbeat: a member of the consumer protocol joins, stays or leaves.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
@@ -220,7 +223,7 @@ class GroupShard:
         return self._consumers.heartbeat(request, caller)
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> Result[JoinGroupResponse]:
-        """JoinGroup: answered when the join phase completes, or at once.
+        """Handle JoinGroup. The response comes when the join phase completes, or at once.
 
         Raises:
             KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, and in a group of
@@ -238,14 +241,14 @@ class GroupShard:
         return result
 
     def make_way(self, group_id: str) -> Result[None]:
-        """Delete an empty consumer group, which a classic one replaces."""
+        """Delete an empty consumer group, so that a classic group can replace it."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
             return Result(records=group.tombstones())
         return Result()
 
     def sync(self, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
-        """SyncGroup: a member gets its assignment; the leader of a classic group sends all of them.
+        """Handle SyncGroup. A member gets its assignment; the leader of a classic group sends all of them.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
@@ -264,7 +267,7 @@ class GroupShard:
         return self._rebalance.sync(group, member, request)
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Heartbeat: restarts the member's session timeout. It does not wait for pending appends.
+        """Handle Heartbeat: restart the member's session timeout. It does not wait for pending appends.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
@@ -275,10 +278,10 @@ class GroupShard:
         return self._membership.heartbeat(group, request)
 
     def leave(self, group_id: str, members: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
-        """LeaveGroup: an outcome for each member.
+        """Handle LeaveGroup. Return an outcome for each member.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, there is no such group.
+            KafkaError: UNKNOWN_MEMBER_ID, the group does not exist.
         """
         group = self._group(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if isinstance(group, ConsumerGroup):
@@ -286,7 +289,10 @@ class GroupShard:
         return self._membership.leave(group, members)
 
     def _downgraded(self, classic: ClassicGroup, reason: str) -> None:
-        """Complete the conversion of a consumer group to this classic one; rebalance if there is a reason."""
+        """Complete the conversion of a consumer group to this classic group.
+
+        Begin a rebalance if there is a reason.
+        """
         group = self.groups[classic.group_id]
         assert isinstance(group, ClassicGroup)
         for member in classic.members:
@@ -302,7 +308,7 @@ class GroupShard:
     # --- offsets ---
 
     def commit(self, request: OffsetCommitRequest, api_version: int) -> Result[OffsetCommitResponse]:
-        """Store offsets; every topic of the request has its name and its id.
+        """Store offsets. Every topic of the request must have its name and its id.
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
@@ -345,7 +351,7 @@ class GroupShard:
         return self.commits.commit_in_transaction(request, topic_ids)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Check that the sender may read a group's offsets: members of consumer groups need their epoch.
+        """Check that the sender may read a group's offsets. A member of a consumer group must send its epoch.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.

@@ -1,7 +1,7 @@
-"""The metadata and the assignments of consumers in the classic protocol (protocol type "consumer").
+"""Decodes and encodes the metadata and assignments of classic consumers (protocol type "consumer").
 
-The broker reads the subscribed topics, because the expiry of offsets depends on them (KIP-496, KIP-211). It
-reads the rest only when a group changes its protocol (KIP-848).
+The broker decodes the subscribed topics, because the expiry of offsets depends on them (KIP-496, KIP-211). It
+decodes the other fields only when a group changes its protocol (KIP-848).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ M = TypeVar("M", bound=Message)
 
 
 def subscribed_topics(metadata: bytes) -> set[str]:
-    """The topics that a consumer subscribes to. Every version begins with them.
+    """Return the topics that a consumer subscribes to. They come first in every version.
 
     Raises:
-        ValueError: the bytes are no subscription.
+        ValueError: the bytes are not a subscription.
     """
     topics: set[str] = set()
     try:
@@ -53,7 +53,7 @@ def subscribed_topics(metadata: bytes) -> set[str]:
 
 
 def subscription_version(metadata: bytes) -> int:
-    """The version of a member's consumer protocol; 0 if it cannot be read."""
+    """Return the version of a member's consumer protocol; 0 if it cannot be decoded."""
     if len(metadata) < _VERSION.size:
         return 0
     (version,) = _VERSION.unpack_from(metadata)
@@ -61,25 +61,25 @@ def subscription_version(metadata: bytes) -> int:
 
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """A consumer's subscription with all its fields.
+    """Decode a consumer's subscription with all its fields.
 
     Raises:
-        ValueError: the bytes are no subscription.
+        ValueError: the bytes are not a subscription.
     """
     return _decode(ConsumerProtocolSubscription, metadata)
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """A consumer's assignment; empty before its first one.
+    """Decode a consumer's assignment, which is empty before its first one.
 
     Raises:
-        ValueError: the bytes are no assignment.
+        ValueError: the bytes are not an assignment.
     """
     return _decode(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
 
 
 def encode_assignment(assignment: Mapping[str, frozenset[int]], version: int) -> bytes:
-    """An assignment in `version` of the consumer protocol, or in the highest known version below it."""
+    """Encode an assignment in `version` of the consumer protocol, or in the highest known one below it."""
     version = min(version, ConsumerProtocolAssignment.versions[1])
     partitions = [
         TopicPartition(topic=topic, partitions=sorted(numbers)) for topic, numbers in assignment.items()

@@ -1,4 +1,4 @@
-"""The effect of EndTxn in each state, by the rules of KIP-98 and, for transactions v2, KIP-890.
+"""Decides the effect of EndTxn in each state, by the rules of KIP-98 and, for transactions v2, KIP-890.
 
 In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS for any epoch and decision, and the
 producer retries. A v2 producer then has the raised epoch already. It may abort its next, empty transaction
@@ -34,7 +34,7 @@ _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 def must_end(transaction: Transaction, producer: ProducerIdentity, *, commit: bool, version: int) -> bool:
-    """Whether there is a transaction to end; False if the request repeats a decision.
+    """Whether there is a transaction to end. Return False if the request repeats an earlier decision.
 
     Raises:
         KafkaError: INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS while the markers of
@@ -74,7 +74,7 @@ def _fenced(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
 
 
 def _is_repeat(transaction: Transaction, producer: ProducerIdentity) -> bool:
-    """The first attempt has raised the epoch, or, at the end of the epochs, changed the id."""
+    """Whether the request repeats the one that raised the epoch or, after the last epoch, changed the id."""
     if producer.producer_id == transaction.producer_id and producer.epoch + 1 == transaction.epoch:
         return True
     return (

@@ -1,7 +1,7 @@
-"""Completes decided transactions: a marker in each of their partitions, then the record of completion.
+"""Completes decided transactions: it writes a marker to each of their partitions, then the completion record.
 
-Unacknowledged markers are written again for as long as this broker is the coordinator. After a restart, and
-on the next coordinator, all markers are written again. A marker that is written twice does no harm.
+It writes unacknowledged markers again for as long as this broker is the coordinator. After a restart, and on
+the next coordinator, all markers are written again. A marker that is written twice does no harm.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from barnabas.base.errors import ErrorCode
 from barnabas.base.text import logger_of
 from barnabas.base.types import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
-from barnabas.broker.answers import Answer, is_pending
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable
 from barnabas.broker.coordinator.backoff import backoff_ms
 from barnabas.broker.coordinator.timers import Timers
 from barnabas.broker.coordinator.transactions.transaction import Transaction, TransactionState
@@ -45,8 +45,8 @@ class Marker(NamedTuple):
 class MarkerWriter(Protocol):
     """Sends markers to the leaders of partitions, on any broker."""
 
-    def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Answer[Outcomes]:
-        """Write a marker; return the outcome of each partition.
+    def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> MaybeAwaitable[Outcomes]:
+        """Write a marker. Return the outcome of each partition.
 
         UNKNOWN_TOPIC_OR_PARTITION means that the cluster has no such partition. While a leader is unknown or
         does not answer, the outcome is another error.
@@ -91,7 +91,7 @@ class MarkerQueue:
         )
 
     def left(self, transactional_id: str) -> Collection[TopicPartition]:
-        """The partitions without a marker yet."""
+        """Return the partitions without a marker."""
         return self._left.get(transactional_id, ())
 
     def cancel(self) -> None:
@@ -103,16 +103,16 @@ class MarkerQueue:
             future.cancel()
 
     def completed(self, transactional_id: str) -> None:
-        """The record of completion is stored."""
+        """Note that the completion record is stored."""
         self._failures.pop(transactional_id, None)
 
     def retry(self, transactional_id: str, reason: object) -> None:
-        """The record of completion could not be stored: retry later."""
+        """Retry later, because the completion record could not be stored."""
         pause_ms = self._failed(transactional_id, reason)
         self._timers.set((transactional_id, "done"), pause_ms, lambda: self._done(transactional_id))
 
     def _failed(self, transactional_id: str, reason: object) -> int:
-        """Count a failure, and log it once. Returns the pause before the next attempt, in ms."""
+        """Count a failure, and log it once. Return the pause before the next attempt, in ms."""
         failures = self._failures[transactional_id] = self._failures.get(transactional_id, 0) + 1
         if failures == _WARN_AT:
             logger.warning(
@@ -126,7 +126,7 @@ class MarkerQueue:
         if left is None or marker is None:
             return
         answer = self._writer.write(marker, sorted(left)) if left else {}
-        if not is_pending(answer):
+        if not is_awaitable(answer):
             self._written(transactional_id, marker, answer)
             return
         future = asyncio.ensure_future(answer)

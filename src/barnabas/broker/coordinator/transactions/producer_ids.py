@@ -1,4 +1,4 @@
-"""Hands out producer ids (KIP-98), from blocks that the controller grants."""
+"""Gives out producer ids (KIP-98), from blocks that the controller allocates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.base.types import ProducerId
 
 
 class ProducerIds:
-    """One broker's producer ids. `allocate` requests a block from the controller."""
+    """The unused producer ids of one broker. `allocate` requests a block from the controller."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
         self._allocate = allocate
@@ -18,10 +18,10 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def next(self) -> ProducerId:
-        """A new producer id.
+        """Return an unused producer id.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller grants no block now: clients ask again.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller allocates no block now; clients retry.
         """
         async with self._turn:
             for producer_id in self._block:

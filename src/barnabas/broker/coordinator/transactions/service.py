@@ -1,7 +1,7 @@
-"""The transaction coordinator, as the server's handlers call it.
+"""The transaction coordinator, with the operations that the server's handlers call.
 
-Finds the shard of a transactional id and runs the operation there. Aborts transactions that have timed out,
-and deletes expired ids.
+It finds the shard of a transactional id and runs the operation there. It also aborts transactions that have
+timed out, and deletes expired ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.base.types import (
     ProducerIdentity,
     TopicPartition,
 )
-from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, resolve
 from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.loading import InternalLog
@@ -38,19 +38,19 @@ T = TypeVar("T")
 
 
 def _checked(transactional_id: str) -> str:
-    """Raises KafkaError INVALID_REQUEST if the transactional id is empty or too long."""
+    """Raise KafkaError INVALID_REQUEST if the transactional id is empty or too long."""
     if not transactional_id or not is_storable(transactional_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has 1 to 32,767 bytes")
     return transactional_id
 
 
 class TransactionCoordinator(Coordinator[TransactionShard]):
-    """The transactional ids whose partitions of `__transaction_state` this broker leads. Owned by one loop.
+    """Coordinates the transactional ids whose `__transaction_state` partitions this broker leads.
 
     Args:
-        view: the broker's settings, image and clock.
+        view: settings, image and clock of the broker.
         log: the partitions of `__transaction_state`.
-        writer: brings markers to the partitions' leaders.
+        writer: writes markers to the partitions' leaders.
         producer_ids: returns an unused producer id.
     """
 
@@ -125,7 +125,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None
     ) -> ProducerIdentity:
-        """`TransactionShard.init_producer`, with a timeout that the broker allows.
+        """Run `TransactionShard.init_producer`, if the broker accepts the request's timeout.
 
         Raises:
             KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, and as `TransactionShard.init_producer`.
@@ -138,8 +138,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 f"transaction.timeout.ms={timeout_ms} must lie between 1 and {longest} "
                 "(transaction.max.timeout.ms)",
             )
-        fresh = await settled(self._fresh_id(transactional_id))
-        return await settled(self._init_producer(transactional_id, timeout_ms, expected, fresh))
+        fresh = await resolve(self._fresh_id(transactional_id))
+        return await resolve(self._init_producer(transactional_id, timeout_ms, expected, fresh))
 
     _add_partitions = writing(TransactionShard.add_partitions, _checked)
 
@@ -149,11 +149,12 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         producer: ProducerIdentity,
         partitions: Collection[TopicPartition],
         version: int,
-    ) -> Answer[None]:
-        """`TransactionShard.add_partitions`, after the last transaction has ended.
+    ) -> MaybeAwaitable[None]:
+        """Run `TransactionShard.add_partitions` after the last transaction has ended.
 
-        Waits for the markers of the last transaction for ``add.partitions.to.txn.retry.backoff.max.ms`` at
-        most. A producer that gets an error retries much later (librdkafka: after 100 ms).
+        It waits for the markers of the last transaction, at most for
+        ``add.partitions.to.txn.retry.backoff.max.ms``. A producer that gets an error retries much later
+        (librdkafka after 100 ms).
 
         Raises:
             KafkaError: INVALID_REQUEST, and as `TransactionShard.add_partitions`.
@@ -168,8 +169,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def end(
         self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, version: int
-    ) -> Answer[ProducerIdentity]:
-        """`TransactionShard.end`, with a fresh producer id if it needs one.
+    ) -> MaybeAwaitable[ProducerIdentity]:
+        """Run `TransactionShard.end`, with an unused producer id if it needs one.
 
         Raises:
             KafkaError: INVALID_REQUEST, and as `TransactionShard.end`.
@@ -179,35 +180,35 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             return end(fresh=NO_PRODUCER_ID)
 
         async def end_later(fresh: Awaitable[ProducerId]) -> ProducerIdentity:
-            return await settled(end(fresh=await fresh))
+            return await resolve(end(fresh=await fresh))
 
         fresh = self._fresh_id(transactional_id)
-        return end_later(fresh) if is_pending(fresh) else end(fresh=fresh)
+        return end_later(fresh) if is_awaitable(fresh) else end(fresh=fresh)
 
     describe = reading(TransactionShard.describe, _checked)
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
-        """Every transactional id coordinated here.
+        """Return all transactional ids that this broker coordinates.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while some may be missing.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, some ids may not be loaded yet.
         """
         self._check_loaded()
         return ((transactional_id, transaction) for _, transactional_id, transaction in self._all())
 
     def loaded_transactions(self) -> list[Transaction]:
-        """Every transactional id coordinated here whose shard is loaded."""
+        """Yield all transactional ids of loaded shards."""
         return [transaction for _, _, transaction in self._all()]
 
     # --- inside ---
 
-    async def _after(self, ending: asyncio.Future[None], add: Callable[[], Answer[None]]) -> None:
+    async def _after(self, ending: asyncio.Future[None], add: Callable[[], MaybeAwaitable[None]]) -> None:
         longest = self._view.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(ending), longest)
-        await settled(add())
+        await resolve(add())
 
-    def _fresh_id(self, transactional_id: str) -> Answer[ProducerId]:
+    def _fresh_id(self, transactional_id: str) -> MaybeAwaitable[ProducerId]:
         # Before the operation, because an operation cannot wait.
         return self._producer_ids() if self._needs_producer_id(transactional_id) else NO_PRODUCER_ID
 

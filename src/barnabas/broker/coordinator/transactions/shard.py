@@ -1,8 +1,8 @@
 """The transactional ids of one partition of `__transaction_state`, and the operations on them.
 
 Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
-and the answer. `replay` applies committed records. The runtime replays the records of an operation before the
-next operation on the same id, so each operation sees a complete state.
+and the response. `replay` applies committed records. The runtime replays the records of an operation before
+the next operation on the same id, so each operation sees a complete state.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class TransactionShard:
     """One shard of the transaction coordinator.
 
     Args:
-        context: of the runtime.
-        version: the finalized level of ``transaction.version``.
-        writer: brings markers to the partitions' leaders.
+        context: context from the runtime.
+        version: finalized level of the feature ``transaction.version``.
+        writer: writes markers to the partitions' leaders.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class TransactionShard:
     # --- the runtime's side ---
 
     def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
-        """Decode a record of `__transaction_state`; None for one of an unknown kind.
+        """Decode a record of `__transaction_state`. Return None for an unknown kind.
 
         Raises:
-            ProtocolError: the record cannot be read.
+            ProtocolError: the kind is known, but the record cannot be decoded.
         """
         record = decode_record(key, value)
         if record is None:
@@ -89,16 +89,16 @@ class TransactionShard:
             self._repeatable.pop(transactional_id, None)
 
     def replay_pending(self, producer_id: ProducerId, record: TransactionRecord) -> None:
-        """Ignore a record of a transaction: a coordinator writes none."""
+        """Do nothing: a coordinator writes no records in transactions."""
         logger.warning(
             "__transaction_state holds a record that producer %d wrote in a transaction", producer_id
         )
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """Ignore the end of a transaction: see `replay_pending`."""
+        """Do nothing: see `replay_pending`."""
 
     def loaded(self) -> None:
-        """Complete the prepared transactions."""
+        """Complete the prepared transactions. The runtime calls this after it has replayed the log."""
         for transactional_id, transaction in list(self.transactions.items()):
             if transaction.state.is_prepared:
                 self._write(
@@ -106,7 +106,7 @@ class TransactionShard:
                 )
 
     def unload(self, error: KafkaError) -> None:
-        """Leave the remaining markers to the next coordinator."""
+        """Stop to write markers: the next coordinator writes them."""
         self._markers.cancel()
         for transactional_id in list(self._endings):
             self._ended(transactional_id)
@@ -114,24 +114,27 @@ class TransactionShard:
     # --- the producer's identity ---
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether the next operation needs a new producer id: the first one, and the one after all epochs."""
+        """Whether the next operation needs a new producer id.
+
+        This is true for the first operation, and after the last epoch.
+        """
         transaction = self.transactions.get(transactional_id)
         return transaction is None or is_exhausted(transaction.epoch)
 
     def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, fresh: ProducerId
     ) -> Result[ProducerIdentity]:
-        """InitProducerId: an id and an epoch that fence the earlier producer with this transactional id.
+        """Handle InitProducerId: return an id and an epoch, which fence an earlier producer.
 
         Args:
             transactional_id: the id.
-            timeout_ms: how long its transactions may take.
+            timeout_ms: transaction timeout, in milliseconds.
             expected: the identity of a producer that continues after an error (KIP-360).
             fresh: an unused producer id if `needs_producer_id`.
 
         Raises:
-            KafkaError: PRODUCER_FENCED; CONCURRENT_TRANSACTIONS, the last transaction has to end first (an
-                ongoing one is aborted).
+            KafkaError: PRODUCER_FENCED; CONCURRENT_TRANSACTIONS, the last transaction must end first (an open
+                one is aborted).
         """
         now = self._clock.now_ms()
         transaction = self.transactions.get(transactional_id) or new_transaction(fresh, timeout_ms, now)
@@ -180,7 +183,7 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
         version: int,
     ) -> Result[None]:
-        """Add partitions to the transaction; the first ones begin it.
+        """Add partitions to the transaction. The first ones begin it.
 
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while the last
@@ -195,7 +198,7 @@ class TransactionShard:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether the partitions are in the transaction: NONE or TRANSACTION_ABORTABLE for each.
+        """Check that partitions are in the transaction: return NONE or TRANSACTION_ABORTABLE for each.
 
         Raises:
             KafkaError: as `add_partitions`.
@@ -223,9 +226,9 @@ class TransactionShard:
     # --- the end ---
 
     def ending(self, transactional_id: str) -> asyncio.Future[None] | None:
-        """A future that is done when the prepared transaction is complete; None if there is none.
+        """Return a future that is done when the prepared transaction is complete; None if there is none.
 
-        All callers share it, and none may cancel it. It is done also when the shard is unloaded.
+        All callers share it, and none may cancel it. It is also done when the shard is unloaded.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
@@ -243,7 +246,7 @@ class TransactionShard:
         version: int,
         fresh: ProducerId,
     ) -> Result[ProducerIdentity]:
-        """EndTxn: decide the transaction; the answer is the producer's identity from now on.
+        """Handle EndTxn: decide the transaction. The response has the producer's identity for the next one.
 
         The coordinator stores the decision, answers, writes the markers, and stores the completion.
 
@@ -294,7 +297,7 @@ class TransactionShard:
         return Result(records=[transaction_record(transactional_id, None)])
 
     def resume(self, transactional_id: str) -> Result[None]:
-        """Complete a transaction that was loaded as prepared."""
+        """Complete a transaction that was loaded in a prepared state."""
         transaction = self.transactions.get(transactional_id)
         if transaction is not None and transaction.state.is_prepared:
             self._markers.add(transactional_id, transaction)
@@ -302,7 +305,7 @@ class TransactionShard:
         return Result()
 
     def complete(self, transactional_id: str) -> Result[None]:
-        """Store the completion: every marker is written."""
+        """Store the completion, because every marker is written."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.state.is_prepared:
             return Result()
@@ -318,7 +321,7 @@ class TransactionShard:
         return Result(records=[record], then=completed)
 
     def describe(self, transactional_id: str) -> tuple[Transaction, Collection[TopicPartition]]:
-        """The state of an id, and the partitions in which its transaction has not ended.
+        """Return the state of an id, and the partitions in which its transaction has not ended.
 
         Raises:
             KafkaError: TRANSACTIONAL_ID_NOT_FOUND.
@@ -346,7 +349,7 @@ class TransactionShard:
         )
 
     def _fence(self, transactional_id: str, transaction: Transaction, answer: Callable[[], T]) -> Result[T]:
-        """Abort the ongoing transaction, and fence its producer."""
+        """Abort the open transaction, and fence its producer."""
         version = self._version()
 
         def fenced() -> T:
@@ -372,7 +375,9 @@ class TransactionShard:
 
 
 def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
-    """Whether a producer with the identity `expected` may use the transactional id, apart from its epoch.
+    """Whether a producer with the identity `expected` may use the transactional id.
+
+    The caller checks the epoch separately.
 
     A new transactional id accepts any producer. A producer that repeats the InitProducerId after the last
     epoch has the previous id.
@@ -385,7 +390,10 @@ def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
 
 
 def _required(producer_id: ProducerId) -> ProducerId:
-    """The unused producer id. Without one, raises KafkaError CONCURRENT_TRANSACTIONS: the client retries."""
+    """Return the unused producer id.
+
+    Without one, raise KafkaError CONCURRENT_TRANSACTIONS, so that the client retries.
+    """
     if producer_id == NO_PRODUCER_ID:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     return producer_id

@@ -1,4 +1,6 @@
-"""A transactional id's state as a value: each step returns a new one, which the coordinator stores.
+"""The state of a transactional id as an immutable value.
+
+Each step returns a new one, which the coordinator stores.
 
     Empty ──► Ongoing ──► PrepareCommit ──► CompleteCommit ──► Ongoing ...
                  └──────► PrepareAbort  ──► CompleteAbort  ──► Ongoing ...
@@ -31,7 +33,7 @@ NOT_STARTED = -1
 
 
 class TransactionState(Enum):
-    """The states that are stored, by the number they have there."""
+    """The stored states, by their numbers."""
 
     EMPTY = 0
     ONGOING = 1
@@ -42,7 +44,7 @@ class TransactionState(Enum):
 
     @property
     def label(self) -> str:
-        """The name that DescribeTransactions shows: ``PrepareCommit``."""
+        """The name in DescribeTransactions, for example ``PrepareCommit``."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -52,7 +54,7 @@ class TransactionState(Enum):
 
 
 def is_exhausted(epoch: ProducerEpoch) -> bool:
-    """Whether no producer gets a higher epoch: the highest of all is reserved for fencing."""
+    """Whether the epochs of the producer id are used up. The highest epoch is reserved for fencing."""
     return epoch >= MAX_EPOCH - 1
 
 
@@ -78,7 +80,7 @@ class Transaction(NamedTuple):
         return ProducerIdentity(self.producer_id, self.epoch)
 
     def initialized(self, producer: ProducerIdentity, timeout_ms: int, now_ms: int) -> Transaction:
-        """The state after InitProducerId: the producer has this id and epoch."""
+        """Return the state after InitProducerId: the producer has this id and epoch."""
         return self._replace(
             producer_id=producer.producer_id,
             epoch=producer.epoch,
@@ -94,7 +96,7 @@ class Transaction(NamedTuple):
     def with_partitions(
         self, added: Iterable[TopicPartition], client_version: int, now_ms: int
     ) -> Transaction:
-        """The state with more partitions; the first ones begin a transaction."""
+        """Return the state with more partitions. The first ones begin a transaction."""
         return self._replace(
             updated_ms=now_ms,
             state=TransactionState.ONGOING,
@@ -107,9 +109,9 @@ class Transaction(NamedTuple):
     def prepared(
         self, *, commit: bool, client_version: int, now_ms: int, next_producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Transaction:
-        """The state after the decision.
+        """Return the state after the decision.
 
-        A producer that has no more epochs continues with `next_producer_id`.
+        A producer without a higher epoch continues with `next_producer_id`.
         """
         epoch = self.epoch
         if client_version >= EPOCH_BUMP_VERSION:
@@ -126,12 +128,12 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self, server_version: int, now_ms: int) -> Transaction:
-        """The state after an abort by the coordinator, with an epoch that fences the producer."""
+        """Return the state after an abort by the coordinator, with an epoch that fences the producer."""
         prepared = self.prepared(commit=False, client_version=server_version, now_ms=now_ms)
         return prepared._replace(epoch=min(self.epoch + 1, MAX_EPOCH))
 
     def completed(self, now_ms: int) -> Transaction:
-        """The state when every marker is written."""
+        """Return the state when every marker is written."""
         producer = self.following_producer
         return self._replace(
             producer_id=producer.producer_id,
@@ -155,7 +157,7 @@ class Transaction(NamedTuple):
         return self.producer
 
     def is_ending_for(self, producer: ProducerIdentity) -> bool:
-        """Whether the producer, or the one that follows it, has to wait until the markers are written."""
+        """Whether this producer, or the next one with the id, must wait until the markers are written."""
         return self.state.is_prepared and producer.producer_id in (
             self.producer_id,
             self.following_producer.producer_id,
@@ -171,5 +173,5 @@ class Transaction(NamedTuple):
 
 
 def new_transaction(producer_id: ProducerId, timeout_ms: int, now_ms: int) -> Transaction:
-    """The state of an unused transactional id."""
+    """Return the state of an unused transactional id."""
     return Transaction(producer_id, NO_PRODUCER_EPOCH, timeout_ms, now_ms)

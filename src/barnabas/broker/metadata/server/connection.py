@@ -11,7 +11,7 @@ from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata.durable_tree import DurableTree, Transaction
 from barnabas.broker.metadata.server import wire
-from barnabas.broker.metadata.server.sessions import Session, Sessions
+from barnabas.broker.metadata.server.sessions import ServerSession, SessionTracker
 from barnabas.broker.metadata.server.wire import Code, Opcode, ProtocolError, Reader
 from barnabas.broker.metadata.session import Watches
 from barnabas.broker.metadata.store import Cancel, Event, Operation, StoreError
@@ -37,16 +37,16 @@ class Server(Protocol):
     """The connection's owner."""
 
     tree: DurableTree
-    sessions: Sessions
+    sessions: SessionTracker
     watches: Watches
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: ServerConnection) -> bool:
         """Take a new connection; False if there are too many."""
 
-    def closed(self, connection: Connection) -> None: ...
+    def closed(self, connection: ServerConnection) -> None: ...
 
-    def has_news(self, connection: Connection) -> None:
-        """The connection has events to send (`Connection.send_events`)."""
+    def has_news(self, connection: ServerConnection) -> None:
+        """The connection has events to send (`ServerConnection.send_events`)."""
 
 
 class _Write(NamedTuple):
@@ -58,7 +58,7 @@ class _Close(NamedTuple):
     pass
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """A client's connection. Requests are answered in order; writes share their fsync with other clients'.
 
     An event is sent before the response to the request that caused it, and before any response that shows the
@@ -69,7 +69,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._transport: asyncio.Transport
         self._received = bytearray()
-        self._session: Session | None = None
+        self._session: ServerSession | None = None
         self._queue: deque[tuple[int, _Write | _Read | _Close]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._greeting: asyncio.TimerHandle | None = None

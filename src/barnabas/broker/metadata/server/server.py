@@ -10,8 +10,8 @@ from typing import Self
 from barnabas.base.environment.environment import Environment
 from barnabas.base.text import logger_of
 from barnabas.broker.metadata.durable_tree import DurableTree
-from barnabas.broker.metadata.server.connection import Connection
-from barnabas.broker.metadata.server.sessions import Sessions
+from barnabas.broker.metadata.server.connection import ServerConnection
+from barnabas.broker.metadata.server.sessions import SessionTracker
 from barnabas.broker.metadata.session import Watches
 from barnabas.broker.metadata.tree import Change
 
@@ -29,12 +29,12 @@ class StoreServer:
     def __init__(self, environment: Environment, tick: float) -> None:
         self.watches = Watches()
         self.tree: DurableTree
-        self.sessions: Sessions
+        self.sessions: SessionTracker
         self._environment = environment
         self._tick = tick
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[ServerConnection, None] = {}
         #: connections with events to send
-        self._told: dict[Connection, None] = {}
+        self._told: dict[ServerConnection, None] = {}
         self._listener: asyncio.Server | None = None
 
     @classmethod
@@ -63,9 +63,9 @@ class StoreServer:
         server = cls(environment, tick)
         server.tree = await DurableTree.open(environment, folders, server._report, before_new)
         try:
-            server.sessions = Sessions(server.tree, environment.random, tick)
+            server.sessions = SessionTracker(server.tree, environment.random, tick)
             loop = asyncio.get_running_loop()
-            server._listener = await loop.create_unix_server(lambda: Connection(server), socket_path)
+            server._listener = await loop.create_unix_server(lambda: ServerConnection(server), socket_path)
         except BaseException:
             await server.close()
             raise
@@ -82,18 +82,18 @@ class StoreServer:
 
     # -- what connections call
 
-    def opened(self, connection: Connection) -> bool:
+    def opened(self, connection: ServerConnection) -> bool:
         if len(self._connections) >= MOST_CONNECTIONS:
             log.error("the metadata store has %d connections: it refuses more", MOST_CONNECTIONS)
             return False
         self._connections[connection] = None
         return True
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: ServerConnection) -> None:
         self._connections.pop(connection, None)
         self._told.pop(connection, None)
 
-    def has_news(self, connection: Connection) -> None:
+    def has_news(self, connection: ServerConnection) -> None:
         self._told[connection] = None
 
     def _report(self, changes: Sequence[Change]) -> None:

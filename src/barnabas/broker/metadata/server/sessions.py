@@ -32,8 +32,8 @@ class Connected(Protocol):
         """End it at once; requests that it has not read are lost."""
 
 
-class Session:
-    """One client's session. `heard` is the time of its last sign of life, by the clock of `Sessions`."""
+class ServerSession:
+    """A client's session. `heard` is the time of its last message, by the clock of `SessionTracker`."""
 
     __slots__ = ("connection", "heard", "id", "password", "timeout")
 
@@ -45,7 +45,7 @@ class Session:
         self.connection: Connected | None = None
 
 
-class Sessions:
+class SessionTracker:
     """All sessions, by their ids.
 
     The clock advances by at most two ticks at each look. So a server that stood still (SIGSTOP, a suspended
@@ -62,24 +62,24 @@ class Sessions:
         self._tree = tree
         self._random = random
         self._tick = tick
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, ServerSession] = {}
         self._now = 0.0
         self._removals: set[asyncio.Task[None]] = set()
         self._looking = start_task(self._look(), "store sessions", is_vital=True)
 
-    def begin(self, timeout: float) -> Session | None:
+    def begin(self, timeout: float) -> ServerSession | None:
         """Begin a session with a timeout in seconds, within bounds; None if there are too many."""
         if len(self._sessions) >= MOST_SESSIONS:
             log.error("there are %d sessions: no more can begin", MOST_SESSIONS)
             return None
         timeout = min(max(timeout, _LEAST_TICKS * self._tick), _LONGEST)
-        session = Session(
+        session = ServerSession(
             self._random.getrandbits(62) + 1, self._random.randbytes(_PASSWORD_BYTES), timeout, self._now
         )
         self._sessions[session.id] = session
         return session
 
-    def resume(self, id: int, password: bytes) -> Session | None:
+    def resume(self, id: int, password: bytes) -> ServerSession | None:
         """Return a session for a new connection, and end the one before; None if the session has ended."""
         session = self._sessions.get(id)
         if session is None or session.password != password:
@@ -89,11 +89,11 @@ class Sessions:
             session.connection.abort()
         return session
 
-    def heard(self, session: Session) -> None:
+    def heard(self, session: ServerSession) -> None:
         """Take a sign of life."""
         session.heard = self._now
 
-    async def end(self, session: Session) -> None:
+    async def end(self, session: ServerSession) -> None:
         """End a session: return when its nodes are gone."""
         removal = self._end(session)
         if removal is not None:
@@ -111,7 +111,7 @@ class Sessions:
         """End the looks. Nodes of sessions stay in memory only, and go with it."""
         await stop_tasks(self._looking, *self._removals)
 
-    def _end(self, session: Session) -> asyncio.Task[None] | None:
+    def _end(self, session: ServerSession) -> asyncio.Task[None] | None:
         if self._sessions.pop(session.id, None) is None:
             return None
         removal = start_task(self._remove_nodes(session.id), "end of a session", is_vital=True)

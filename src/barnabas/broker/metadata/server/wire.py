@@ -18,12 +18,12 @@ from barnabas.broker.metadata.store import (
     Delete,
     EphemeralParentError,
     Event,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
     Set,
+    StoreNode,
     StoreUnavailableError,
 )
 
@@ -222,7 +222,7 @@ def event(kind: Event, path: str) -> bytes:
     return _frame(header, _HEADER.pack(_EVENTS[kind], _CONNECTED_STATE), _buffer(path.encode()))
 
 
-def node_body(node: Node) -> bytes:
+def node_body(node: StoreNode) -> bytes:
     """The body of a node's response. Its stat has what brokers read; times and counts are 0."""
     return _buffer(node.data) + _stat(node, len(node.data))
 
@@ -244,7 +244,7 @@ def multi_body(operations: Sequence[Operation], versions: Sequence[int]) -> byte
         if isinstance(operation, Create):
             parts += (_result(Opcode.CREATE), _buffer(operation.path.encode()))
         elif isinstance(operation, Set):
-            parts += (_result(Opcode.SET), _stat(Node(b"", version, 0), len(operation.data)))
+            parts += (_result(Opcode.SET), _stat(StoreNode(b"", version, 0), len(operation.data)))
         else:
             parts.append(_result(Opcode.DELETE if isinstance(operation, Delete) else Opcode.CHECK))
     return b"".join((*parts, _LAST))
@@ -256,7 +256,7 @@ def failed_multi_body(count: int, failed: int, code: Code) -> bytes:
     return b"".join(map(_error_result, codes)) + _LAST
 
 
-def multi_read_body(nodes: Sequence[Node | None]) -> bytes:
+def multi_read_body(nodes: Sequence[StoreNode | None]) -> bytes:
     """The body of the response to a read of many nodes; None is a missing one."""
     missing = _error_result(Code.NO_NODE)
     got = _result(Opcode.GET)
@@ -271,7 +271,7 @@ def _error_result(code: int) -> bytes:
     return _MULTI_HEADER.pack(_ERROR_RESULT, False, code) + _INT.pack(code)
 
 
-def _stat(node: Node, length: int) -> bytes:
+def _stat(node: StoreNode, length: int) -> bytes:
     created = node.created
     return _STAT.pack(created, created, 0, 0, node.version, 0, 0, node.owner, length, 0, created)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from kazoo.exceptions import EXCEPTIONS
 
-from barnabas.broker.metadata.store import ANY_VERSION, Check, Create, Delete, Node, Operation, Set
+from barnabas.broker.metadata.store import ANY_VERSION, Check, Create, Delete, Operation, Set, StoreNode
 
 _INT = struct.Struct("!i")
 #: opcode, whether it is the last, error
@@ -145,8 +145,8 @@ class MultiRead:
     def serialize(self) -> bytes:
         return self.data
 
-    def deserialize(self, data: bytes, offset: int) -> list[Node | None] | list[FailedOperation]:
-        nodes: list[Node | None] = []
+    def deserialize(self, data: bytes, offset: int) -> list[StoreNode | None] | list[FailedOperation]:
+        nodes: list[StoreNode | None] = []
         while True:
             opcode, last, _ = _MULTI_HEADER.unpack_from(data, offset)
             offset += _MULTI_HEADER.size
@@ -179,7 +179,7 @@ class Get:
     def serialize(self) -> bytes:
         return self.data
 
-    def deserialize(self, data: bytes, offset: int) -> Node:
+    def deserialize(self, data: bytes, offset: int) -> StoreNode:
         return _node(data, offset)[0]
 
 
@@ -297,11 +297,11 @@ def _buffer(data: bytes) -> bytes:
     return _INT.pack(len(data)) + data
 
 
-def _node(data: bytes, offset: int) -> tuple[Node, int]:
+def _node(data: bytes, offset: int) -> tuple[StoreNode, int]:
     (length,) = _INT.unpack_from(data, offset)
     offset += _INT.size
     length = max(length, 0)  # -1 is a node that was made without data
     content = data[offset : offset + length]
     offset += length
     created, _, _, _, version, _, _, owner, _, _, _ = _STAT.unpack_from(data, offset)
-    return Node(content, version, created, owner), offset + _STAT.size
+    return StoreNode(content, version, created, owner), offset + _STAT.size

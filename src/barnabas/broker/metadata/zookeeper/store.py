@@ -22,7 +22,6 @@ from barnabas.broker.metadata.store import (
     Cancel,
     EphemeralParentError,
     Event,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotAllowedError,
@@ -32,6 +31,7 @@ from barnabas.broker.metadata.store import (
     SessionState,
     SingleOperations,
     StoreError,
+    StoreNode,
     StoreUnavailableError,
     TransactionTooLargeError,
     UnknownOutcomeError,
@@ -216,27 +216,27 @@ class ZooKeeperStore(SingleOperations):
     def on_state(self, listener: SessionListener) -> Cancel:
         return self._session.on_state(listener)
 
-    async def get(self, path: str) -> Node:
+    async def get(self, path: str) -> StoreNode:
         _check_named(path)
-        node: Node = await self._call(Get(path, self._chroot), path)
+        node: StoreNode = await self._call(Get(path, self._chroot), path)
         return node
 
-    async def exists(self, path: str) -> Node | None:
+    async def exists(self, path: str) -> StoreNode | None:
         try:
             return await self.get(path)
         except NoNodeError:
             return None
 
-    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         for path in paths:
             _check_named(path)
         starts = range(0, len(paths), _READ_AT_ONCE)
         groups = await asyncio.gather(*(self._read(paths[i : i + _READ_AT_ONCE]) for i in starts))
         return [node for group in groups for node in group]
 
-    async def _read(self, paths: Sequence[str]) -> list[Node | None]:
+    async def _read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         try:
-            nodes: list[Node | None] = await self._call(MultiRead(paths, self._chroot))
+            nodes: list[StoreNode | None] = await self._call(MultiRead(paths, self._chroot))
         except FailedOperation as failed:
             raise _of_node(failed.error, paths[failed.index]) from failed
         return nodes

@@ -1,4 +1,4 @@
-"""Following: one fetcher for each broker that leads partitions which this broker copies.
+"""Following: copies the partitions that other brokers lead, with one fetcher for each of those brokers.
 
 manager: who is followed, as the cluster image says.
 fetcher: the requests to one leader, and what becomes of their replies.

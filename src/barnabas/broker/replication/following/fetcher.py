@@ -20,7 +20,7 @@ from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId, Buffer, Offset
 from barnabas.broker.interbroker import BrokerClient, ChannelError
-from barnabas.broker.replication.following.session import Followed, Key, Session
+from barnabas.broker.replication.following.fetch_session import Followed, FollowerFetchSession, Key
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.replication.throttles import Throttle
@@ -70,24 +70,24 @@ _SESSION_ERRORS = frozenset(
 
 
 class Logs(Protocol):
-    """Durable steps before a change of a log (`barnabas.broker.logs.manager.LogManager`)."""
+    """Makes changes of a log durable before they take effect (`barnabas.broker.logs.manager.LogManager`)."""
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Compute a truncation, and store the recovery point that it needs first. Raises KafkaError."""
+        """Compute a truncation, and first store the recovery point that it needs. Raises KafkaError."""
 
     async def store_log_start(self, opened: PartitionLog) -> None:
-        """Have the log start that a log has in memory on disk. Raises KafkaError."""
+        """Store the log start that a log has in memory. Raises KafkaError."""
 
     def must_begin_anew(self, opened: PartitionLog) -> bool:
-        """Whether a log is to be emptied before it is copied to, since it may lack records in between."""
+        """Whether the log must be emptied before it is copied, because earlier records may be missing."""
 
     async def begun_anew(self, opened: PartitionLog) -> None:
-        """Such a log was emptied, and that is on disk. Raises KafkaError."""
+        """Store that the log was emptied. Raises KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The shared dependencies of a broker's fetchers."""
+    """Objects that the fetchers of a broker share."""
 
     view: BrokerView
     peers: BrokerClient
@@ -97,7 +97,10 @@ class Dependencies:
 
 
 def _is_durable(followed: Followed) -> bool:
-    """False where an fsync has failed: the leader must never be told that those records are here."""
+    """Whether no fsync has failed.
+
+    After a failed fsync, the leader must not learn that this broker has those records.
+    """
     follower = followed.partition.follower(followed.leader_epoch)
     return follower is None or follower.is_durable
 
@@ -111,19 +114,19 @@ class _Flight(NamedTuple):
     """A request that was sent."""
 
     number: int
-    session: Session
+    session: FollowerFetchSession
     is_parked: bool
     #: an answer that comes earlier, in loop time, should bring something; 0 if it may not
     idle_until: float
     reply: asyncio.Future[Any]
 
 
-class Fetcher:
+class ReplicaFetcher:
     """Copies the partitions that one broker leads. Owned by the event loop.
 
     Args:
-        leader: the broker.
-        dependencies: shared with the other fetchers.
+        leader: id of the leader broker.
+        dependencies: objects that all fetchers share.
     """
 
     def __init__(self, leader: BrokerId, dependencies: Dependencies) -> None:
@@ -135,7 +138,7 @@ class Fetcher:
         self._due: dict[Followed, None] = {}
         #: partitions that are still in the session and must be removed from it
         self._unwanted: dict[Key, None] = {}
-        self._session = Session()
+        self._session = FollowerFetchSession()
         #: this broker's epoch when the session began
         self._broker_epoch = -1
         self._flights: deque[_Flight] = deque()
@@ -156,11 +159,11 @@ class Fetcher:
         self._task = start_task(self._run(), f"fetcher of broker {leader}", is_vital=True)
 
     def __len__(self) -> int:
-        """Return the number of partitions that it copies."""
+        """Return the number of copied partitions."""
         return len(self._followed)
 
     def follow(self, partition: Partition) -> None:
-        """Copy a partition, from now on in its present leader epoch."""
+        """Start to copy a partition in its present leader epoch."""
         followed = Followed(partition)
         known = self._followed.get(followed.key)
         if known is not None:
@@ -176,7 +179,7 @@ class Fetcher:
             self._fetch_soon(followed)
 
     def unfollow(self, key: Key) -> None:
-        """Copy a partition no more."""
+        """Stop to copy a partition."""
         known = self._followed.pop(key, None)
         if known is not None:
             self._drop(known)
@@ -184,7 +187,7 @@ class Fetcher:
             self._event.set()
 
     async def close(self) -> None:
-        """Stop at once, whatever is under way."""
+        """Stop at once, without waiting for requests in flight."""
         tasks = [self._task, *self._disk_work]
         for task in tasks:
             task.cancel()
@@ -197,7 +200,7 @@ class Fetcher:
             self._pause.cancel()
 
     def _is_current(self, followed: Followed) -> bool:
-        """Whether a partition is still copied in that leader epoch: to be asked after each await."""
+        """Whether a partition is still copied in that leader epoch. Call this after each await."""
         return self._followed.get(followed.key) is followed
 
     # --- what is due ---
@@ -213,7 +216,7 @@ class Fetcher:
             self._unwanted[key] = None
 
     def _fetch_soon(self, followed: Followed) -> None:
-        """Have the next request name it. If one is delayed at the leader, another one is sent."""
+        """Name the partition in the next request. If one is delayed at the leader, send another one."""
         if self._dependencies.logs.must_begin_anew(followed.partition.log):
             self._set_aside(followed)
             self._begin(self._begin_anew(followed), f"new beginning of {followed!r}")
@@ -223,7 +226,7 @@ class Fetcher:
         self._event.set()
 
     def _put_off(self, followed: Followed, error: KafkaError) -> None:
-        """Leave it alone for a while."""
+        """Leave the partition out of the requests for some time."""
         partition = followed.partition
         is_over = partition.unwritable is not None or partition.log.is_offline  # until the next start
         if error.code not in _TRANSIENT and followed.failures == 0:
@@ -242,7 +245,7 @@ class Fetcher:
         followed.failures += 1
 
     def _backoff(self, failures: int) -> float:
-        """Return the backoff in seconds, by the number of earlier failures."""
+        """Return the back-off in seconds, for the number of earlier failures."""
         longest = self._dependencies.view.config.replica_fetch_backoff_ms / 1000
         return min(_FIRST_BACKOFF * float(2 ** min(failures, 30)), longest)
 
@@ -282,7 +285,7 @@ class Fetcher:
         return self._is_urgent and len(self._flights) == 1 and self._flights[0].is_parked
 
     def _is_over(self) -> bool:
-        """Whether the leader shall forget the session: nothing of it is wanted."""
+        """Whether to end the session, because no partition is in it any more."""
         return bool(self._session.names) and self._session.id != 0
 
     def _send(self) -> None:
@@ -324,7 +327,9 @@ class Fetcher:
         self._flights.append(_Flight(self._number, session, wait > 0, idle_until, reply))
 
     def _take_due(self) -> list[Followed]:
-        """Take the next request's partitions: all that the leader would send again, and some new ones."""
+        """Return the partitions for the next request: all that the leader would send again, and some new
+        ones.
+        """
         known = [followed for followed in self._due if followed.is_told]
         unknown = (followed for followed in self._due if not followed.is_told)
         taken = [*known, *islice(unknown, _MOST_NAMED)]
@@ -339,8 +344,8 @@ class Fetcher:
         self._event.set()
 
     def _restart_session(self) -> None:
-        """Start a new session with all partitions; requests in flight do not count."""
-        self._session = Session()
+        """Start a new session with all partitions. Responses to requests in flight are ignored."""
+        self._session = FollowerFetchSession()
         self._unwanted.clear()
         for followed in self._followed.values():
             followed.forget_told()
@@ -348,7 +353,7 @@ class Fetcher:
                 self._due[followed] = None
 
     def _lost(self, reason: object) -> None:
-        """A request has failed as a whole: wait a little."""
+        """Pause after a failure of a whole request."""
         if not self._failures:
             log.info("%d partitions cannot be copied from broker %d: %s", len(self), self.leader, reason)
         self._wait(self._backoff(self._failures))
@@ -356,7 +361,7 @@ class Fetcher:
         self._restart_session()
 
     def _wait(self, seconds: float) -> None:
-        """Send nothing for a while."""
+        """Send no request for some time."""
         if self._pause is None:
             self._pause = self._loop.call_later(seconds, self._end_pause)
 
@@ -409,7 +414,7 @@ class Fetcher:
             self._wait(self._backoff(self._vain - _MOST_VAIN))
 
     async def _take_all(self, number: int, response: FetchResponse) -> bool:
-        """Process the leader's response; False if it contains none of the copied partitions."""
+        """Process the leader's response. Return False if it contains none of the copied partitions."""
         is_useful = False
         began = self._loop.time()
         written: list[Followed] = []
@@ -466,10 +471,10 @@ class Fetcher:
         self._hold_up(followed)
 
     def _take_bounds(self, followed: Followed, data: PartitionData) -> None:
-        """Take the high watermark and the log start from a response that is otherwise out of date.
+        """Apply the high watermark and the log start from a response that is otherwise outdated.
 
-        The leader sends each only once, when it changes. They are valid even if a later request names the
-        partition, or its log has grown. The leader found no divergence in this epoch, so the logs agree.
+        The leader sends each of them only once, when it changes. They are valid even if a later request names
+        the partition, or its log has grown. The leader found no divergence in this epoch, so the logs agree.
         """
         follower = followed.partition.follower(followed.leader_epoch)
         if follower is not None and not data.error_code and data.diverging_epoch.epoch < 0:
@@ -485,7 +490,7 @@ class Fetcher:
             raise
 
     def _hold_up(self, followed: Followed) -> None:
-        """Leave a partition alone while no more of it may be copied."""
+        """Leave a partition out of the requests while the throttle allows no more bytes of it."""
         partition, throttle = followed.partition, self._dependencies.throttle
         if not throttle.is_idle and not throttle.allows(
             partition.topic_partition, in_sync=self._dependencies.view.node_id in partition.state.isr
@@ -526,7 +531,7 @@ class Fetcher:
         self._due[followed] = None
 
     def _start_over(self, followed: Followed, data: PartitionData) -> None:
-        """Start over at the leader's log start: the leader lacks the records after this log's end."""
+        """Begin again at the leader's log start, because the leader lacks records after this log's end."""
         partition_log = followed.partition.log
         start = data.log_start_offset
         is_empty = partition_log.log_start_offset == partition_log.log_end_offset
@@ -542,7 +547,7 @@ class Fetcher:
         self._cut(followed, start, start_over=True)
 
     def _cut(self, followed: Followed, offset: Offset, *, start_over: bool) -> None:
-        """Truncate a log; it is fetched again when the disk knows."""
+        """Truncate a log. Fetch it again when the truncation is on disk."""
         self._set_aside(followed)
         self._begin(self._cut_off(followed, offset, start_over), f"truncation of {followed!r}")
 
@@ -573,10 +578,10 @@ class Fetcher:
         self._resume(followed)
 
     async def _begin_anew(self, followed: Followed) -> None:
-        """Empty an incomplete log: this broker must not send the leader an offset before which records may be
+        """Empty an incomplete log, so that this broker sends the leader no offset before which records may be
         missing.
 
-        It begins at zero: if the leader's log starts later, the first fetch response says where.
+        The log begins at zero. If the leader's log starts later, the first fetch response says where.
         """
         partition_log = followed.partition.log
         try:
@@ -595,9 +600,10 @@ class Fetcher:
         self._resume(followed)
 
     def _follow_log_start(self, followed: Followed, start: Offset) -> None:
-        """Move a log's start to its leader's, as far as records are committed here.
+        """Move a log's start to its leader's, at most to this log's high watermark.
 
-        In memory at once, whatever the disk does: this replica may lead next, without what was deleted.
+        The start changes in memory at once, even if the disk fails. If this replica becomes the leader, it
+        must not have the deleted records.
         """
         partition_log = followed.partition.log
         before = partition_log.log_start_offset
@@ -614,9 +620,10 @@ class Fetcher:
             self._begin(self._store_log_start(followed), f"log start of {followed!r}")
 
     async def _store_log_start(self, followed: Followed) -> None:
-        """Store a log's start, and tell the leader once that is on disk.
+        """Store a log's start, and report it to the leader when it is on disk.
 
-        DeleteRecords waits for it: else deleted records would be back if this replica led after a crash.
+        DeleteRecords waits for this report. Otherwise deleted records would return if this replica led after
+        a crash.
         """
         partition, failures = followed.partition, 0
         partition_log = partition.log

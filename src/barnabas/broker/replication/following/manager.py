@@ -1,4 +1,4 @@
-"""The partitions to copy, each with its leader and leader epoch."""
+"""Decides which partitions to copy, from which leader and in which leader epoch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 
 from barnabas.base.types import NO_BROKER, BrokerId
 from barnabas.broker.interbroker import BrokerClient
-from barnabas.broker.replication.following.fetcher import Dependencies, Fetcher, Logs
-from barnabas.broker.replication.following.session import Key
+from barnabas.broker.replication.following.fetch_session import Key
+from barnabas.broker.replication.following.fetcher import Dependencies, Logs, ReplicaFetcher
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.throttles import Throttle
 from barnabas.broker.view import BrokerView
@@ -17,21 +17,21 @@ class Following:
     """The fetchers of a broker, one for each leader.
 
     Args:
-        view: of this broker.
+        view: settings and image of this broker.
         peers: the other brokers.
         logs: prepares truncations.
-        throttle: of what is fetched (KIP-73).
+        throttle: throttle of the fetched bytes (KIP-73).
     """
 
     def __init__(self, view: BrokerView, peers: BrokerClient, logs: Logs, throttle: Throttle) -> None:
         self._dependencies = Dependencies(view, peers, logs, throttle)
-        self._fetchers: dict[BrokerId, Fetcher] = {}
+        self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
         #: which fetcher copies a partition
         self._leaders: dict[Key, BrokerId] = {}
         self._is_stopped = False
 
     def partition_changed(self, partition: Partition) -> None:
-        """A partition was opened or deleted, or its state has changed."""
+        """Handle a partition that was opened or deleted, or whose state has changed."""
         if self._is_stopped:
             return
         key = (partition.log.topic_id, partition.topic_partition.partition)
@@ -47,10 +47,10 @@ class Following:
         self._leaders[key] = leader
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[leader] = Fetcher(leader, self._dependencies)
+            fetcher = self._fetchers[leader] = ReplicaFetcher(leader, self._dependencies)
         fetcher.follow(partition)
 
     async def stop(self) -> None:
-        """Copy nothing any more."""
+        """Stop all fetchers."""
         self._is_stopped = True
         await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers.values()))

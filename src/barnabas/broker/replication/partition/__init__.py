@@ -1,4 +1,4 @@
-"""One partition as this broker holds it, with a module for each of its roles."""
+"""One partition on this broker, with a module for each of its roles."""
 
 from barnabas.broker.replication.partition.leader import ACKS_ALL
 from barnabas.broker.replication.partition.partition import Partition

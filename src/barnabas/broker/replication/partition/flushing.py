@@ -1,4 +1,4 @@
-"""When a replica's records must be fsynced (``flush.messages``, ``flush.ms``, ``barnabas.acks.fsync``)."""
+"""Decides when to fsync a replica's records (``flush.messages``, ``flush.ms``, ``barnabas.acks.fsync``)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NEVER_MS = 2**48
 
 
 class FlushSchedule(Generic[P]):
-    """The fsyncs that a replica's log is due, in either role.
+    """The fsyncs of a replica's log, for a leader or a follower.
 
     Args:
         log: the replica's log.
-        every: fsync after so many records, when that is fewer than the topic's ``flush.messages``.
-        partition: whose log it is.
-        on_due: told the partition when records are due to be fsynced.
+        every: number of records after which to fsync, if lower than the topic's ``flush.messages``.
+        partition: partition of the log.
+        on_due: called with the partition when records must be fsynced.
     """
 
     __slots__ = (
@@ -57,13 +57,13 @@ class FlushSchedule(Generic[P]):
         self._timer: asyncio.TimerHandle | None = None
 
     def safe_end(self) -> Offset:
-        """The end of the records that this replica may acknowledge as its own."""
+        """End of the records that this replica can acknowledge as its own."""
         log = self._log
         due = self._due
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
 
     def appended(self) -> None:
-        """Have appended records fsynced when it is due."""
+        """Note an append, and request an fsync if it is due."""
         # It is called for each batch: so it does without the properties.
         log = self._log
         config = log.config
@@ -79,24 +79,27 @@ class FlushSchedule(Generic[P]):
 
     @property
     def _is_much_unsynced(self) -> bool:
-        """Whether so many records are not known to be on disk that an fsync is due."""
+        """Whether there are so many records without an fsync that one is due."""
         log = self._log
         every = log.config.flush_messages if self._every is None else self._every
         return log.log_end_offset - log.recovery_point >= every
 
     def truncated(self) -> None:
-        """Note a truncation: it may have removed records due for an fsync, and must itself reach the disk."""
+        """Note a truncation.
+
+        It may have removed records that were due for an fsync, and must itself reach the disk.
+        """
         self._due = min(self._due, self._log.log_end_offset)
         self.flush_if_due()
 
     def flush_if_due(self) -> None:
-        """Have the log fsynced if that is due, though nothing more may be appended."""
+        """Request an fsync if it is due, even if no more records are appended."""
         if not self.is_durable:
             self._on_due(self._partition)
 
     @property
     def is_durable(self) -> bool:
-        """Whether the log is on disk as far as it is due to be."""
+        """Whether all records that require an fsync are on disk."""
         return (
             not self._log.files.is_cut
             and not self._is_telling_of_cut
@@ -104,7 +107,10 @@ class FlushSchedule(Generic[P]):
         )
 
     def durable(self) -> asyncio.Future[None]:
-        """Resolved when the log `is_durable`, which is seen to here, or when it takes no more writes."""
+        """Return a future that is done when the log `is_durable`, or when it accepts no more writes.
+
+        Request the fsync for this.
+        """
         if self._durable is None or self._durable.done():
             self._durable = asyncio.get_running_loop().create_future()
             self._tell_durable()
@@ -118,10 +124,10 @@ class FlushSchedule(Generic[P]):
     async def flush(self, disk: Pool) -> None:
         """Fsync the records appended so far, in a thread.
 
-        Not while the log is held: whoever holds it asks for another flush afterwards.
+        Do nothing while the log is held. The holder then requests another flush.
 
         Raises:
-            KafkaError: it failed; if the log is not offline now, it is tried again soon.
+            KafkaError: the fsync failed. If the log is not offline, the broker tries again soon.
         """
         if self._log.is_held:
             return
@@ -134,14 +140,14 @@ class FlushSchedule(Generic[P]):
             flush = self._log.prepare_flush()
             if flush is not None:
                 self._is_telling_of_cut = is_of_cut
-                surroundings = self._log.files.env
-                began = surroundings.clock.monotonic()
+                environment = self._log.files.env
+                began = environment.clock.monotonic()
                 try:
                     await disk.run(flush.run)
                 except KafkaError:
-                    surroundings.failed_fsyncs += 1
+                    environment.failed_fsyncs += 1
                     raise
-                surroundings.fsyncs.add(surroundings.clock.monotonic() - began)
+                environment.fsyncs.add(environment.clock.monotonic() - began)
                 self._is_telling_of_cut = False
                 self._log.complete_flush(flush)
             self._tell_durable()
@@ -151,7 +157,7 @@ class FlushSchedule(Generic[P]):
             raise
 
     def cancel(self) -> None:
-        """The log takes no more writes."""
+        """Stop all flushes, because the log accepts no more writes."""
         if self._timer is not None:
             self._timer.cancel()
         if self._durable is not None and not self._durable.done():

@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 
 
 class Follower:
-    """This broker's replica while another broker, or none, leads the partition.
+    """This broker's replica while another broker leads the partition, or no broker.
 
-    The one writer of its log is the fetcher of the partition's leader
-    (`barnabas.broker.replication.following`).
+    Only the fetcher for the partition's leader writes to its log (`barnabas.broker.replication.following`).
 
     Args:
         log: the replica's log.
-        flushes: the fsyncs that the log is due.
-        listener: told when the high watermark has moved.
+        flushes: fsyncs of the log.
+        listener: called when the high watermark has moved.
     """
 
     __slots__ = ("_flushes", "_listener", "_log", "_uncommitted_bytes")
@@ -38,21 +37,20 @@ class Follower:
         self._uncommitted_bytes = 0
 
     def refusal(self) -> KafkaError:
-        """Return the answer to a request that only the leader may serve."""
+        """Return the error for a request that only the leader can serve."""
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int) -> None:
-        """Leave the refusal to `Partition.append`."""
+        """Return None, so that `Partition.append` rejects the batch."""
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         return self._log.end_offset_for_epoch(epoch)
 
     def append(self, records: Buffer, leader_epoch: LeaderEpoch) -> None:
-        """Append records that the leader of an epoch has sent.
+        """Append records from the leader of an epoch.
 
         Raises:
-            KafkaError: as `PartitionLog.append_as_follower`; CORRUPT_MESSAGE when there is nothing to append
-                in the records.
+            KafkaError: as `PartitionLog.append_as_follower`; CORRUPT_MESSAGE, the records contain no batch.
         """
         log = self._log
         start = log.log_start_offset
@@ -81,20 +79,19 @@ class Follower:
         self._flushes.appended()
 
     def follow_watermark(self, high_watermark: Offset) -> None:
-        """Move the high watermark to the leader's, as far as this log has it.
+        """Move the high watermark to the leader's, at most to the end of this log.
 
-        Never after a reply that tells of a divergence: what the watermark would cover may be cut off
-        (KAFKA-14704).
+        Do not call this after a reply with a divergence, because a truncation may remove the records below
+        the new high watermark (KAFKA-14704).
         """
         if self._log.advance_high_watermark(high_watermark):
             new_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
             self._listener.committed(new_bytes)
 
     def offset_to_truncate_to(self, epoch: LeaderEpoch, end_offset: Offset) -> Offset:
-        """Return the offset at which this log diverges from one where `epoch` ends at `end_offset` (KIP-101,
-        279).
+        """Return the offset of a divergence, from a log in which `epoch` ends at `end_offset` (KIP-101, 279).
 
-        The offset may be too high if this log does not know the epoch: then the next fetch corrects it.
+        The offset can be too high if this log does not know the epoch. The next fetch then corrects it.
         """
         own_epoch, own_end = self._log.end_offset_for_epoch(epoch)
         end = self._log.log_end_offset
@@ -105,11 +102,13 @@ class Follower:
         return min(end_offset, end)
 
     def truncate_to(self, offset: Offset, truncation: Truncation | None = None) -> None:
-        """Cut the log off before `offset`; it `is_durable` when the disk knows, and not to be used before.
+        """Truncate the log to `offset`.
+
+        Do not use the log before it `is_durable`, which means that the disk has the truncation.
 
         Args:
-            offset: the first that goes.
-            truncation: as for `PartitionLog.truncate_to`.
+            offset: first offset to remove.
+            truncation: see `PartitionLog.truncate_to`.
 
         Raises:
             KafkaError: as `PartitionLog.truncate_to`.
@@ -118,7 +117,7 @@ class Follower:
         self._flushes.truncated()
 
     def start_at(self, offset: Offset) -> None:
-        """Go on, empty, at `offset`; as `truncate_to`."""
+        """Begin again with an empty log at `offset`. It is like `truncate_to`."""
         self._log.truncate_fully_and_start_at(offset, sync=False)
         self._flushes.truncated()
 
@@ -126,9 +125,9 @@ class Follower:
 
     @property
     def is_durable(self) -> bool:
-        """Whether the log is on disk as far as it is due to be."""
+        """Whether all records that require an fsync are on disk."""
         return self._flushes.is_durable
 
     def durable(self) -> asyncio.Future[None]:
-        """Resolved when the log `is_durable`, or when it takes no more writes."""
+        """Return a future that is done when the log `is_durable`, or when it accepts no more writes."""
         return self._flushes.durable()

@@ -1,8 +1,8 @@
-"""The followers of one leadership: those that are in sync, and those that should be (KIP-497).
+"""Tracks the followers of one leadership: which are in sync, and which ISR to propose (KIP-497).
 
-Only the controller changes the ISR. When the leader proposes to add a replica, that one counts as in sync at
-once. The controller may have agreed long before the leader receives its answer. So the high watermark waits
-for the *maximal* ISR: the decided one and every replica proposed since.
+Only the controller changes the ISR. When the leader proposes to add a replica, the leader treats it as in
+sync at once. The controller may accept the proposal long before its answer arrives. So the high
+watermark waits for the *maximal* ISR: the decided one, and every replica proposed since.
 
 This is not part of `Leader`: the leader of a partition without followers has no such object.
 """
@@ -22,14 +22,14 @@ _NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 class LeaderLog(Protocol):
-    """The log by which the in-sync replicas are measured."""
+    """The leader's log, with which the followers are compared."""
 
     high_watermark: Offset
     log_end_offset: Offset
 
 
 class Proposal(NamedTuple):
-    """An ISR that a leader asks the controller for."""
+    """An ISR that a leader proposes to the controller."""
 
     leader_epoch: LeaderEpoch
     #: of the state that the leader changes by it
@@ -47,10 +47,10 @@ class InSyncReplicas:
 
     Args:
         log: the leader's log.
-        state: the controller's decision.
-        node_id: this broker.
+        state: state that the controller has decided.
+        node_id: id of this broker.
         context: the other brokers, and the time.
-        epoch_start: where the leader epoch begins in the log.
+        epoch_start: offset at which the leader epoch begins in the log.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class InSyncReplicas:
         self.take_state(state)
 
     def take_state(self, state: PartitionState) -> None:
-        """Take the controller's decision, in the same leader epoch or to begin with."""
+        """Apply a state that the controller has decided for this leader epoch."""
         if state.partition_epoch != self._state.partition_epoch:
             # No proposal that names an earlier partition epoch can be carried out any more.
             self._proposed = None
@@ -110,7 +110,7 @@ class InSyncReplicas:
         self._count()
 
     def fetched(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> bool:
-        """Note a follower's fetch; return whether the high watermark may have moved."""
+        """Note a follower's fetch. Return whether the high watermark may move."""
         progress = self._followers.get(replica)
         if progress is None:  # the follower may know of a reassignment that this broker has not seen yet
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -131,14 +131,17 @@ class InSyncReplicas:
         return self._followers.values()
 
     def committed_end(self, own_end: Offset) -> Offset:
-        """Return the end of the records that the maximal ISR has, this broker's own log up to `own_end`."""
+        """Return the end of the records that every member of the maximal ISR has.
+
+        This broker's own log counts up to `own_end`.
+        """
         end = own_end
         for follower in self.counted:
             end = min(end, follower.end if self._is_present(follower) else UNKNOWN_OFFSET)
         return end
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
-        """Return the followers in the ISR that hold `offset`, or end there."""
+        """Return the followers in the ISR that have `offset`, or whose log ends there."""
         return [
             follower
             for broker, follower in self._followers.items()
@@ -146,10 +149,10 @@ class InSyncReplicas:
         ]
 
     def least_log_start(self, own_start: Offset) -> Offset:
-        """Return the lowest log start of all replicas whose brokers live (KIP-107).
+        """Return the lowest log start of all replicas with live brokers (KIP-107).
 
-        Every replica that may be elected counts, too: a leader that was away would bring deleted records
-        back.
+        Replicas that can be elected count even if their brokers are away. Otherwise such a leader would bring
+        deleted records back.
         """
         alive, electable = self._context.brokers(), self.electable
         starts = [
@@ -160,7 +163,7 @@ class InSyncReplicas:
         return min([own_start, *starts])
 
     def is_change_due(self) -> bool:
-        """Whether there is something to propose now."""
+        """Whether there is a proposal to make now."""
         if self._proposed is not None:
             return False
         state = self._state
@@ -177,10 +180,10 @@ class InSyncReplicas:
         return False
 
     def welcome(self, replica: BrokerId) -> bool:
-        """Whether a follower that has just fetched is to be proposed.
+        """Return whether to propose a follower that has just fetched.
 
-        It counts from now on: on a busy partition it would not be at the high watermark any more when the
-        proposal is made.
+        If so, the high watermark waits for it from now on. Otherwise, on a busy partition, it would not be at
+        the high watermark any more when the proposal is made.
         """
         if (
             replica in self._state.isr
@@ -193,7 +196,7 @@ class InSyncReplicas:
         return True
 
     def note_time(self) -> None:
-        """A follower that has all there is has caught up now, though it has no reason to fetch."""
+        """Treat a follower that has all records as caught up now: it has no reason to fetch."""
         now, end = self._context.now(), self._log.log_end_offset
         for follower in self._followers.values():
             if follower.end >= end and self._is_present(follower):
@@ -203,7 +206,10 @@ class InSyncReplicas:
             self._count()
 
     def propose(self) -> Proposal | None:
-        """Return the next proposal to the controller, None for nothing; it counts until `settle`."""
+        """Return the next proposal to the controller; None if there is none.
+
+        It stays pending until `settle`.
+        """
         if not self.is_change_due():
             self._joining = frozenset()
             self._count()
@@ -226,10 +232,10 @@ class InSyncReplicas:
         return self._proposed
 
     def settle(self, proposal: Proposal, error: ErrorCode | None) -> bool:
-        """Take the controller's answer to a proposal; False if a new state has replaced the proposal.
+        """Apply the controller's answer to a proposal. Return False if a new state has replaced the proposal.
 
-        `error` is None if the controller's decision is unknown. With an agreement (NONE) comes a state:
-        call `take_state` before.
+        `error` is None if the controller's decision is unknown. If the controller has agreed (NONE), its
+        answer has a state: call `take_state` first.
         """
         if proposal is not self._proposed:
             return False
@@ -251,7 +257,7 @@ class InSyncReplicas:
         self.electable = frozenset(members.union(self._state.elr))
 
     def _is_present(self, follower: FollowerProgress) -> bool:
-        """Whether a follower has fetched since its latest restart that this broker knows of."""
+        """Whether a follower has fetched since its latest restart that this broker knows."""
         registered = self._context.brokers().get(follower.broker_id)
         return registered is not None and registered.epoch == follower.broker_epoch
 
@@ -261,10 +267,11 @@ class InSyncReplicas:
         return self._context.now() - follower.caught_up_at > self._context.max_lag()
 
     def _may_join(self, follower: FollowerProgress) -> bool:
-        """Whether a replica is at the high watermark and past the epoch's start, and its broker epoch runs.
+        """Whether a replica has reached the high watermark and the epoch's start in its broker epoch.
 
-        One that would have to leave again for its lag stays out: below min.insync.replicas the watermark
-        stands still, and to reach it says nothing (KAFKA-19996).
+        A replica that would have to leave again because of its lag may not join. With fewer than
+        min.insync.replicas in sync, the high watermark does not advance, so to reach it is not enough
+        (KAFKA-19996).
         """
         if follower.end < max(self._log.high_watermark, self._epoch_start) or not self._is_present(follower):
             return False

@@ -1,4 +1,4 @@
-"""The leader of a partition: it appends records, and decides up to where they are committed."""
+"""The leader of a partition: it appends records, and decides which are committed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ ACKS_ALL = -1
 
 
 def note_refused(log: PartitionLog, records: Buffer, code: ErrorCode) -> None:
-    """A batch is refused by `code`, and will come again: no later one of its producer may take its place."""
+    """Note that a batch was rejected with `code`, and will come again.
+
+    Until then no later batch of its producer may be accepted.
+    """
     with contextlib.suppress(KafkaError):  # it would not have been taken
         header = parse_header(records)
         check_crc(header, records)
@@ -34,33 +37,34 @@ class CommitListener(Protocol):
     """A listener for committed records."""
 
     def committed(self, new_bytes: int) -> None:
-        """The high watermark has passed `new_bytes` more bytes; 0 if the number is not known."""
+        """Handle the commit of `new_bytes` more bytes; 0 if the number is not known."""
 
 
 class LeaderListener(CommitListener, Protocol):
-    """A listener for due ISR changes, and for records that all replicas have removed."""
+    """Receives news of ISR changes to propose, and of records that all replicas have removed."""
 
     def low_watermark_moved(self) -> None:
-        """`Leader.low_watermark` is another one."""
+        """Handle a change of `Leader.low_watermark`."""
 
     def isr_change_due(self) -> None:
-        """There is something to propose to the controller."""
+        """Handle a new ISR change to propose to the controller."""
 
 
 class Leader:
     """This broker's leadership of a partition, for one leader epoch.
 
-    The high watermark is the end of what every in-sync replica has: consumers see nothing past it, and a
-    produce with acks=all waits for it. A replica *has* what is due to be fsynced (by ``flush.messages`` or
-    ``barnabas.acks.fsync``) only when that is done. It stands still while fewer than ``min.insync.replicas``
-    are in sync (KIP-966): else what the last of them alone has would count as committed.
+    The high watermark is the end of the records that every in-sync replica has. Consumers see no later
+    records, and a produce with acks=all waits for it. A replica *has* a record that must be fsynced
+    (``flush.messages``, ``barnabas.acks.fsync``) only after the fsync. The high watermark does not advance
+    while fewer than ``min.insync.replicas`` are in sync (KIP-966). Otherwise records would count as committed
+    that only the last of these replicas has.
 
     Args:
         log: the leader's own log.
-        state: what the controller decided.
-        node_id: this broker.
-        flushes: the fsyncs that the log is due.
-        listener: told when the high watermark has moved, and when the ISR should change.
+        state: state that the controller has decided.
+        node_id: id of this broker.
+        flushes: fsyncs of the log.
+        listener: called when the high watermark has moved, and when the ISR should change.
         context: the other brokers, and the time.
     """
 
@@ -104,7 +108,7 @@ class Leader:
         self.take_state(state)
 
     def take_state(self, state: PartitionState) -> None:
-        """Take the controller's decision in this leader epoch."""
+        """Apply a state that the controller has decided for this leader epoch."""
         self.state = state
         if self._in_sync is not None:
             self._in_sync.take_state(state)
@@ -114,7 +118,7 @@ class Leader:
     # --- followers ---
 
     def followed(self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset) -> None:
-        """Note a follower's fetch, see `Partition.followed`."""
+        """Note a follower's fetch; see `Partition.followed`."""
         in_sync = self._in_sync
         if in_sync is None:  # the follower may know of a reassignment that this broker has not seen yet
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -126,17 +130,15 @@ class Leader:
 
     @property
     def followers(self) -> Collection[FollowerProgress]:
-        """The progress of each follower; none if this is the only replica."""
+        """Progress of each follower; empty if this is the only replica."""
         return () if self._in_sync is None else self._in_sync.followers
 
     @property
     def successors(self) -> Collection[BrokerId]:
-        """The brokers that the controller may have elected instead of this one, as far as this broker can
-        know.
+        """Return the brokers that the controller could have elected instead of this one.
 
-        A leader comes from the ISR or the ELR. Neither gets a member that this leader has not proposed: the
-        controller only removes members, or moves them from the ISR into the ELR. Unclean elections promise
-        nothing.
+        A leader comes from the ISR or the ELR. This leader has proposed every member of both: the controller
+        only removes members, or moves them from the ISR into the ELR. Unclean elections give no guarantees.
         """
         if self._in_sync is None:
             return ()
@@ -147,7 +149,7 @@ class Leader:
         return [] if self._in_sync is None else self._in_sync.in_sync_with(offset)
 
     def check_in_sync(self) -> None:
-        """Bring the high watermark and the ISR in line with the time and with the brokers in the image."""
+        """Update the high watermark and the ISR for the present time and the brokers in the image."""
         in_sync = self._in_sync
         if in_sync is not None:
             in_sync.note_time()
@@ -159,7 +161,10 @@ class Leader:
 
     @property
     def low_watermark(self) -> Offset:
-        """Below it, no replica whose broker lives holds a record (KIP-107); -1 before all have told."""
+        """Offset below which no replica with a live broker has records (KIP-107).
+
+        It is -1 until all replicas have reported their log starts.
+        """
         start = self._log.log_start_offset
         return start if self._in_sync is None else self._in_sync.least_log_start(start)
 
@@ -170,11 +175,11 @@ class Leader:
             self._listener.low_watermark_moved()
 
     def propose(self) -> Proposal | None:
-        """Return the next proposal to the controller, None for nothing."""
+        """Return the next proposal to the controller; None if there is none."""
         return None if self._in_sync is None else self._in_sync.propose()
 
     def settle(self, proposal: Proposal, error: ErrorCode | None) -> None:
-        """Take the controller's answer to a proposal, see `InSyncReplicas.settle`."""
+        """Apply the controller's answer to a proposal; see `InSyncReplicas.settle`."""
         in_sync = self._in_sync
         if in_sync is not None and in_sync.settle(proposal, error):
             self.advance_high_watermark()
@@ -186,7 +191,7 @@ class Leader:
     def append(
         self, records: Buffer, acks: int, origin: Origin, valid: ValidBatch | None = None
     ) -> AppendInfo:
-        """Append a batch, see `Partition.append`."""
+        """Append a batch; see `Partition.append`."""
         log = self._log
         state = self.state
         if acks == ACKS_ALL and len(state.isr) < log.config.min_insync_replicas:
@@ -197,7 +202,7 @@ class Leader:
         return info
 
     def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int) -> AppendInfo | None:
-        """Append a client's batch if it is plain, see `Partition.append_plain`."""
+        """Append a client's batch if it is plain; see `Partition.append_plain`."""
         log = self._log
         config = log.config
         limits = self._limits
@@ -219,7 +224,7 @@ class Leader:
             self.advance_high_watermark()
 
     def advance_high_watermark(self) -> None:
-        """Move the high watermark to where the in-sync replicas are."""
+        """Move the high watermark to the end of the records that all in-sync replicas have."""
         log = self._log
         before = log.high_watermark
         end = self._flushes.safe_end()
@@ -241,16 +246,16 @@ class Leader:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than ``min.insync.replicas`` asks for."""
+        """Whether fewer replicas are in sync than ``min.insync.replicas``."""
         # A topic cannot ask for more replicas than it has.
         needed = min(self._log.config.min_insync_replicas, len(self.state.replicas))
         return len(self.state.isr) < needed
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Return the end of an epoch in this log, see `Partition.end_offset_for_epoch`.
+        """Return the end of an epoch in this log; see `Partition.end_offset_for_epoch`.
 
-        The log learns an epoch from its first batch. The epochs since then, up to the one in which this
-        broker leads, have written nothing.
+        The log learns of an epoch from its first batch. Later epochs, up to the one in which this broker
+        leads, have no records.
         """
         log = self._log
         own = self.state.leader_epoch

@@ -1,4 +1,4 @@
-"""One partition as this broker holds it, and its role: leader or follower."""
+"""One partition on this broker, and its role: leader or follower."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ log = logger_of(__name__)
 
 
 class AppendListener(Protocol):
-    """A follower that waits for the leader's appends."""
+    """A follower that waits for appends on the leader."""
 
     def appended(self, new_bytes: int) -> None:
         """Note that `new_bytes` were appended; the rules of `Watcher.progressed` apply."""
 
 
 def _nobody(_partition: Partition) -> None:
-    """Ignore an event of a partition on its own: a due proposal, or the end of its leadership."""
+    """Do nothing: the default listener for a partition without a manager."""
 
 
 class Partition:
-    """A replica and the cluster's state of its partition. Owned by the event loop.
+    """A replica on this broker, and the cluster's state of its partition. The event loop owns it.
 
     Args:
         log: the replica's log.
-        state: what the controller decided.
-        node_id: this broker.
-        flush_every: fsync after so many records, when that is fewer than the topic's ``flush.messages``.
-        on_flush_due: told when records are due to be fsynced.
-        on_isr_change_due: told when the leader has something to `propose`.
-        on_leadership_end: told when this broker leads no more in the leader epoch in which it has led.
-        context: what this broker's leaderships ask of their surroundings.
-        resigned: the last leader epoch in which this broker may not lead any more.
-        traffic: the counters of its topic.
+        state: state that the controller has decided.
+        node_id: id of this broker.
+        flush_every: number of records after which to fsync, if lower than the topic's ``flush.messages``.
+        on_flush_due: called when records must be fsynced.
+        on_isr_change_due: called when the leader has an ISR to `propose`.
+        on_leadership_end: called when this broker's leadership has ended.
+        context: the settings and objects that all leaderships of this broker share.
+        resigned: last leader epoch in which this broker may no longer lead.
+        traffic: counters of the topic.
     """
 
     __slots__ = (
@@ -131,7 +131,7 @@ class Partition:
         return isinstance(self._role, Leader)
 
     def update(self, state: PartitionState) -> None:
-        """Take the controller's decision, unless this broker knows of a later one."""
+        """Apply a state that the controller has decided, unless this broker knows a later one."""
         known = self.state
         if state.leader_epoch < known.leader_epoch or state.partition_epoch < known.partition_epoch:
             return
@@ -142,7 +142,7 @@ class Partition:
             self._wake()
 
     def resign(self) -> None:
-        """Lead no more until the controller decides on a new leader epoch: whoever waits is told so."""
+        """Resign until the controller decides a new leader epoch. Waiting requests get an error."""
         self._resigned = self.state.leader_epoch
         if isinstance(self._role, Leader):
             self._role = Follower(self.log, self._flushes, self)
@@ -150,7 +150,7 @@ class Partition:
             self._wake()
 
     def overtaken(self, leader_epoch: LeaderEpoch) -> None:
-        """Another broker says that there is a later leader epoch: this one's leadership has ended."""
+        """End the leadership, because another broker has reported a later leader epoch."""
         if leader_epoch > self.state.leader_epoch and isinstance(self._role, Leader):
             log.info("%r: leader epoch %d has begun elsewhere", self, leader_epoch)
             self.resign()
@@ -170,18 +170,18 @@ class Partition:
         self.check_in_sync()
 
     def check_leader(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
-        """Refuse unless this broker leads the partition, in the epoch the client believes (KIP-320).
+        """Check that this broker leads the partition, in the leader epoch of the request (KIP-320).
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an epoch older
-                than this one, UNKNOWN_LEADER_EPOCH for a newer.
+            KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an earlier epoch,
+                UNKNOWN_LEADER_EPOCH for a later one.
         """
         if isinstance(self._role, Follower) and self.unavailable is None:
             raise self._role.refusal()
         self.check_epoch(current_leader_epoch)
 
     def check_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
-        """Check the epoch like `check_leader`, for requests that a follower may serve, too."""
+        """Check the epoch like `check_leader`, for requests that a follower can also serve."""
         if self.unavailable is not None:
             raise self.unavailable
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.state.leader_epoch:
@@ -190,7 +190,7 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def follower(self, leader_epoch: LeaderEpoch) -> Follower | None:
-        """This replica as a follower in that epoch; None when it leads, or the epoch is another."""
+        """Return this replica as a follower in that epoch; None if it leads, or in another epoch."""
         role = self._role
         if (
             isinstance(role, Leader)
@@ -203,21 +203,21 @@ class Partition:
     def followed(
         self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start: Offset = UNKNOWN_OFFSET
     ) -> None:
-        """A follower fetches from `offset` on: it has all before, as this leader has it.
+        """Record that a follower has this leader's log up to `offset`, because it fetches from there.
 
-        To be called after `check_leader` with the follower's leader epoch, and only when the follower's log
-        does not diverge from this one. The high watermark may move.
+        Call it after `check_leader` with the follower's leader epoch, and only if the follower's log does not
+        diverge from this one. The high watermark may move.
 
         Args:
-            replica: the follower.
-            broker_epoch: in which it fetches (KIP-903).
-            offset: where its log ends.
-            log_start: where its log starts, -1 when it does not say so.
+            replica: broker id of the follower.
+            broker_epoch: broker epoch of the follower (KIP-903).
+            offset: end of its log.
+            log_start: start of its log; -1 if the request does not contain it.
 
         Raises:
-            KafkaError: UNKNOWN_LEADER_EPOCH, it is no replica, as far as this broker knows;
-                NOT_LEADER_OR_FOLLOWER, this broker does not lead, or the fetch was sent before the follower's
-                last start; OFFSET_OUT_OF_RANGE, its log ends later than this one.
+            KafkaError: UNKNOWN_LEADER_EPOCH, this broker does not know the follower as a replica;
+                NOT_LEADER_OR_FOLLOWER, this broker does not lead, or the fetch is from before the follower's
+                last start; OFFSET_OUT_OF_RANGE, the follower's log ends later than this one.
         """
         role = self._role
         if isinstance(role, Follower):
@@ -226,38 +226,38 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether this broker leads, and fewer replicas are in sync than ``min.insync.replicas`` asks for."""
+        """Whether this broker leads, and fewer replicas are in sync than ``min.insync.replicas``."""
         return isinstance(self._role, Leader) and self._role.is_under_min_isr
 
     @property
     def has_committed_former_epochs(self) -> bool:
         """Whether the high watermark has reached the start of this leader epoch (KIP-207).
 
-        Until then it may be lower than what an earlier leader has told as committed.
+        Until then, the high watermark may be lower than that of an earlier leader.
         """
         return not isinstance(self._role, Leader) or self.log.high_watermark >= self._role.epoch_start
 
     @property
     def progress(self) -> Collection[FollowerProgress]:
-        """The progress of each follower, as the leader knows it; none at a follower."""
+        """Progress of each follower, if this broker leads; otherwise empty."""
         role = self._role
         return role.followers if isinstance(role, Leader) else ()
 
     @property
     def successors(self) -> Collection[BrokerId]:
-        """The leader's `successors`; none at a follower."""
+        """The leader's `successors`; empty if this broker does not lead."""
         role = self._role
         return role.successors if isinstance(role, Leader) else ()
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
-        """Return the followers in the ISR that hold `offset`, as the leader knows; none at a follower."""
+        """Return the followers in the ISR that have `offset`; empty if this broker does not lead."""
         role = self._role
         return role.in_sync_with(offset) if isinstance(role, Leader) else []
 
     def check_in_sync(self) -> None:
-        """Update the high watermark and the ISR by the time and the image's brokers.
+        """Update the high watermark and the ISR for the present time and the brokers in the image.
 
-        To be called after a change of either; it costs little.
+        Call it after a change of either. It costs little.
         """
         role = self._role
         if isinstance(role, Leader):
@@ -269,17 +269,18 @@ class Partition:
         return self._role.low_watermark if isinstance(self._role, Leader) else UNKNOWN_OFFSET
 
     def low_watermark_moved(self) -> None:
-        """Records are gone from all replicas (`LeaderListener`)."""
+        """Handle the removal of records from all replicas (`LeaderListener`)."""
         self._wake()
 
     def isr_change_due(self) -> None:
-        """The ISR should change (`LeaderListener`)."""
+        """Handle an ISR change to propose (`LeaderListener`)."""
         self._on_isr_change_due(self)
 
     def propose(self) -> Proposal | None:
-        """Return an ISR to ask the controller for, as a leader or without this replica; None for nothing.
+        """Return an ISR to propose: as the leader, or without this replica. None if there is none.
 
-        Until `settle_proposal`, there is no other, and the high watermark waits for whoever is in it.
+        There is no other proposal until `settle_proposal`, and the high watermark waits for all replicas in
+        it.
         """
         role = self._role
         if self.unavailable is not None:
@@ -291,10 +292,11 @@ class Partition:
         return role.propose() if isinstance(role, Leader) else None
 
     def leave_in_sync(self) -> None:
-        """Ask the controller to take this replica out of the ISR: its log takes no writes.
+        """Propose an ISR without this replica, because its log accepts no writes.
 
-        Others go on without it: another replica in sync leads if this one did, and whoever leads waits no
-        longer for this one. The last replica in sync stays. Once it can write, it catches up and joins again.
+        If this replica leads, another in-sync replica becomes the leader. If another broker leads, it no
+        longer waits for this replica. The last in-sync replica stays. When the replica can write again, it
+        catches up and joins again.
         """
         if self._may_leave and self.unavailable is None:
             self._is_leaving = True
@@ -308,11 +310,11 @@ class Partition:
     def settle_proposal(
         self, proposal: Proposal, error: ErrorCode | None, state: PartitionState | None = None
     ) -> None:
-        """Take the outcome of a proposal.
+        """Apply the outcome of a proposal.
 
         Args:
-            proposal: a proposal of `propose`.
-            error: the controller's answer; None if there is none, and its decision is unknown.
+            proposal: a result of `propose`.
+            error: the controller's answer; None if the answer was lost.
             state: the partition's new state, if the controller has agreed (NONE).
         """
         role = self._role
@@ -323,13 +325,16 @@ class Partition:
         role.settle(proposal, error)
 
     def take_down(self, error: KafkaError) -> None:
-        """Answer every request from now on, and those that wait, with `error`."""
+        """Answer all waiting and all later requests with `error`."""
         self.unavailable = error
         self.log.listener = None
         self.refuse_writes(error)
 
     def refuse_writes(self, error: KafkaError) -> None:
-        """The log takes no more writes: answer those that wait for one with `error`. It is still read."""
+        """Answer waiting and later writes with `error`, because the log accepts no more writes.
+
+        Reads continue.
+        """
         self.unwritable = error
         self._flushes.cancel()
         self._wake()
@@ -343,8 +348,8 @@ class Partition:
 
         Raises:
             LongValidation: as `PartitionLog.append_as_leader`.
-            KafkaError: as `check_leader`; NOT_ENOUGH_REPLICAS when acks=all cannot be met; whatever the log
-                finds wrong with the batches.
+            KafkaError: as `check_leader`; NOT_ENOUGH_REPLICAS, too few replicas are in sync for acks=all; the
+                errors of invalid batches.
         """
         try:
             if self.unavailable is not None:
@@ -363,13 +368,15 @@ class Partition:
         return info
 
     def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int) -> AppendInfo | None:
-        """Append a client's batch if it is plain; None if `append` has to decide, and nothing has changed.
+        """Append a client's batch if it is plain.
+
+        If not, return None and change nothing: `append` must decide.
 
         Args:
             records: the batch.
             acks: as for `append`.
-            flags: the bits of the attributes that the request may set.
-            now_ms: the time.
+            flags: bits of the batch attributes that this request may set.
+            now_ms: present time, in milliseconds.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -401,27 +408,27 @@ class Partition:
             self.leave_in_sync()
 
     def note_refused(self, records: Buffer, code: ErrorCode) -> None:
-        """Note a batch that was refused before `append`, see `leader.note_refused`."""
+        """Note a batch that was rejected before `append`; see `leader.note_refused`."""
         if self.is_leader:
             note_refused(self.log, records, code)
 
     def is_acknowledged(self, last_offset: Offset, acks: int) -> bool:
-        """Whether the batch that ends at `last_offset` is as safe as `acks` demands."""
+        """Whether the batch that ends at `last_offset` has the acks that the request requires."""
         if acks == ACKS_ALL:
             return self.log.high_watermark > last_offset
         return acks == 0 or self._flushes.safe_end() > last_offset
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when unknown (KIP-279)."""
+        """Return the largest leader epoch up to `epoch`, and its end; (-1, -1) if unknown (KIP-279)."""
         return self._role.end_offset_for_epoch(epoch)
 
     def committed(self, new_bytes: int) -> None:
-        """The high watermark has passed `new_bytes` more bytes (`CommitListener`)."""
+        """Handle the commit of `new_bytes` more bytes (`CommitListener`)."""
         if self.watchers:
             self._wake(new_bytes)
 
     def bounds_moved(self) -> None:
-        """The log begins or ends elsewhere (`BoundsListener`)."""
+        """Handle a new start or end of the log (`BoundsListener`)."""
         self._wake()
 
     def _wake(self, new_bytes: int = 0) -> None:
@@ -431,13 +438,14 @@ class Partition:
     # --- fsync ---
 
     def flush_if_due(self) -> None:
-        """Flush if the `FlushSchedule` says so."""
+        """Flush if the `FlushSchedule` requires it."""
         self._flushes.flush_if_due()
 
     async def flush(self, disk: Pool) -> None:
         """Fsync the records appended so far, in a thread.
 
-        Never raises. If the log has gone offline, whoever waits is told; else it is tried again soon.
+        It never raises. If the log has gone offline, waiting requests get an error. Otherwise the broker
+        tries again soon.
         """
         if self.unwritable is not None:
             return

@@ -1,4 +1,4 @@
-"""A follower's progress, which its leader learns from the follower's fetches."""
+"""A follower's progress, as the leader learns it from the follower's fetches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def _default_lag() -> float:
 
 @dataclass(frozen=True, slots=True)
 class LeaderContext:
-    """The environment of a broker's leaderships; the defaults are for a broker without peers."""
+    """Settings and objects that all leaderships of a broker share.
+
+    The defaults are for a broker without peers.
+    """
 
     #: the brokers in the latest cluster image
     brokers: Callable[[], Mapping[BrokerId, BrokerImage]] = _no_brokers
@@ -64,7 +67,7 @@ class FollowerProgress:
     def fetched(
         self, broker_epoch: int, offset: Offset, log_start: Offset, leader_end: Offset, now: float
     ) -> None:
-        """Note a fetch from `offset` on, while the leader's log ended at `leader_end`."""
+        """Note a fetch from `offset` on, at a time when the leader's log ended at `leader_end`."""
         if broker_epoch != self.broker_epoch:  # a restart: what an earlier life had says nothing
             self.broker_epoch = broker_epoch
             self.fetched_at = NEVER

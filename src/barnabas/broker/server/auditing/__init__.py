@@ -1,1 +1,1 @@
-"""The audit log: who logged in, who was refused what, who changed what."""
+"""The audit log records logins, denied operations and changes, each with its user."""

@@ -1,4 +1,4 @@
-"""The file of the audit log: JSON lines, rotated by size. Used in the one thread that writes it."""
+"""The file of the audit log: JSON lines, rotated by size. Only the thread that writes the log uses it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from barnabas.base.errors import ConfigError
 
 
 class AuditFile:
-    """Appends entries, a line each::
+    """Appends entries to a file, one line for each. Rotation keeps a few older files::
 
         audit.log, audit.log.1, audit.log.2 ...     the newest first
 
-    A line that a crash has torn is ended when the file is opened again; it is no JSON then. A
-    file is fsynced when it is closed or rotated.
+    After a crash the last line can be incomplete. The next open ends this line, which is then not valid JSON.
+    The file is fsynced when it is closed or rotated.
 
     Args:
-        path: of the file that is written; its folder exists.
-        max_bytes: a file that is larger is rotated.
-        kept: how many older files are kept.
+        path: path of the current file; its folder must exist.
+        max_bytes: size in bytes from which the file is rotated.
+        kept: number of older files to keep.
 
     Raises:
-        ConfigError: it cannot be written, or another broker writes it.
+        ConfigError: the file cannot be written, or another broker writes it.
     """
 
     def __init__(self, fs: FileSystem, path: str, max_bytes: int, kept: int) -> None:
@@ -45,7 +45,10 @@ class AuditFile:
             raise ConfigError(f"barnabas.audit.file={path} cannot be written: {error.strerror}") from None
 
     def append(self, entries: Iterable[dict[str, Any]]) -> None:
-        """Write entries. Raises OSError: none of them is written."""
+        """Write entries and flush them to the operating system.
+
+        If it raises OSError, it has written none of them.
+        """
         data = b"".join(map(_line, entries))
         if not self._is_open:
             self._open()
@@ -60,7 +63,7 @@ class AuditFile:
         self._size += len(data)
 
     def close(self) -> None:
-        """Close the file. Closing it again does nothing."""
+        """Fsync and close the file. A second call does nothing."""
         if not self._is_open:
             return
         self._is_open = False

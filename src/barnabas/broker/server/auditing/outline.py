@@ -1,8 +1,8 @@
 """The part of a request and of its response that the audit log contains: names and numbers, never a secret.
 
-A field is logged if it is a number, or a text whose field is listed here as a name. The values of settings
-and all bytes (salts, salted passwords, keyed hashes) are left out: a new message cannot bring a secret in.
-Fields are called what Kafka's protocol calls them.
+A field is logged if it is a number, or if this module lists it as a name. Values of settings and all bytes
+(salts, salted passwords, keyed hashes) are left out. So a new message cannot bring a secret into the log.
+Field names are those of Kafka's protocol.
 """
 
 from __future__ import annotations
@@ -79,16 +79,19 @@ _CODES: _Codes = {
 
 
 def outline(request: Struct) -> JsonObject:
-    """The contents of a request as a JSON value. The time it takes does not grow with the request."""
+    """Return the loggable fields of a request as a JSON value.
+
+    Its size has a limit, so that a large request takes no longer.
+    """
     codes = _ACL_CODES if "Acls" in type(request).__name__ else _CODES
     return _outline(request, codes, [_MOST_TOLD])
 
 
 def failures(response: Struct, among: frozenset[int] | None = None) -> list[JsonObject]:
-    """The things that a response gives an error for, each with what names it: `MOST_NAMED` at most.
+    """Return the name and error code of each failed item of a response: at most `MOST_NAMED` of them.
 
     Args:
-        among: the codes that are looked for; all errors when left out.
+        among: error codes to select; None selects all errors.
     """
     found: list[JsonObject] = []
     for labels, code in _coded(response, {}, [_MOST_SEARCHED]):
@@ -100,7 +103,7 @@ def failures(response: Struct, among: frozenset[int] | None = None) -> list[Json
 
 
 def error_name(code: int) -> str:
-    """The name of an error: ``TOPIC_AUTHORIZATION_FAILED``."""
+    """Return the name of an error code, for example ``TOPIC_AUTHORIZATION_FAILED``."""
     return error_code(code).name
 
 
@@ -135,7 +138,7 @@ def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[in
 
 
 def _scalar(name: str, value: object, codes: _Codes) -> Json:
-    """The value as a JSON value; None if it is left out."""
+    """Convert a field's value to a JSON value; None if the field must not be logged."""
     if isinstance(value, bool):
         return value or None  # a switch that is off says nothing
     if isinstance(value, int):
@@ -150,7 +153,7 @@ def _scalar(name: str, value: object, codes: _Codes) -> Json:
 
 
 def _coded(struct: Struct, labels: JsonObject, budget: list[int]) -> Iterator[tuple[JsonObject, int]]:
-    """The parts of a response that have an error code, each with the names of the parts around it."""
+    """Yield the parts of a response that have an error code, with the names of the parts around them."""
     own = dict(labels)
     arrays = []
     for field in struct.__fields__:

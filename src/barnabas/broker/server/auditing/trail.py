@@ -32,7 +32,7 @@ _REPEATABLE = frozenset({LOGIN_FAILED, DENIED})
 
 
 class Who(Protocol):
-    """The connection that did it."""
+    """The connection of the client that an entry is about."""
 
     client_host: str
     principal: Principal
@@ -48,11 +48,11 @@ class _Repeated(NamedTuple):
 class AuditTrail:
     """The audit log of a broker. Owned by the event loop.
 
-    Denials are also written to the broker's log, whether or not there is a file.
+    The broker's own log also gets the denials, even without an audit file.
 
     Args:
-        config: with the settings ``barnabas.audit.*``.
-        environment: the file, the thread and the clock.
+        config: settings, of which ``barnabas.audit.*`` are used.
+        environment: gives the file system, the thread and the clock.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -83,11 +83,11 @@ class AuditTrail:
 
     @property
     def has_file(self) -> bool:
-        """Whether there is a file; without one only denials are told."""
+        """Whether there is an audit file. Without one, only denials are logged, in the broker's log."""
         return self._file is not None
 
     def note(self, event: str, who: Who, client_id: str | None = None, **details: Any) -> None:
-        """Add an entry. `details` are short JSON values."""
+        """Add an entry. `details` must be short JSON values."""
         if self._file is None and event != DENIED:
             return
         entry: dict[str, Any] = {
@@ -110,7 +110,7 @@ class AuditTrail:
         self._add(entry)
 
     async def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Write all entries and close the file."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweep(at_end=True)
@@ -126,7 +126,10 @@ class AuditTrail:
     # --- what repeats itself ---
 
     def _repeats(self, entry: dict[str, Any]) -> bool:
-        """Whether the same entry was written a moment ago; it is counted then."""
+        """Count a denial that repeats a recent one:
+
+        True if it does, so that the broker's log does not show it again.
+        """
         key = tuple(str(value) for name, value in entry.items() if name != "time")
         now = self._clock.monotonic()
         known = self._repeated.get(key)
@@ -208,7 +211,7 @@ class AuditTrail:
 
 
 def _words(details: dict[str, Any]) -> str:
-    """The denied things, for a line of the log: ``Produce (topic orders: TOPIC_AUTHORIZATION_FAILED)``."""
+    """Format denied items for the broker's log: ``Produce (topic orders: TOPIC_AUTHORIZATION_FAILED)``."""
     things = [
         " ".join(f"{name} {value}" for name, value in thing.items() if name != "error")
         + f": {thing.get('error', '')}"

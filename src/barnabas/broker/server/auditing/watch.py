@@ -1,11 +1,11 @@
-"""Records in the audit log what clients change and what they are denied."""
+"""Records the changes and the denied operations of clients in the audit log."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from barnabas.base.errors import KafkaError
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.server.auditing.outline import DENIALS, error_name, failures, outline
 from barnabas.broker.server.auditing.trail import CHANGE, DENIED, AuditTrail
 from barnabas.broker.server.requests.api import Api, Served
@@ -14,7 +14,10 @@ from barnabas.kafka.protocol.schema import Request, Response
 
 
 def changes_audited(served: Served, trail: AuditTrail) -> Served:
-    """The API, whose requests the audit log has; `served` itself without an audit log or changes."""
+    """Wrap an API so that the audit log records its requests.
+
+    Return `served` itself if there is nothing to record.
+    """
     if not served.api.is_audited or not trail.has_file:
         return served
 
@@ -26,7 +29,7 @@ def changes_audited(served: Served, trail: AuditTrail) -> Served:
 
     async def handle(context: RequestContext, request: Request) -> Response | None:
         try:
-            response = await settled(served.handle(context, request))
+            response = await resolve(served.handle(context, request))
         except KafkaError as error:
             if error.code not in DENIALS:  # those are noted where they are decided
                 note(context, request, [{"error": error_name(error.code)}])
@@ -38,13 +41,13 @@ def changes_audited(served: Served, trail: AuditTrail) -> Served:
 
 
 class Denials:
-    """Notes what the guard of an API has denied to clients."""
+    """Records the denied operations of an API."""
 
     def __init__(self, trail: AuditTrail) -> None:
         self._trail = trail
 
     def whole(self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError) -> None:
-        """A request was refused as a whole."""
+        """Record a request that was denied as a whole."""
         if error.code in DENIALS:
             named = {
                 name: value
@@ -54,7 +57,7 @@ class Denials:
             self._note(api, context, [{**named, "error": error_name(error.code)}])
 
     def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
-        """Of some things the response may say that they were denied."""
+        """Record the denied items in a response, if there are any."""
         if response is not None:
             denied = failures(response, DENIALS)
             if denied:

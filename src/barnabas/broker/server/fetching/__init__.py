@@ -1,1 +1,1 @@
-"""Fetch sessions (KIP-227) and the attempts to serve a fetch."""
+"""Fetch sessions (KIP-227), and the reads for a Fetch request."""

@@ -1,4 +1,4 @@
-"""One fetch: read its partitions, and wait for more records if they have too few."""
+"""Executes a Fetch request: reads its partitions, and waits for more records if there are too few."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ _COLD_READS = 16
 
 
 class Fetch:
-    """A fetch in progress; `attempt` is called at once, and again after new records while it returns None.
+    """A fetch in progress. Call `attempt` at once, and again after new records while it returns None.
 
-    A partition without new records is read again only after a notification: the cost of a wake-up does not
-    grow with the number of partitions that the client waits for.
+    A later attempt reads only partitions with notifications. So its cost does not grow with the number of
+    partitions that the client waits for.
 
     Args:
-        replicas: where the partitions are.
-        wanted: what to read, in this order; or the session that knows it, and what the client has been told.
-        min_bytes: the fetch is answered before its time is up only with this many bytes.
-        max_bytes: the largest answer; the first batch is sent even when it is larger.
-        committed: up to the last stable offset (read_committed) instead of the high watermark.
-        from_followers: whether a follower of a partition may serve it, too (KIP-392).
-        preferred: the broker from which a partition should be fetched, -1 for this one.
-        admits: whether the client may get records of so many bytes now; else the answer is empty, and the
-            session is as if it had not been asked.
-        refuses: says at each reading whether the client may not read a topic; None where it may read all.
+        replicas: the partitions of this broker.
+        wanted: partitions to read, in this order; or the fetch session that has them.
+        min_bytes: bytes that the response needs before the maximum wait time is over.
+        max_bytes: largest size of the response; the first batch is sent even if it is larger.
+        committed: reads up to the last stable offset (read_committed) instead of the high watermark.
+        from_followers: allows reads from a follower replica (KIP-392).
+        preferred: returns the broker from which to fetch a partition, -1 for this one.
+        admits: whether the quota allows the client this number of bytes now. If not, the response is empty,
+            and the fetch session does not change.
+        refuses: called at each read: whether the client may not read a topic. None if it may read all topics.
     """
 
     __slots__ = (
@@ -117,15 +117,15 @@ class Fetch:
 
     @property
     def unread(self) -> int:
-        """The number of partitions that the next attempt reads."""
+        """Number of partitions that the next attempt reads."""
         return len(self._unread)
 
     def attempt(self, final: bool, may_wait: bool = True) -> FetchResponse | None:
-        """The response; None while there is too little to send, unless this attempt is `final`.
+        """Return the response, or None if there are too few records and this attempt is not `final`.
 
         Args:
-            may_wait: for the disk. Else the response is None, too, while there are `cold_reads`: have them
-                brought into memory, and try again.
+            may_wait: allows reads that wait for the disk. If False, the result is None while there are
+                `cold_reads`: read them into memory and try again.
         """
         if self._is_watching and not final and not self.cold_reads and not self._is_worth_reading():
             return None
@@ -135,9 +135,9 @@ class Fetch:
         return self._respond_if_enough(final)
 
     def steps(self) -> Iterator[None]:
-        """Do the work of `attempt` in steps of some partitions each; `is_answered` has the result.
+        """Do the work of `attempt` in steps of some partitions each. Afterwards `is_answered` has the result.
 
-        It never waits for the disk: see `cold_reads`.
+        It never waits for the disk; see `cold_reads`.
         """
         watches = not self._is_watching and self._session is None
         self._start_watching()  # partitions go on between the steps
@@ -151,7 +151,7 @@ class Fetch:
             yield
 
     def is_answered(self, final: bool) -> bool:
-        """Whether there is an answer after the last of the `steps`: take the `last_steps` to make it."""
+        """Whether the `steps` found enough for a response. If True, run `last_steps` to make it."""
         if self.cold_reads and self._waits_for_disk():
             return False
         if self._is_enough(final):
@@ -160,7 +160,7 @@ class Fetch:
         return False
 
     def last_steps(self) -> Iterator[None]:
-        """Make the `response` in steps, and receive no more notifications."""
+        """Make the `response` in steps, and stop the notifications."""
         refusal = self._refusal()
         if refusal is not None:
             self.response = refusal
@@ -179,15 +179,15 @@ class Fetch:
         self.close()
 
     def has_moved(self) -> bool:
-        """Whether to take the steps again for records that arrived during them."""
+        """Whether records arrived during the steps, so that the steps must run again."""
         return bool(self._new_bytes or self._has_changed) and self._is_worth_reading()
 
     def is_due(self, final: bool) -> bool | None:
-        """Whether to take the steps again; None for not yet."""
+        """Whether the steps must run again now: True, or None for not yet."""
         return final or self._is_worth_reading() or None
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """A partition has moved (`NewsListener`)."""
+        """Note that a target has new records (`NewsListener`)."""
         self._unread[target] = None
         if new_bytes:
             self._new_bytes += new_bytes
@@ -197,11 +197,11 @@ class Fetch:
             watcher.progressed(new_bytes)
 
     def has_changed(self, target: FetchTarget) -> None:
-        """See `NewsListener`."""
+        """Note that a target has changed (`NewsListener`)."""
         self._unread[target] = None
 
     def watch(self) -> None:
-        """Receive notifications from now on."""
+        """Start to receive notifications."""
         if not self._is_watching:
             self._start_watching()
             if self._session is None:
@@ -217,7 +217,7 @@ class Fetch:
                 self._session.join(self)
 
     def close(self, _future: object = None) -> None:
-        """Receive no more notifications: there is an answer, or nobody waits for one."""
+        """Stop the notifications: the fetch has its response, or its client is gone."""
         if self._is_watching:
             self._is_watching = False
             if self._session is not None:
@@ -277,7 +277,7 @@ class Fetch:
         return self._read_bytes >= self._min_bytes or self._failed or final or is_of_nothing
 
     def _refusal(self) -> FetchResponse | None:
-        """The response to a client that may not have so many bytes now."""
+        """Make the empty response for a client whose quota does not allow the records now."""
         if self._admits is None or self._admits(self._read_bytes):
             return None
         session = self._session
@@ -290,7 +290,7 @@ class Fetch:
         self.watch()
 
     def _read_records_again(self) -> None:
-        """Discard the records read, as the log goes on; the next attempt reads them again."""
+        """Discard the records read, because the log has changed. The next attempt reads them again."""
         results = self._results
         for target, data in results.items():
             if data is not None and data.records:
@@ -299,7 +299,7 @@ class Fetch:
                 self._unread[target] = None
 
     def _uncount(self, target: FetchTarget, data: PartitionData) -> None:
-        """Take back the count of bytes that are not sent."""
+        """Remove unsent bytes from the count of read bytes."""
         if target.partition is not None:
             chunks: list[Chunk] = data.records  # type: ignore[assignment]
             target.partition.traffic.bytes_out -= sum(map(len, chunks))
@@ -307,7 +307,10 @@ class Fetch:
     def _read_later(
         self, target: FetchTarget, cold: ColdRead, max_bytes: int, min_one: bool
     ) -> PartitionData | None:
-        """Note that a target needs the disk. Its records if they were read ahead and evicted again."""
+        """Add a target to the cold reads.
+
+        Return its records if they were read ahead and are no longer in memory.
+        """
         if cold.place in self._warmed:
             self._may_wait = True
             try:
@@ -321,10 +324,10 @@ class Fetch:
         return None
 
     def _waits_for_disk(self) -> bool:
-        """Whether the cold reads are to be made before there is an answer.
+        """Whether to make the cold reads before the response.
 
-        An incremental answer may leave them to the next one, if it has enough. The first time it waits, too:
-        else partitions in memory would keep those on the disk from their turn.
+        A response with enough bytes can leave the cold reads to the next one. But the first response waits
+        for them. Otherwise partitions in memory would always come before those on disk.
         """
         session = self._session
         is_incremental = session is not None and session.epoch > 1
@@ -337,7 +340,11 @@ class Fetch:
         return True
 
     def _is_worth_reading(self) -> bool:
-        """Whether enough was committed since the last attempt, or a partition has changed hands or gone."""
+        """Whether an attempt can succeed.
+
+        Enough bytes were committed since the last one, or the leader or the existence of a partition has
+        changed.
+        """
         if self._committed and self._new_bytes:
             return True  # the end of a transaction lets out more than its own bytes
         return self._has_changed or self._read_bytes + self._new_bytes >= self._min_bytes
@@ -392,7 +399,7 @@ class Fetch:
 
     @staticmethod
     def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
-        """Tell a fetcher whose log parts ways with this one where to truncate (KIP-595)."""
+        """Add the offset at which a fetcher must truncate its log, if that log diverges (KIP-595)."""
         epoch, end_offset = partition.end_offset_for_epoch(target.last_fetched_epoch)
         if epoch == NO_LEADER_EPOCH:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -406,7 +413,7 @@ class Fetch:
         results: Iterable[tuple[FetchTarget, PartitionData | None]],
         topics: list[FetchableTopicResponse],
     ) -> None:
-        """Add to `topics` what the client is told of some of the results."""
+        """Add some of the results to the response's `topics`."""
         session = self._session
         current: TopicKey | None = (topics[-1].topic or topics[-1].topic_id) if topics else None
         for target, data in results:
@@ -433,7 +440,7 @@ class Fetch:
         return FetchResponse(session_id=self._session.session_id if self._session else 0, responses=topics)
 
     def _has_nothing_left(self, target: FetchTarget, data: PartitionData) -> bool:
-        """Whether a partition has no more records to send, and no news since it was read."""
+        """Whether a partition has no more records to send, and no notification since the last read."""
         bound = data.last_stable_offset if self._committed else data.high_watermark
         return (
             target.offset == bound
@@ -444,6 +451,6 @@ class Fetch:
 
 
 def _steps_of(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The items, those of one step at a time."""
+    """Divide items into groups of one step each."""
     for start in range(0, len(items), _TARGETS_A_STEP):
         yield items[start : start + _TARGETS_A_STEP]

@@ -15,14 +15,15 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 def replica_in_rack(
     brokers: Mapping[BrokerId, BrokerImage], rack: str, listener: str, partition: Partition, offset: Offset
 ) -> BrokerId:
-    """The follower in the consumer's rack that has come furthest, of those in sync that hold `offset`.
+    """Choose the in-sync follower in the consumer's rack that has `offset` and the highest log end offset.
 
-    -1 if the leader is in the rack too, if no follower is, and on a follower: the consumer stays there.
+    Return -1 if the consumer should stay: the leader is in the rack too, no follower is in it, or
+    this broker is a follower.
 
     Args:
-        brokers: those that are alive.
-        rack: the consumer's.
-        listener: which the consumer uses, and must find there, too.
+        brokers: live brokers.
+        rack: rack of the consumer.
+        listener: the consumer's listener, which the chosen broker must also have.
     """
     leader = brokers.get(partition.state.leader)
     if not partition.is_leader or leader is None or leader.rack == rack:

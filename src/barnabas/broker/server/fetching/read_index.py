@@ -1,12 +1,13 @@
-"""Proof, by the fetches of followers, that nobody else leads a partition: a read index.
+"""Proves, by the fetches of followers, that no other broker leads a partition (ADR 15: a read index).
 
-A broker that cannot be sure of its session with the metadata store may have been replaced. Then its memory
-may be stale: a committed offset, the end of a log, the owner of a transactional id. So it answers only when
-each broker that could have been elected in its stead has fetched from it since, in its leader epoch. A broker
-that has learnt of a later leader epoch never does. So nobody had begun to lead when the question came
+If a broker's session with the metadata store is in doubt, other brokers may have become leaders. Then its
+memory may be stale: a committed offset, a log end, or the owner of a transactional id. So it delays an answer
+until each possible new leader has fetched from it, in its leader epoch, after the request arrived. A broker
+that knows a later leader epoch never does that. So no other broker led when the request arrived
 (docs/adr/0015-a-leader-in-doubt-answers-by-a-read-index.md).
 
-This uses no clock and no store: while the whole ensemble is away and all followers fetch, nothing stops.
+The proof uses neither a clock nor the store. While the whole ensemble is away and all followers fetch, the
+broker still answers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ROUNDS = 3
 
 
 class _Witness(NamedTuple):
-    """A follower's fetch session as it was when the question came."""
+    """State of a follower's fetch session when the request arrived."""
 
     session_id: int
     #: the epoch of the fetch that came next
@@ -39,13 +40,13 @@ _NONE_YET = _Witness(0, 1)
 
 
 class ReadIndex:
-    """Confirms that this broker led partitions at the moment of a question.
+    """Confirms that this broker led partitions at the time of a request.
 
     Args:
-        replicas: the partitions.
-        sessions: the followers' fetch sessions.
-        is_certain: whether this broker is sure of its leaderships anyway.
-        patience_ms: how long a question waits for the followers.
+        replicas: the partitions of this broker.
+        sessions: fetch sessions of the followers.
+        is_certain: whether the session with the metadata store is certain, so that no proof is necessary.
+        patience_ms: time limit of a proof, in milliseconds.
     """
 
     def __init__(
@@ -62,13 +63,13 @@ class ReadIndex:
         self.is_certain = is_certain
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> asyncio.Future[bool] | None:
-        """Wait until it is proven that nobody else had begun to lead these partitions at this moment.
+        """Prove that no other broker leads these partitions at the time of this call.
 
-        Partitions that this broker does not lead are left out: their answer is an error already.
+        Partitions that this broker does not lead need no proof: their answer is already an error.
 
         Returns:
-            None if that is proven. A future otherwise, which raises KafkaError NOT_LEADER_OR_FOLLOWER when
-            this broker's leadership has ended, or the time is over.
+            None if it is already proven. Otherwise a future, which raises KafkaError NOT_LEADER_OR_FOLLOWER
+            when this broker's leadership ends, or after the time limit.
         """
         asked = _Asked(self._sessions, self._led(partitions))
         if asked.is_proven():
@@ -88,7 +89,7 @@ class ReadIndex:
 
 
 class _Asked:
-    """Partitions whose leadership is in question, and what was known of their followers at that moment."""
+    """Partitions with a proof in progress, and the state of their followers when the request arrived."""
 
     def __init__(self, sessions: FetchSessions, partitions: Iterable[Partition]) -> None:
         self._sessions = sessions
@@ -103,14 +104,14 @@ class _Asked:
         return self._led
 
     def hurry(self) -> None:
-        """Have the followers' next fetches answered at once."""
+        """Make the leader answer the next fetches of the followers at once."""
         for broker in self._witnesses:
             session = self._sessions.of_replica(broker)
             if session is not None:
                 session.hurry(ROUNDS - 1)
 
     def attempt(self, expired: bool) -> bool | None:
-        """Try to complete the `DelayedOperation`: True once the leadership is proven."""
+        """Try to complete the `DelayedOperation`. Return True if the leadership is proven."""
         for partition, (epoch, _) in self._led.items():
             partition.check_leader(epoch)
         if self.is_proven():
@@ -134,7 +135,7 @@ class _Asked:
         return _NONE_YET if session is None else _Witness(session.session_id, session.epoch)
 
     def _has_followed(self, broker: BrokerId, partition: Partition, epoch: int) -> bool:
-        """Whether a fetch that was sent after the question has the partition, in that leader epoch."""
+        """Whether a fetch from after the request's arrival has this partition in this leader epoch."""
         session = self._sessions.of_replica(broker)
         if session is None:
             return False

@@ -1,4 +1,4 @@
-"""A follower's fetch: returns what the leader has appended, and records how far the follower has copied."""
+"""A follower's fetch: returns records up to the log end, and records the follower's position."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class ReplicaFetch(Fetch):
-    """A fetch that reads up to the log's end, and reports the follower's position to each partition.
+    """A follower's fetch: it reads up to the log end, and reports the follower's position to each partition.
 
-    Partitions without new records are not updated: a follower that has reached the log's end stays there
-    until the next append.
+    It does not update partitions without new records: a follower at the log end stays there until the next
+    append.
 
     Args:
-        replica: the follower.
-        broker_epoch: which life of its broker it is (KIP-903); -1 when it does not say.
-        throttle: of what is sent to followers (KIP-73).
+        replica: broker id of the follower.
+        broker_epoch: broker epoch of the follower (KIP-903); -1 if the request has none.
+        throttle: throttle of the data that leaders send to followers (KIP-73).
     """
 
     __slots__ = ("_broker_epoch", "_replica", "_throttle")
@@ -91,7 +91,10 @@ class ReplicaFetch(Fetch):
         return read.chunks
 
     def _parts_ways(self, partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
-        """Whether the logs diverge. A leader that has lost everything ends every epoch at its own end."""
+        """Whether the follower's log diverges from this one.
+
+        If this leader lost its log, each of its epochs ends at its log end.
+        """
         log = partition.log
         if log.latest_epoch != NO_LEADER_EPOCH or log.log_start_offset < log.log_end_offset:
             return self._diverges(partition, target, data)

@@ -1,8 +1,8 @@
-"""Fetch sessions (KIP-227): the broker remembers which partitions a client fetches, the client sends changes.
+"""Fetch sessions (KIP-227): the broker remembers a client's partitions, and the client sends only changes.
 
-The number of sessions is bounded, and that of their partitions. When all are in use, a new session replaces
-one that has been idle for two minutes; if none has, session id 0 tells the client to fetch without a session.
-A follower has one session, which no client can take from it.
+The numbers of sessions and of their partitions have limits. When all sessions are in use, a new one replaces
+a session without requests for two minutes. If there is none, session id 0 tells the client to fetch without a
+session. Each follower has one session, which no client can replace.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ MAX_PARTITIONS = 400_000
 
 
 class NewsListener(Protocol):
-    """Is notified of changes to the partitions of its targets."""
+    """Receives notifications about the partitions of its targets."""
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """The partition of a target has progressed (`Watcher.progressed`)."""
+        """A target's partition has new records to read (`Watcher.progressed`)."""
 
     def has_changed(self, target: FetchTarget) -> None:
-        """The next answer has to contain something new about `target`; it need not come sooner for it."""
+        """The next response must contain a change of `target`; no earlier response is necessary."""
 
 
 class FetchTarget:
-    """One partition as a client requested it, with the state that it was last sent.
+    """One partition as a client requested it, with the state that the broker last sent.
 
-    From `watch` to `unwatch` it watches its partition, once it has been found.
+    It watches its partition from `watch` to `unwatch`, once the partition was found.
     """
 
     __slots__ = (
@@ -78,14 +78,14 @@ class FetchTarget:
         self.want(wanted)
 
     def want(self, wanted: FetchPartition) -> None:
-        """Update the client's position."""
+        """Update the position that the client requests."""
         self.offset = wanted.fetch_offset
         self.max_bytes = max(0, wanted.partition_max_bytes)
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def find_partition(self, replicas: ReplicaManager) -> Partition:
-        """The partition, which is looked up again only after its topic was deleted.
+        """Return the partition. It is looked up again only after its topic was deleted.
 
         Raises:
             KafkaError: as `ReplicaManager.find`.
@@ -101,13 +101,13 @@ class FetchTarget:
         return partition
 
     def watch(self, listener: NewsListener) -> None:
-        """Notify `listener` of changes to the partition."""
+        """Start to notify `listener` of changes to the partition."""
         self.listener = listener
         if self.partition is not None:
             self._enter(self.partition)
 
     def unwatch(self) -> None:
-        """The inverse of `watch`."""
+        """Stop the notifications of `watch`."""
         self.listener = None
         if self.partition is not None:
             self._leave(self.partition)
@@ -119,12 +119,12 @@ class FetchTarget:
         partition.watchers.pop(self, None)
 
     def progressed(self, new_bytes: int) -> None:
-        """The partition has changed (`Watcher`)."""
+        """Handle new records or a change of the partition (`Watcher`)."""
         if self.listener is not None:
             self.listener.has_news(self, new_bytes)
 
     def is_news(self, data: PartitionData) -> bool:
-        """Whether `data` contains anything new for the client, which counts as sent from now on."""
+        """Whether `data` has anything new for the client. If it has, the target then treats it as sent."""
         if data.error_code:
             # Told again after every error, whatever the numbers then are.
             self.high_watermark = -1
@@ -141,10 +141,10 @@ class FetchTarget:
 
 
 class ReplicaTarget(FetchTarget):
-    """A partition as a follower asked for it: it reads what is appended, before it is committed.
+    """One partition of a follower's session: it is read up to the log end, beyond the high watermark.
 
-    A moved high watermark is sent with the next answer and does not cause one by itself: each append would
-    cost two fetches (KAFKA-9731).
+    The next response contains a new high watermark, but a new high watermark alone causes no response.
+    Otherwise each append would cost two fetches (KAFKA-9731).
     """
 
     __slots__ = ("is_new", "replica_start")
@@ -173,13 +173,13 @@ class ReplicaTarget(FetchTarget):
             self.listener.has_news(self, 0)
 
     def appended(self, new_bytes: int) -> None:
-        """The leader has appended so many bytes (`AppendListener`)."""
+        """Handle an append of this number of bytes by the leader (`AppendListener`)."""
         if self.listener is not None:
             self.listener.has_news(self, new_bytes)
 
 
 def requested(request: FetchRequest, target: type[FetchTarget] = FetchTarget) -> Iterable[FetchTarget]:
-    """The partitions that a request names, in its order."""
+    """Yield the partitions of a request, in its order."""
     for topic in request.topics:
         key: TopicKey = topic.topic or topic.topic_id
         for wanted in topic.partitions:
@@ -187,10 +187,10 @@ def requested(request: FetchRequest, target: type[FetchTarget] = FetchTarget) ->
 
 
 class FetchSession:
-    """One client's partitions. The cost of a fetch grows with the number of those that have changed.
+    """One client's fetch session. The cost of a fetch grows with the number of changed partitions only.
 
-    `ready` has those that may have something new for the client, in the order in which they are read. A
-    partition whose records have been sent goes to the end, so that every partition has its turn.
+    `ready` has the partitions that may have something new for the client, in the order of the reads. A
+    partition moves to the end after its records were sent, so that every partition has its turn.
     """
 
     #: what a partition of the session is
@@ -203,7 +203,10 @@ class FetchSession:
         uses_topic_ids: bool,
         targets: Iterable[FetchTarget] = (),
     ) -> None:
-        """`targets` is what the request names, if that is known already."""
+        """Create a session.
+
+        `targets` are the partitions that the request names, if the caller has already made them.
+        """
         self.session_id = session_id
         #: the epoch the next request must have
         self.epoch = 1
@@ -221,12 +224,12 @@ class FetchSession:
             target.watch(self)
 
     def advance(self, request: FetchRequest) -> None:
-        """Apply the changes that an incremental request brings."""
+        """Apply the changes of an incremental request."""
         for _ in self.advance_in_steps(request):
             pass
 
     def advance_in_steps(self, request: FetchRequest) -> Iterator[None]:
-        """Do the work of `advance` in steps. Take no step once the session is closed."""
+        """Apply the changes of an incremental request, in steps. Stop if the session is closed."""
         self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
@@ -252,10 +255,10 @@ class FetchSession:
                 self.has_news(target, 0)
 
     def to_read(self, *, committed: bool) -> list[FetchTarget]:
-        """The targets that a fetch has to read, in this order.
+        """Return the targets that a fetch must read, in this order.
 
         Args:
-            committed: whether it reads up to the last stable offset.
+            committed: whether the fetch reads only up to the last stable offset.
         """
         if committed is not self._is_committed:  # what was read to its end may go on
             self._is_committed = committed
@@ -263,43 +266,43 @@ class FetchSession:
         return list(self.ready)
 
     def join(self, fetch: NewsListener) -> None:
-        """Notify a fetch of changes, until it leaves."""
+        """Notify a fetch of changes until it calls `leave`."""
         self._fetches.append(fetch)
 
     def leave(self, fetch: NewsListener) -> None:
-        """A fetch has its answer, or its client has gone."""
+        """End the notifications of a fetch: it has its response, or its client is gone."""
         self._fetches.remove(fetch)
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """See `NewsListener`."""
+        """Note that a target has new records (`NewsListener`)."""
         self.ready[target] = None
         for fetch in self._fetches:
             fetch.has_news(target, new_bytes)
 
     def has_changed(self, target: FetchTarget) -> None:
-        """See `NewsListener`."""
+        """Note that a target has changed (`NewsListener`)."""
         self.ready[target] = None
         for fetch in self._fetches:
             fetch.has_changed(target)
 
     def was_told(self, target: FetchTarget) -> None:
-        """Do not read `target` again before its partition changes."""
+        """Remove `target` from the targets to read, until its partition changes."""
         self.ready.pop(target, None)
 
     def was_served(self, target: FetchTarget) -> None:
-        """Read `target` last next time, since it has just had its turn."""
+        """Move `target` to the end of the order, because its records were sent."""
         if target in self.ready:
             del self.ready[target]
             self.ready[target] = None
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop to watch all partitions."""
         for target in self.targets.values():
             target.unwatch()
 
 
 class ReplicaSession(FetchSession):
-    """A follower's partitions of which this broker is the leader.
+    """A follower's fetch session: its partitions that this broker leads.
 
     Attributes:
         parked: the fetch that waits for appends.
@@ -312,18 +315,19 @@ class ReplicaSession(FetchSession):
 
     @property
     def is_hurried(self) -> bool:
-        """Whether the fetch that has just come is to be answered at once."""
+        """Whether the broker must answer the present fetch at once."""
         return self.epoch <= self._hurried
 
     def hurry(self, fetches: int) -> None:
-        """Answer so many fetches at once, for the next ones to come soon."""
+        """Answer this number of fetches without delay, so that the next ones arrive soon."""
         self._hurried = self.epoch + fetches
         self.unpark()
 
     def unpark(self) -> None:
-        """Answer the fetch that waits: the follower has sent another one because it follows other partitions.
+        """Answer the delayed fetch, because the follower has sent a second one with other partitions.
 
-        The earlier fetch must not read the new partitions: the follower does not expect them in its answer.
+        The delayed fetch must not read the new partitions: the follower does not expect them in this
+        response.
         """
         if self.parked is not None:
             self.parked.expire()
@@ -331,7 +335,7 @@ class ReplicaSession(FetchSession):
 
 
 class FetchSessions:
-    """The sessions of a broker, the least recently used first."""
+    """The fetch sessions of a broker, the least recently used first."""
 
     def __init__(self, slots: int, clock: Clock, rng: Random) -> None:
         self._slots = slots
@@ -355,11 +359,11 @@ class FetchSessions:
         owner: Principal = ANONYMOUS,
         targets: Iterable[FetchTarget] = (),
     ) -> FetchSession | None:
-        """The session that `request` opens or continues; None if it has none and gets none.
+        """Return the session that `request` opens or continues; None if the fetch has no session.
 
         Args:
-            owner: whose session it is: to others it does not exist.
-            targets: what the request names, if that is known already.
+            owner: principal of the client; a session is visible only to its owner.
+            targets: partitions that the request names, if the caller has already made them.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
@@ -379,7 +383,7 @@ class FetchSessions:
         return session
 
     def find(self, request: FetchRequest, uses_topic_ids: bool, owner: Principal = ANONYMOUS) -> FetchSession:
-        """The session that an incremental request goes on with: `advance` it.
+        """Return the session of an incremental request. The caller then calls `advance`.
 
         Raises:
             KafkaError: as `resolve`.
@@ -394,10 +398,11 @@ class FetchSessions:
         return session
 
     def advance(self, session: FetchSession, request: FetchRequest) -> Iterator[None]:
-        """Apply the changes that an incremental request brings to its session, in steps.
+        """Apply the changes of an incremental request to its session, in steps.
 
         Raises:
-            KafkaError: FETCH_SESSION_ID_NOT_FOUND, the session has gone meanwhile, or is too large now.
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, the session was closed meanwhile, or has too many
+                partitions now.
         """
         self._touch(session)
         steps = session.advance_in_steps(request)
@@ -427,7 +432,7 @@ class FetchSessions:
     ) -> ReplicaSession | None:
         """Find or create the session of a follower (see `resolve`).
 
-        A fetch of the session that still waits is answered first.
+        If another fetch of the session is delayed, answer that one first.
         """
         for watcher in self.watchers:
             watcher.progressed(0)  # it looks in a later turn of the event loop
@@ -454,15 +459,15 @@ class FetchSessions:
         return session
 
     def of_replica(self, replica: BrokerId) -> ReplicaSession | None:
-        """The session of a follower."""
+        """Return the session of a follower."""
         return self._of_replicas.get(replica)
 
     def drop(self, session: FetchSession) -> None:
-        """Remove a session whose id was never sent to its client."""
+        """Remove a session whose id no response has contained."""
         self._drop(session.session_id)
 
     def forget_replica(self, replica: BrokerId) -> None:
-        """A follower's broker has left the cluster."""
+        """Remove the sessions of a broker that has left the cluster."""
         if replica in self._of_replicas:
             self._close_replica(replica)
 

@@ -1,6 +1,6 @@
-"""The APIs that this broker serves, one module each.
+"""The handlers of the APIs that this broker serves, one module each.
 
-`barnabas.broker.server.requests.api` says how a module declares its API.
+The docstring of `barnabas.broker.server.requests.api` explains how a module declares its API.
 """
 
 from __future__ import annotations

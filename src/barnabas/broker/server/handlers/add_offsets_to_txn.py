@@ -1,13 +1,14 @@
-"""AddOffsetsToTxn v0-4: a transaction is about to commit a group's offsets (KIP-98).
+"""AddOffsetsToTxn v0-4: adds a group to a transaction, which will commit the group's offsets (KIP-98).
 
-It adds the partition of `__consumer_offsets` that keeps the group. PRODUCER_FENCED from v2 on (KIP-588).
+The coordinator adds the partition of `__consumer_offsets` that stores the group. PRODUCER_FENCED from v2 on
+(KIP-588).
 """
 
 from __future__ import annotations
 
 from barnabas.base.errors import KafkaError, fenced_since
 from barnabas.base.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -38,7 +39,7 @@ async def add_offsets_to_txn(
     partition = TopicPartition(GROUP_METADATA_TOPIC, groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
-        await settled(
+        await resolve(
             transactions.add_partitions(request.transactional_id, producer, [partition], _TRANSACTION_VERSION)
         )
     except KafkaError as error:

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn v0-5: partitions that a transaction is about to write to (KIP-98).
+"""AddPartitionsToTxn v0-5: adds partitions to a transaction before it writes to them (KIP-98).
 
-Up to v3 a producer sends it, for its own transaction. From v4 on a broker sends it (KIP-890): for several
-transactions at once, to add partitions or only to check them. If one partition does not exist, none is added:
-the others get OPERATION_NOT_ATTEMPTED.
+Up to v3 a producer sends it for its own transaction. From v4 on a broker sends it for several transactions
+(KIP-890), to add partitions or only to verify them. If one partition does not exist, none is added: the
+others get OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 
 from barnabas.base.errors import ErrorCode, KafkaError, fenced_since
 from barnabas.base.types import ProducerIdentity, TopicPartition
-from barnabas.broker.answers import Answer, is_pending, settled, then
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, resolve, then
 from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
@@ -63,7 +63,7 @@ def add_partitions_to_txn(
     view: BrokerView,
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
-) -> Answer[AddPartitionsToTxnResponse]:
+) -> MaybeAwaitable[AddPartitionsToTxnResponse]:
     if context.api_version >= _BATCHED_FROM:
         if not context.access.on_cluster(Operation.CLUSTER_ACTION):
             raise refusal(ResourceType.CLUSTER)
@@ -92,7 +92,7 @@ async def _serve_batched(
         results_by_transaction=[
             AddPartitionsToTxnResult(
                 transactional_id=each.transactional_id,
-                topic_results=await settled(_serve(transactions, image, context, each, _IMPLICIT)),
+                topic_results=await resolve(_serve(transactions, image, context, each, _IMPLICIT)),
             )
             for each in request.transactions
         ]
@@ -105,7 +105,7 @@ def _serve(
     context: RequestContext,
     transaction: AddPartitionsToTxnTransaction,
     version: int,
-) -> Answer[list[AddPartitionsToTxnTopicResult]]:
+) -> MaybeAwaitable[list[AddPartitionsToTxnTopicResult]]:
     transactional_id = transaction.transactional_id
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     partitions = [TopicPartition(t.name, number) for t in transaction.topics for number in t.partitions]
@@ -134,13 +134,16 @@ def _serve(
         added = transactions.add_partitions(transactional_id, producer, partitions, version)
     except KafkaError as error:
         return refused(error)
-    return add_later(added) if is_pending(added) else results({})
+    return add_later(added) if is_awaitable(added) else results({})
 
 
 def _impossible(
     image: ClusterImage, access: Access, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """An error for each partition; empty if all exist and the client may write to them."""
+    """Return an error for each partition if one does not exist or the client may not write to one.
+
+    Otherwise the result is empty.
+    """
     errors = {}
     for tp in partitions:
         if not access.on_topic(Operation.WRITE, tp.topic):

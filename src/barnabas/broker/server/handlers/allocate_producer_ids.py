@@ -1,4 +1,4 @@
-"""AllocateProducerIds v0: a block of producer ids for a broker (KIP-730)."""
+"""AllocateProducerIds v0: gives a block of producer ids to a broker (KIP-730)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterClientQuotas v0-1: set and remove quotas of users, client ids and addresses (KIP-546, KIP-612)."""
+"""AlterClientQuotas v0-1: sets and removes quotas of users, client ids and addresses (KIP-546, KIP-612)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""AlterConfigs v0-2: replace all settings of topics or brokers (KIP-133).
+"""AlterConfigs v0-2: replaces all settings of topics or brokers (KIP-133).
 
-Clients should use IncrementalAlterConfigs: a setting that the request does not name is removed.
+It removes each setting that the request does not name. So clients should use IncrementalAlterConfigs.
 """
 
 from __future__ import annotations

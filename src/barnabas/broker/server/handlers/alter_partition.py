@@ -1,8 +1,8 @@
-"""AlterPartition v2-3: a leader asks the controller to change ISRs (KIP-497, KIP-704, KIP-903).
+"""AlterPartition v2-3: a leader proposes ISR changes to the controller (KIP-497, KIP-704, KIP-903).
 
-Errors are those of Kafka's controller. Each result has the partition's state after the request, or an error:
-the leader's own image shows it the changes that it has missed. Beyond Kafka, a replica whose disk accepts no
-writes may request the ISR without itself.
+The errors are those of Kafka's controller. Each result has the partition's state after the request, or an
+error. After an error, the leader learns the changes that it has missed from its own image. In addition to
+Kafka's rules, a replica whose disk accepts no writes can propose an ISR without itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments v0-1: move partitions to other brokers, or cancel a move (KIP-455, KIP-860).
+"""AlterPartitionReassignments v0-1: moves partitions to other brokers, or cancels moves (KIP-455, KIP-860).
 
-The answer does not wait for the moves, so the request's timeout is ignored.
+The response does not wait for the moves, so the handler ignores the request's timeout.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _PIECE = 1000
 def _failed(
     request: AlterPartitionReassignmentsRequest, error: KafkaError
 ) -> AlterPartitionReassignmentsResponse:
-    """Each partition has the error too: Kafka's own client counts the partitions that come back."""
+    """Make a response with the error for the whole request and for each partition.
+
+    Kafka's own client counts the partitions in a response.
+    """
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=error.code,

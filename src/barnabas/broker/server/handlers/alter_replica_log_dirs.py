@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs v1-2: move replicas to other log directories of this broker (KIP-113).
+"""AlterReplicaLogDirs v1-2: moves replicas to other log directories of this broker (KIP-113).
 
-The answer says that the copying has begun; DescribeLogDirs shows its progress.
+The response means that the copies have begun. DescribeLogDirs shows their progress.
 """
 
 from __future__ import annotations

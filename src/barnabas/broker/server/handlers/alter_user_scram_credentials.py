@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials v0: set and delete the SCRAM credentials of users (KIP-554)."""
+"""AlterUserScramCredentials v0: sets and deletes the SCRAM credentials of users (KIP-554)."""
 
 from __future__ import annotations
 

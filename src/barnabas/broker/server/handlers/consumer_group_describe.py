@@ -1,8 +1,7 @@
-"""ConsumerGroupDescribe v0-1: groups of the consumer protocol with their members' current and target
-assignments (KIP-848).
+"""ConsumerGroupDescribe v0-1: describes groups of the consumer protocol and their members (KIP-848).
 
-From v1 on it also says by which protocol each member joined (KIP-1099). A group of another type is answered
-with GROUP_ID_NOT_FOUND.
+For each member it returns the current and the target assignment. From v1 on it also says by which protocol
+each member joined (KIP-1099). A group of another type gets GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

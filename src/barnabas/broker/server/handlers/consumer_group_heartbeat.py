@@ -1,11 +1,11 @@
-"""ConsumerGroupHeartbeat v0-1: join, stay in and leave a group of the consumer protocol (KIP-848).
+"""ConsumerGroupHeartbeat v0-1: joins, stays in and leaves a group of the consumer protocol (KIP-848).
 
-Subscriptions by regular expression and member ids that clients make from v1 on (KIP-1082).
+It supports subscriptions by regular expression, and from v1 on member ids that clients make (KIP-1082).
 """
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator import Caller, GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -32,7 +32,7 @@ from barnabas.kafka.security.acls import Operation, ResourceType
 )
 def consumer_group_heartbeat(
     groups: GroupCoordinator, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> Answer[ConsumerGroupHeartbeatResponse]:
+) -> MaybeAwaitable[ConsumerGroupHeartbeatResponse]:
     def may_see(topic: str) -> bool:
         return access.on_topic(Operation.DESCRIBE, topic)
 

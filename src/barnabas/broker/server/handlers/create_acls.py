@@ -1,4 +1,4 @@
-"""CreateAcls v1-3: add rules (KIP-140, prefixes by KIP-290). Creating a rule that exists already succeeds."""
+"""CreateAcls v1-3: adds ACLs (KIP-140, prefixes by KIP-290). It succeeds if an ACL exists already."""
 
 from __future__ import annotations
 

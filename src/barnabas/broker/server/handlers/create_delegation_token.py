@@ -1,6 +1,6 @@
-"""CreateDelegationToken v1-3: make a token by which others log in as its owner (KIP-48).
+"""CreateDelegationToken v1-3: creates a token with which a client logs in as its owner (KIP-48).
 
-A user may create tokens for another one who is allowed CREATE_TOKENS on that user (KIP-373).
+A user can create tokens for another user with the permission CREATE_TOKENS on that user (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""CreatePartitions v0-3: add partitions to topics, with or without an assignment, or only validate (KIP-195).
-
-The client's quota limits how many are added (KIP-599). The request's timeout is ignored.
-"""
+"""CreatePartitions v0-3: adds partitions to topics, or only validates the request (KIP-195)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""CreateTopics v2-7: create topics by a number of partitions or by an assignment, with settings, or only
-validate (KIP-4, KIP-464, KIP-525).
+"""CreateTopics v2-7: creates topics, or only validates the request (KIP-4, KIP-464, KIP-525).
 
-The client's quota limits how many partitions are created (KIP-599). The answer has the new topic's settings.
-The request's timeout is ignored: the decision takes milliseconds.
+A request has a number of partitions or an assignment, and settings. The client's quota limits the number of
+new partitions (KIP-599). The response has the new topic's settings. The handler ignores the request's
+timeout, because the decision takes milliseconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STRICT_SINCE = 6
 
 
 def _check(request: CreateTopicsRequest) -> None:
-    """Check the bound of the whole request, which its pieces cannot."""
+    """Check the limit for the whole request, before it is divided into pieces."""
     check_partition_count(
         sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics)
     )

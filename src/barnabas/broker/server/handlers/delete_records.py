@@ -1,7 +1,7 @@
-"""DeleteRecords v0-2: move the log start offset of partitions (KIP-107).
+"""DeleteRecords v0-2: moves the log start offset of partitions (KIP-107).
 
-The broker answers when the new log start offsets are on its disk and on that of every live follower. So no
-later leader has the deleted records.
+The broker answers when the new log start offsets are on its disk and on the disk of every live follower. So
+no later leader has the deleted records.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ async def delete_records(
 
 
 class _Deletion(NamedTuple):
-    """The deletion in one partition that this broker leads."""
+    """A deletion of records in one partition that this broker leads."""
 
     partition: Partition
     leader_epoch: LeaderEpoch
@@ -117,7 +117,7 @@ async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -
 def _plan(
     replicas: ReplicaManager, topic: str, index: int, offset: Offset, result: DeleteRecordsPartitionResult
 ) -> _Deletion:
-    """The deletion for a partition; raises KafkaError if it is not allowed."""
+    """Plan the deletion in one partition. Raises KafkaError if it is not allowed."""
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = replicas.find(topic, index)

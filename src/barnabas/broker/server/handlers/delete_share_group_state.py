@@ -5,7 +5,7 @@ The group coordinator sends it. A missing state is no error.
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer, then
+from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.coordinator import ShareCoordinator
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
@@ -33,7 +33,7 @@ from barnabas.kafka.protocol.messages.delete_share_group_state import (
 )
 def delete_share_group_state(
     shares: ShareCoordinator, context: RequestContext, request: DeleteShareGroupStateRequest
-) -> Answer[DeleteShareGroupStateResponse]:
+) -> MaybeAwaitable[DeleteShareGroupStateResponse]:
     results = each_partition(
         request, DeleteStateResult, PartitionResult, lambda key, _wanted: shares.delete(key)
     )

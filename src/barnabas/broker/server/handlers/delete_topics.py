@@ -1,7 +1,7 @@
-"""DeleteTopics v1-6: delete topics by name or by id (KIP-516), within the client's quota (KIP-599).
+"""DeleteTopics v1-6: deletes topics by name or by id (KIP-516), within the client's quota (KIP-599).
 
-When the answer is sent, the topic is gone from the metadata; its folders are deleted later. The request's
-timeout is ignored.
+When the response is sent, the metadata no longer has the topic. Brokers delete its folders later. The handler
+ignores the request's timeout.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def _wanted(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 
 
 def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access) -> TopicImage:
-    """The topic to delete.
+    """Return the topic to delete.
 
-    A client without DESCRIBE on a topic cannot find out by its name whether it exists.
+    Without DESCRIBE on a topic, a client cannot learn from the error whether the topic exists.
 
     Raises:
         KafkaError: the topic does not exist, or the client may not delete it.

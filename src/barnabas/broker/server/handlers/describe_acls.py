@@ -1,10 +1,10 @@
-"""DescribeAcls v1-3: the rules that match a filter (KIP-140, prefixes by KIP-290)."""
+"""DescribeAcls v1-3: returns the ACLs that match a filter (KIP-140, prefixes by KIP-290)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
@@ -32,7 +32,7 @@ def describe_acls(
     authorizer: Authorizer | None,
     context: RequestContext,
     request: DescribeAclsRequest,
-) -> Answer[DescribeAclsResponse]:
+) -> MaybeAwaitable[DescribeAclsResponse]:
     if authorizer is None:
         raise DISABLED
     chosen = filter_of(request)

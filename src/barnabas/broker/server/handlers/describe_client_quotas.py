@@ -1,4 +1,4 @@
-"""DescribeClientQuotas v0-1: quotas of users, client ids and addresses (KIP-546, KIP-612)."""
+"""DescribeClientQuotas v0-1: returns the quotas of users, client ids and addresses (KIP-546, KIP-612)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _entries(
 
 
 def entity_matches(entity: QuotaEntity, filters: dict[str, ComponentData], *, strict: bool) -> bool:
-    """Whether an entity has all requested components, and (if `strict`) no others."""
+    """Whether an entity has all requested components and, if `strict`, no others."""
     for kind, name in zip(_TYPES, entity, strict=True):
         asked = filters.get(kind)
         if asked is None:
@@ -97,7 +97,10 @@ def _filters(components: list[ComponentData]) -> dict[str, ComponentData]:
 
 
 def _order(entity: QuotaEntity) -> tuple[tuple[int, str], ...]:
-    """The sort key of an entity: user, client id, address; none, then the default, then names."""
+    """Return the sort key of an entity: by user, client id and address.
+
+    No value sorts before the default, and the default before names.
+    """
     return tuple(
         (0, "") if name is None else (1, "") if isinstance(name, Default) else (2, name) for name in entity
     )

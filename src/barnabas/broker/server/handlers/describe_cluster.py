@@ -1,6 +1,6 @@
-"""DescribeCluster v0-2: the live brokers, the controller, the cluster's id (KIP-700).
+"""DescribeCluster v0-2: returns the live brokers, the controller and the cluster's id (KIP-700).
 
-Only brokers are listed: controllers have no endpoints of their own (KIP-919), and a live broker is never
+It lists only brokers: controllers have no endpoints of their own (KIP-919), and a live broker is never
 fenced.
 """
 

@@ -1,8 +1,7 @@
-"""DescribeConfigs v1-4: every setting of topics and of this broker, with value, source, synonyms, type and
-documentation (KIP-133, KIP-226, KIP-569).
+"""DescribeConfigs v1-4: returns the settings of topics and of this broker (KIP-133, KIP-226, KIP-569).
 
-Groups have settings before they exist (KIP-848), and so have client metrics (KIP-714). Loggers (KIP-412) have
-none.
+Each setting has its value, source, synonyms, type and documentation. A group has settings even before it
+exists (KIP-848), and so has a client-metrics resource (KIP-714). Broker loggers (KIP-412) have no settings.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""DescribeDelegationToken v1-3: the delegation tokens that the client may see (KIP-48, KIP-373).
+"""DescribeDelegationToken v1-3: returns the delegation tokens that the client may see (KIP-48, KIP-373).
 
-The owner, the renewers and the creator of a token see it; other users need DESCRIBE on the token or
+The owner, the renewers and the creator of a token may see it. Other users need DESCRIBE on the token or
 DESCRIBE_TOKENS on its owner.
 """
 
 from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.logins.delegation_tokens import DelegationToken, TokenKeys
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -42,7 +42,7 @@ def describe_delegation_token(
     keys: TokenKeys | None,
     context: RequestContext,
     request: DescribeDelegationTokenRequest,
-) -> Answer[DescribeDelegationTokenResponse]:
+) -> MaybeAwaitable[DescribeDelegationTokenResponse]:
     if keys is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None

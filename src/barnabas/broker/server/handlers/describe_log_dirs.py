@@ -1,7 +1,7 @@
-"""DescribeLogDirs v1-4: the log directories, the replicas in them (KIP-113), and the sizes of their volumes
-(KIP-827).
+"""DescribeLogDirs v1-4: returns the log directories and the replicas in them (KIP-113).
 
-A log that is moving to another directory is listed in both: the copy as a future replica.
+It also returns the sizes of their volumes (KIP-827). It lists a log that moves to another directory in both
+directories: in the new one as a future replica.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import chain, repeat
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.server.requests.api import handles
@@ -45,7 +45,7 @@ def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDi
 )
 def describe_log_dirs(
     logs: LogManager, long_work: LongWork, context: RequestContext, request: DescribeLogDirsRequest
-) -> Answer[DescribeLogDirsResponse]:
+) -> MaybeAwaitable[DescribeLogDirsResponse]:
     wanted = None
     if request.topics is not None:
         wanted = {

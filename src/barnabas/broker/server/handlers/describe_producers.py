@@ -1,5 +1,7 @@
-"""DescribeProducers v0: the idempotent and transactional producers of partitions that this broker holds
-(KIP-664). As in Apache Kafka, followers answer, too."""
+"""DescribeProducers v0: returns the producers that partitions on this broker remember (KIP-664).
+
+These are idempotent and transactional producers. As in Apache Kafka, followers answer, too.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions v0: topics and partitions page by page (KIP-966).
+"""DescribeTopicPartitions v0: returns topics and partitions in pages (KIP-966).
 
-A page ends at the request's limit or ``max.request.partition.size.limit``; the cursor says where the next
-begins. Topics come in the order of their names.
+A page ends at the request's limit or ``max.request.partition.size.limit``. The cursor is the start of the
+next page. Topics are in the order of their names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import INTERNAL_TOPICS
-from barnabas.broker.answers import Answer, LongAnswer
+from barnabas.broker.awaitables import LongResponse, MaybeAwaitable
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.metadata.image import ClusterImage, TopicImage
 from barnabas.broker.server.requests.api import handles
@@ -46,7 +46,7 @@ def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Descr
 )
 def describe_topic_partitions(
     view: BrokerView, long_work: LongWork, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> Answer[DescribeTopicPartitionsResponse]:
+) -> MaybeAwaitable[DescribeTopicPartitionsResponse]:
     image, response = view.image, DescribeTopicPartitionsResponse()
     names = sorted({topic.name for topic in request.topics} or image.topics)
     most = view.config.max_request_partition_size_limit
@@ -63,7 +63,7 @@ def describe_topic_partitions(
             pass
         return response
 
-    return LongAnswer(answer())
+    return LongResponse(answer())
 
 
 def _fill(
@@ -75,10 +75,10 @@ def _fill(
     refused: Container[str],
     most: int,
 ) -> Iterator[str]:
-    """Fill one page, topic by topic: the allowed operations of a topic take some ten decisions.
+    """Fill one page, topic by topic: the allowed operations of a topic take about ten decisions.
 
     Raises:
-        KafkaError: INVALID_REQUEST for a cursor that points nowhere.
+        KafkaError: INVALID_REQUEST, the cursor is invalid.
     """
     first, start = _cursor(request)
     room = max(1, min(request.response_partition_limit, most))
@@ -108,7 +108,7 @@ def _fill(
 
 
 def _cursor(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
-    """The first topic and partition of the page."""
+    """Return the first topic and partition of the page."""
     cursor = request.cursor
     if cursor is None:
         return "", 0

@@ -1,4 +1,4 @@
-"""DescribeTransactions v0: the state of the transactional ids that this broker coordinates (KIP-664)."""
+"""DescribeTransactions v0: returns the state of transactional ids that this broker coordinates (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials v0: the users with SCRAM credentials, without the credentials (KIP-554)."""
+"""DescribeUserScramCredentials v0: returns the users with SCRAM credentials, without secrets (KIP-554)."""
 
 from __future__ import annotations
 

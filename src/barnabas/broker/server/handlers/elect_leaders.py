@@ -1,6 +1,6 @@
-"""ElectLeaders v0-2: elect preferred leaders (KIP-183), or unclean ones (KIP-460).
+"""ElectLeaders v0-2: elects preferred leaders (KIP-183), or starts unclean elections (KIP-460).
 
-The answer has the result of each election, so the request's timeout is ignored.
+The response has the result of each election, so the handler ignores the request's timeout.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""EndTxn v0-5: commit or abort the transaction under way (KIP-98).
+"""EndTxn v0-5: commits or aborts the current transaction (KIP-98).
 
-From v5 on each transaction raises the producer's epoch, and the answer has the id and epoch to continue with
-(KIP-890). PRODUCER_FENCED from v2 on (KIP-588).
+From v5 on each transaction raises the producer's epoch, and the response has the next id and epoch (KIP-890).
+PRODUCER_FENCED from v2 on (KIP-588).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 
 from barnabas.base.errors import KafkaError, fenced_since
 from barnabas.base.types import ProducerIdentity
-from barnabas.broker.answers import Answer, is_pending
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable
 from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -26,7 +26,7 @@ _EPOCH_BUMP_FROM = 5
 @handles(EndTxnRequest, needs=[TransactionalId(Operation.WRITE)], confirmed_by=transaction_coordinator())
 def end_txn(
     transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
-) -> Answer[EndTxnResponse]:
+) -> MaybeAwaitable[EndTxnResponse]:
     # Without a task if it can be: the answer is on its way before the markers are written.
     try:
         following = transactions.end(
@@ -37,7 +37,7 @@ def end_txn(
         )
     except KafkaError as error:
         raise fenced_since(_FENCED_FROM, context.api_version, error) from error
-    return _end_later(context, following) if is_pending(following) else _response(following)
+    return _end_later(context, following) if is_awaitable(following) else _response(following)
 
 
 async def _end_later(context: RequestContext, following: Awaitable[ProducerIdentity]) -> EndTxnResponse:

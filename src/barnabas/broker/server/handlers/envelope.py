@@ -1,7 +1,7 @@
-"""Envelope v0: a client's request that another broker has forwarded to the controller (KIP-590).
+"""Envelope v0: contains a client's request that another broker forwards to the controller (KIP-590).
 
-It may contain only requests that brokers forward. The controller authorises the request by the principal and
-the client address in the envelope, and the response inside the answer is its own.
+It may contain only requests that brokers forward. The controller authorises the request for the principal and
+client address in the envelope. The response in the answer is the controller's own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.broker.controller import Controller
 from barnabas.broker.server.forwarding import Forwarding, decode_principal
 from barnabas.broker.server.requests.api import handles
-from barnabas.broker.server.requests.context import Connection, RequestContext
+from barnabas.broker.server.requests.context import ClientConnection, RequestContext
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.needs import BETWEEN_BROKERS
 from barnabas.broker.server.requests.order import BetweenBrokers
@@ -23,13 +23,13 @@ _SIZE = 4
 
 
 class _ForwardedConnection:
-    """The connection of a client to another broker."""
+    """A client's connection to another broker, as the controller sees it."""
 
     client_software_name = ""
     client_software_version = ""
     client_port = 0
 
-    def __init__(self, by: Connection, client_host: str, principal: Principal) -> None:
+    def __init__(self, by: ClientConnection, client_host: str, principal: Principal) -> None:
         self.connection_id = by.connection_id
         self.listener = by.listener
         self.client_host = client_host

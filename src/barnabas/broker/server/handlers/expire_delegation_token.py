@@ -1,6 +1,7 @@
-"""ExpireDelegationToken v1-2: let a token end earlier, or delete it (KIP-48).
+"""ExpireDelegationToken v1-2: sets an earlier expiry of a token, or deletes the token (KIP-48).
 
-The owner and the renewers of the token may do this."""
+Only the owner and the renewers of the token may do this.
+"""
 
 from __future__ import annotations
 

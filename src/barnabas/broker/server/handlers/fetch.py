@@ -1,9 +1,9 @@
-"""Fetch v4-18: record batches for consumers and for followers, by long poll.
+"""Fetch v4-18: returns record batches to consumers and followers, and waits for records (long poll).
 
-Fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516), the epochs of
-followers' brokers (KIP-903), and consumers that read from followers, in their own rack if they can (KIP-392).
-A follower's high watermark (KIP-1166) is ignored: it learns of a new one with the next records, or when its
-fetch times out.
+It supports fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516) and
+the broker epochs of followers (KIP-903). Consumers can read from followers in their own rack (KIP-392). The
+handler ignores the high watermark in a follower's request (KIP-1166). A follower learns of a new high
+watermark with the next records, or when its fetch times out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import islice
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicKey
-from barnabas.broker.answers import Answer, LongAnswer, LongPoll, settled
+from barnabas.broker.awaitables import LongPoll, LongResponse, MaybeAwaitable, resolve
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.purgatory import DelayedOperation
@@ -74,7 +74,10 @@ NOTED_A_STEP = 200
 
 
 def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = None) -> FetchResponse:
-    """The error for every partition, and (but before v7) for the `whole`."""
+    """Make a response with the error for every partition.
+
+    Before v7 the `whole` response has no error field.
+    """
     topics = [
         FetchableTopicResponse(
             topic=topic.topic,
@@ -100,20 +103,20 @@ def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = 
     is_held_back=True,
     unconfirmed="it promises a prefix of the log",
 )
-def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Answer[FetchResponse]:
+def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> MaybeAwaitable[FetchResponse]:
     is_of_replica = request.replica_id >= 0 or request.replica_state.replica_id >= 0
     named = 0
     for topic in request.topics:
         named += len(topic.partitions)
     if named > DIRECT_PARTITIONS:
-        return LongAnswer(_fetch_named(ports, context, request, is_of_replica))
+        return LongResponse(_fetch_named(ports, context, request, is_of_replica))
     return (_fetch_for_replica if is_of_replica else _fetch)(ports, context, request)
 
 
 async def _fetch_named(
     ports: Ports, context: RequestContext, request: FetchRequest, is_of_replica: bool
 ) -> FetchResponse:
-    """A fetch that names so many partitions that even to note them takes steps."""
+    """Execute a fetch that names so many partitions that even to record them takes several steps."""
     if not is_of_replica and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         sessions, uses_topic_ids = ports.sessions, context.api_version >= TOPIC_ID_VERSION
         try:
@@ -122,18 +125,21 @@ async def _fetch_named(
                 pass
         except KafkaError as error:
             return FetchResponse(error_code=error.code)
-        return await settled(_fetch_of(ports, context, request, session, session))
+        return await resolve(_fetch_of(ports, context, request, session, session))
     noted = requested(request, ReplicaTarget if is_of_replica else FetchTarget)
     targets: list[FetchTarget] = []
     async for some in ports.long_work.slices(iter(lambda: list(islice(noted, NOTED_A_STEP)), [])):
         targets += some
-    return await settled((_fetch_for_replica if is_of_replica else _fetch)(ports, context, request, targets))
+    return await resolve((_fetch_for_replica if is_of_replica else _fetch)(ports, context, request, targets))
 
 
 def _fetch(
     ports: Ports, context: RequestContext, request: FetchRequest, targets: Sequence[FetchTarget] = ()
-) -> Answer[FetchResponse]:
-    """`targets` is what the request names, if that is known already."""
+) -> MaybeAwaitable[FetchResponse]:
+    """Execute a client's fetch.
+
+    `targets` are the partitions that the request names, if the caller has already made them.
+    """
     try:
         session = ports.sessions.resolve(
             request, context.api_version >= TOPIC_ID_VERSION, context.connection.principal, targets
@@ -149,8 +155,8 @@ def _fetch_of(
     request: FetchRequest,
     session: FetchSession | None,
     wanted: FetchSession | Iterable[FetchTarget],
-) -> Answer[FetchResponse]:
-    """The records of what is `wanted`: the partitions of the session, or without one those that are named."""
+) -> MaybeAwaitable[FetchResponse]:
+    """Read the records of `wanted`: partitions of the session, or without a session of the request."""
     max_bytes = max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes))
     admits = None
     if context.usage is not None and context.usage.most_fetched < math.inf:
@@ -171,7 +177,10 @@ def _fetch_of(
 
 
 def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metered, size: int) -> bool:
-    """Whether the client may have so many bytes now. A session that it has not heard of is given up."""
+    """Whether the client's quota allows this number of bytes now.
+
+    If not, drop a session that the client does not know yet.
+    """
     if usage.admits_fetch(size):
         return True
     if session is not None and session.epoch == 1:
@@ -192,7 +201,7 @@ def _preferred(ports: Ports, context: RequestContext, rack: str) -> PreferredRep
 
 def _fetch_for_replica(
     ports: Ports, context: RequestContext, request: FetchRequest, targets: Sequence[FetchTarget] = ()
-) -> Answer[FetchResponse]:
+) -> MaybeAwaitable[FetchResponse]:
     if not context.access.on_cluster(Operation.CLUSTER_ACTION):
         return _failed(request, refusal(ResourceType.TOPIC), ErrorCode.NONE)
     context.usage = None  # replication has throttles of its own
@@ -225,10 +234,13 @@ def _attempt(
     operation: Fetch,
     max_wait_ms: int,
     session: ReplicaSession | None = None,
-) -> Answer[FetchResponse]:
-    """Answer at once if the operation can be; otherwise in steps, from disk, or when partitions progress."""
+) -> MaybeAwaitable[FetchResponse]:
+    """Respond at once if possible.
+
+    Otherwise continue in steps, from disk, or when partitions have new records.
+    """
     if operation.unread > DIRECT_PARTITIONS:
-        return LongAnswer(_fetch_many(ports, operation, max_wait_ms))
+        return LongResponse(_fetch_many(ports, operation, max_wait_ms))
     response = operation.attempt(max_wait_ms <= 0, may_wait=False)
     if response is not None:
         return response
@@ -245,7 +257,7 @@ def _attempt(
 
 
 async def _fetch_from_disk(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
-    """A fetch that has to wait for the disk, while others are served."""
+    """Execute a fetch that waits for the disk, while the loop serves other requests."""
     clock = asyncio.get_running_loop().time
     end = clock() + max_wait_ms / 1000
     try:
@@ -261,7 +273,7 @@ async def _fetch_from_disk(ports: Ports, operation: Fetch, max_wait_ms: int) -> 
 
 
 async def _fetch_many(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
-    """A fetch of so many partitions that it is made in steps between which others are served."""
+    """Execute a fetch of many partitions in steps, between which the loop serves other requests."""
     clock = asyncio.get_running_loop().time
     end = clock() + max_wait_ms / 1000
     try:

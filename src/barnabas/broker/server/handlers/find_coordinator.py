@@ -1,8 +1,8 @@
-"""FindCoordinator v0-6: the coordinator of a group, a transactional id or a share partition (KIP-98).
+"""FindCoordinator v0-6: returns the coordinator of a group, a transactional id or a share partition (KIP-98).
 
-Several at once from v4 on (KIP-699). The first request creates the internal topic and waits for it; Apache
-Kafka answers with an error, and the client retries. From v6 on brokers ask for share partitions by keys
-`GROUP:TOPIC_ID:PARTITION` (KIP-932), while the cluster uses the feature `share.version`.
+From v4 on a request can ask for several at once (KIP-699). The first request creates the internal topic and
+waits for it. (Apache Kafka returns an error, and the client retries.) From v6 on brokers can ask for share
+partitions by keys `GROUP:TOPIC_ID:PARTITION` (KIP-932), while the cluster uses the feature `share.version`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.base.types import (
     TRANSACTION_STATE_TOPIC,
     TopicPartition,
 )
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.coordinator.partitioning import partition_for
 from barnabas.broker.metadata.features import SHARE_VERSION
@@ -91,7 +91,7 @@ def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinat
 )
 def find_coordinator(
     view: BrokerView, auto_creation: AutoCreation, context: RequestContext, request: FindCoordinatorRequest
-) -> Answer[FindCoordinatorResponse]:
+) -> MaybeAwaitable[FindCoordinatorResponse]:
     kind = _kind_of(view, context, request)
     keys = request.coordinator_keys if context.api_version >= _BATCHED_FROM else [request.key]
     if not any(_may_find(context, kind, key) for key in keys):  # then the broker creates no topic either

@@ -1,5 +1,4 @@
-"""GetReplicaLogInfo v0: the log end offsets and leader epochs of this broker's replicas, leaders and
-followers (KIP-966)."""
+"""GetReplicaLogInfo v0: returns log end offsets and leader epochs of this broker's replicas (KIP-966)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""GetTelemetrySubscriptions v0: the metrics that a client must push, and the interval (KIP-714).
+"""GetTelemetrySubscriptions v0: tells a client which metrics it must push, and how often (KIP-714).
 
 The broker advertises this API while there is a client-metrics resource. Without one, clients see the same as
-with Apache Kafka without a receiver plugin. After the last resource was deleted, the answer requests nothing.
+with Apache Kafka without a receiver plugin. After the last resource was deleted, the response requests no
+metrics.
 """
 
 from __future__ import annotations

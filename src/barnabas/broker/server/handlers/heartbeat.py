@@ -1,5 +1,7 @@
-"""Heartbeat v0-4: keep a member of a classic group alive, and tell it to rejoin during a rebalance. Static
-members (KIP-345)."""
+"""Heartbeat v0-4: keeps a member of a classic group alive, and tells it to rejoin during a rebalance.
+
+It supports static members (KIP-345).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""InitProducerId v0-5: an identity for an idempotent producer, or for a transactional one (KIP-98).
+"""InitProducerId v0-5: gives an idempotent or transactional producer its id and epoch (KIP-98).
 
-A producer that recovers from an error keeps its id with a higher epoch (v3, KIP-360). The earlier producer
-with the same transactional id is fenced: PRODUCER_FENCED from v4 on, INVALID_PRODUCER_EPOCH before (KIP-588).
+A producer that recovers from an error keeps its id and gets a higher epoch (v3, KIP-360). The broker then
+rejects the earlier producer with the same transactional id: PRODUCER_FENCED from v4 on,
+INVALID_PRODUCER_EPOCH before (KIP-588).
 """
 
 from __future__ import annotations

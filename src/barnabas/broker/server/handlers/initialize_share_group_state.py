@@ -5,7 +5,7 @@ The group coordinator sends it. A state that exists is replaced, unless its stat
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer, then
+from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.coordinator import ShareCoordinator
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
@@ -33,7 +33,7 @@ from barnabas.kafka.protocol.messages.initialize_share_group_state import (
 )
 def initialize_share_group_state(
     shares: ShareCoordinator, context: RequestContext, request: InitializeShareGroupStateRequest
-) -> Answer[InitializeShareGroupStateResponse]:
+) -> MaybeAwaitable[InitializeShareGroupStateResponse]:
     results = each_partition(
         request,
         InitializeStateResult,

@@ -1,14 +1,14 @@
-"""JoinGroup v0-9: become a member of a classic group, or take part in its rebalance.
+"""JoinGroup v0-9: makes the client a member of a classic group, or a participant of its rebalance.
 
-A dynamic member first gets its id (KIP-394). Static members (KIP-345). The log has the client's reason
-(KIP-800). A static leader that has restarted must not assign (KIP-814). The answer waits until the join phase
-completes.
+A dynamic member first gets a member id (KIP-394). Static members are supported (KIP-345). The coordinator
+logs the client's reason (KIP-800). A static leader that has restarted must not assign partitions (KIP-814).
+The response waits until the join phase completes.
 """
 
 from __future__ import annotations
 
 from barnabas.base.errors import KafkaError
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator import Caller, GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -33,6 +33,6 @@ def _failed(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
 )
 def join_group(
     groups: GroupCoordinator, context: RequestContext, request: JoinGroupRequest
-) -> Answer[JoinGroupResponse]:
+) -> MaybeAwaitable[JoinGroupResponse]:
     caller = Caller(context.api_version, context.client_id or "", context.client_host)
     return groups.join(request, caller)

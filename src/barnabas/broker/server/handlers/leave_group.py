@@ -1,13 +1,13 @@
-"""LeaveGroup v0-5: remove members from a classic group; from v3 on several at once, and static ones
-(KIP-345).
+"""LeaveGroup v0-5: removes members from a classic group.
 
-The reason of v5 (KIP-800) goes to the log.
+From v3 on a request can name several members, and static ones (KIP-345). The coordinator logs the reason,
+which v5 has (KIP-800).
 """
 
 from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import Answer, then
+from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -44,7 +44,7 @@ def _failed(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse
 @handles(LeaveGroupRequest, needs=[Group(Operation.READ)], on_error=_failed, confirmed_by=group_coordinator())
 def leave_group(
     groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest
-) -> Answer[LeaveGroupResponse]:
+) -> MaybeAwaitable[LeaveGroupResponse]:
     if context.api_version >= _BATCHED_FROM:
         return groups.leave(request.group_id, request.members)
     leaver = MemberIdentity(member_id=request.member_id)
@@ -52,5 +52,5 @@ def leave_group(
 
 
 def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:
-    """Below v3 the one member's error is the answer's own."""
+    """Move the error of the only member to the response itself, as versions below v3 require."""
     return LeaveGroupResponse(error_code=answer.error_code or answer.members[0].error_code)

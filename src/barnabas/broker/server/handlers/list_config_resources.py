@@ -1,7 +1,7 @@
-"""ListConfigResources v0-1: topics, brokers, and the groups that have settings of their own (KIP-1142).
+"""ListConfigResources v0-1: lists topics, brokers, groups and client-metrics resources (KIP-1142).
 
-Every topic and broker has settings. A group is listed if it has settings of its own. v0 lists only client
-metrics (KIP-714). Broker loggers have no settings here, so none are listed.
+Every topic and broker has settings. A group is listed only if it has settings of its own. v0 lists only
+client-metrics resources (KIP-714). Broker loggers have no settings, so it lists none.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.controller.configs import ResourceType
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
@@ -36,7 +36,7 @@ _TYPES_FROM = 1
 )
 def list_config_resources(
     view: BrokerView, long_work: LongWork, context: RequestContext, request: ListConfigResourcesRequest
-) -> Answer[ListConfigResourcesResponse]:
+) -> MaybeAwaitable[ListConfigResourcesResponse]:
     image = view.image
     types = (
         set(request.resource_types) if context.api_version >= _TYPES_FROM else {ResourceType.CLIENT_METRICS}

@@ -1,11 +1,8 @@
-"""ListGroups v0-5: the groups coordinated here, filtered by state (v4, KIP-518) and by type (v5, KIP-848).
-
-Filters ignore case. An unknown state or type matches no group.
-"""
+"""ListGroups v0-5: lists the groups that this broker coordinates."""
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator import ClassicGroup, ConsumerGroup, GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -23,7 +20,7 @@ from barnabas.kafka.security.acls import Operation
 )
 def list_groups(
     groups: GroupCoordinator, long_work: LongWork, context: RequestContext, request: ListGroupsRequest
-) -> Answer[ListGroupsResponse]:
+) -> MaybeAwaitable[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
 

@@ -1,9 +1,10 @@
-"""ListOffsets v1-11: the offset at a timestamp, or at one of the special timestamps.
+"""ListOffsets v1-11: returns the offset for a timestamp, or for one of the special timestamps.
 
 The special timestamps are latest, earliest, the largest timestamp (KIP-734), and those of tiered storage
 (KIP-405, KIP-1005, KIP-1023). There is no tiered storage: the earliest local offset is the earliest offset,
-and no offset is tiered or pending upload. Leader epochs (KIP-320). With read_committed, latest is the last
-stable offset. OFFSET_NOT_AVAILABLE until a new leader knows the high watermark (KIP-207).
+and no offset is tiered or pending upload. Leader epochs are supported (KIP-320). With read_committed, latest
+is the last stable offset. The error is OFFSET_NOT_AVAILABLE until a new leader knows the high watermark
+(KIP-207).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Offset
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
@@ -70,7 +71,7 @@ def list_offsets(
     cold_reads: ColdReads,
     context: RequestContext,
     request: ListOffsetsRequest,
-) -> Answer[ListOffsetsResponse]:
+) -> MaybeAwaitable[ListOffsetsResponse]:
     named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     response = ListOffsetsResponse()
     long: list[_LongLookUp] = []
@@ -100,7 +101,7 @@ def list_offsets(
 
 
 class _LongLookUp(NamedTuple):
-    """A search that takes long, or waits for the disk."""
+    """A search by timestamp that takes long, or waits for the disk."""
 
     partition: Partition
     timestamp: int
@@ -156,9 +157,10 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 
 
 def _why_unknown(partition: Partition, request: ListOffsetsRequest, version: int) -> KafkaError | None:
-    """The error for a client that asks for an offset beyond a new leader's high watermark (KIP-207).
+    """Return the error for an offset beyond the high watermark of a new leader (KIP-207).
 
-    The new leader may know a lower one than an earlier leader: clients would see offsets go back.
+    A new leader may know a lower high watermark than the earlier leader. Without the error, clients would see
+    offsets go back.
     """
     if partition.has_committed_former_epochs or request.replica_id != CONSUMER:
         return None
@@ -188,7 +190,7 @@ def _look_up(
 
 
 def _bound(partition: Partition, request: ListOffsetsRequest) -> Offset:
-    """The end of the records that the client may see."""
+    """Return the end of the records that the client may see."""
     log = partition.log
     if request.replica_id != CONSUMER:
         return log.log_end_offset

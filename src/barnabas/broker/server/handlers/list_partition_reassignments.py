@@ -1,13 +1,13 @@
-"""ListPartitionReassignments v0: the reassignments under way, all or those of some partitions (KIP-455).
+"""ListPartitionReassignments v0: lists the current reassignments of all partitions, or of some (KIP-455).
 
-As in Kafka, topics and partitions that do not exist are left out. The request's timeout is ignored.
+As in Kafka, it leaves out topics and partitions that do not exist. The handler ignores the request's timeout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.metadata.image import ClusterImage, PartitionState
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -31,7 +31,7 @@ from barnabas.kafka.security.acls import Operation
 )
 def list_partition_reassignments(
     view: BrokerView, long_work: LongWork, context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> Answer[ListPartitionReassignmentsResponse]:
+) -> MaybeAwaitable[ListPartitionReassignmentsResponse]:
     image = view.image
     asked: dict[str, set[int]] = {}
     for topic in request.topics or ():

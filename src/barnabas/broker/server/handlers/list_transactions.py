@@ -1,14 +1,15 @@
-"""ListTransactions v0-2: the transactional ids that this broker coordinates (KIP-664).
+"""ListTransactions v0-2: lists the transactional ids that this broker coordinates (KIP-664).
 
 Clients can filter them by state, by producer id, by duration (v1, KIP-994) and by a pattern of the id (v2,
-KIP-1152). Patterns have the syntax of RE2. The broker refuses a pattern that takes five seconds for all ids.
+KIP-1152). Patterns have the syntax of RE2. The broker rejects a pattern whose search through all ids takes
+five seconds.
 """
 
 from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import shown
-from barnabas.broker.answers import Answer, LongAnswer
+from barnabas.broker.awaitables import LongResponse, MaybeAwaitable
 from barnabas.broker.coordinator import Transaction, TransactionCoordinator
 from barnabas.broker.coordinator import TransactionState as State
 from barnabas.broker.coordinator.pattern_search import CostlyPatternError, PatternSearch
@@ -41,7 +42,7 @@ def list_transactions(
     search: PatternSearch,
     context: RequestContext,
     request: ListTransactionsRequest,
-) -> Answer[ListTransactionsResponse]:
+) -> MaybeAwaitable[ListTransactionsResponse]:
     known = _NEVER_SEEN.union(state.label for state in State)
     now = view.clock.now_ms()
     pattern = request.transactional_id_pattern
@@ -67,7 +68,7 @@ def list_transactions(
 
     items = list(transactions.transactions())
     if pattern:
-        return LongAnswer(respond_matching(pattern))
+        return LongResponse(respond_matching(pattern))
     return long_work.listed(items, lambda item: _state(*item) if is_wanted(item) else None, respond)
 
 

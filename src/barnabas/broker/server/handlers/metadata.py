@@ -1,9 +1,9 @@
-"""Metadata v0-13: brokers, and topics with their partitions' leaders; creates missing topics.
+"""Metadata v0-13: returns brokers, and topics with the leaders of their partitions; creates missing topics.
 
-Clients can name topics by id (KIP-516) from v12 on. Kafka's brokers, too, refuse ids in v10 and v11. The
-broker creates a missing topic before it answers; Apache Kafka answers with an error, and the client retries.
-As with KRaft, the "controller" in the answer is a broker that forwards requests to the controller (KIP-590):
-the one that answers. DescribeCluster names the real controller. Clients rebootstrap by themselves (KIP-1102).
+Clients can name topics by id (KIP-516) from v12 on. As in Kafka, v10 and v11 reject ids. The broker creates a
+missing topic before it answers. (Apache Kafka returns an error, and the client retries.) As with KRaft, the
+"controller" in the response is a broker that forwards requests to the controller (KIP-590): this broker
+itself. DescribeCluster names the real controller. Clients rebootstrap by themselves (KIP-1102).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ZERO_TOPIC_ID, TopicId
-from barnabas.broker.answers import Answer, LongAnswer, settled
+from barnabas.broker.awaitables import LongResponse, MaybeAwaitable, resolve
 from barnabas.broker.controller.auto_creation import AutoCreation
 from barnabas.broker.controller.names import check_topic_name
 from barnabas.broker.metadata.image import TopicImage
@@ -68,11 +68,13 @@ def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     listing="topics.partitions",
     unconfirmed="it tells what the image shows",
 )
-def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) -> Answer[MetadataResponse]:
+def metadata(
+    ports: Ports, context: RequestContext, request: MetadataRequest
+) -> MaybeAwaitable[MetadataResponse]:
     listing = _Listing(ports, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         if ports.long_work.is_long(listing.image.topics):
-            return LongAnswer(_list_many(ports, context, listing))
+            return LongResponse(_list_many(ports, context, listing))
         topics = ports.topic_answers.in_order(listing.image)
         return ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
@@ -93,10 +95,10 @@ def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) ->
 
 
 async def _list_many(ports: Ports, context: RequestContext, listing: _Listing) -> MetadataResponse:
-    """All topics. A thread sorts them, and encodes the ones that no earlier request has asked for."""
+    """List all topics. A thread sorts them, and encodes those that no earlier request has requested."""
     topics = await ports.long_work.run(ports.topic_answers.in_order, listing.image)
     if not context.access.is_unrestricted:
-        return await settled(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))
+        return await resolve(ports.long_work.listed(topics, listing.describe_if_allowed, listing.respond))
     known = listing.encoded()
     contents: list[bytes] = []
     missing: dict[int, MetadataResponseTopic] = {}
@@ -126,7 +128,7 @@ def _encode(topics: Iterable[MetadataResponseTopic], version: int) -> list[bytes
 
 
 class _Listing:
-    """The listing that one request gets, from the image at the time."""
+    """The listing for one request, from one image."""
 
     def __init__(self, ports: Ports, context: RequestContext, request: MetadataRequest) -> None:
         self._ports = ports
@@ -182,7 +184,7 @@ class _Listing:
         return self.respond(topics)
 
     def encoded(self) -> EncodedTopics:
-        """Return the answers that were encoded for earlier requests like this one."""
+        """Return the parts of the response that were encoded for earlier requests of the same kind."""
         return self._ports.topic_answers.encoded(
             self.image,
             self._context.listener,
@@ -211,7 +213,7 @@ class _Listing:
         )
 
     def describe_if_allowed(self, topic: TopicImage) -> MetadataResponseTopic | None:
-        """The description of a topic; None if the client may not describe it."""
+        """Describe a topic; None if the client may not describe it."""
         return self.describe(topic) if self._may_describe(topic.name) else None
 
     def describe(self, topic: TopicImage) -> MetadataResponseTopic:

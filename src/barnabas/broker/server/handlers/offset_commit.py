@@ -1,13 +1,14 @@
-"""OffsetCommit v2-10: store a group's offsets, with metadata and leader epoch (KIP-320).
+"""OffsetCommit v2-10: stores a group's offsets, with metadata and leader epoch (KIP-320).
 
-Retention chosen by the client up to v4 (KIP-211), static members (KIP-345), topic ids in v10 (KIP-516, 848).
-Offsets of topics and partitions that do not exist are refused, one by one.
+Up to v4 the client can choose the retention (KIP-211). Static members (KIP-345) and, in v10, topic ids
+(KIP-516, KIP-848) are supported. The broker rejects the offset of each topic or partition that does not
+exist, and stores the others.
 """
 
 from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import Answer, settled
+from barnabas.broker.awaitables import MaybeAwaitable, resolve
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.server.requests.api import handles
@@ -43,7 +44,7 @@ def _failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResp
 )
 def offset_commit(
     groups: GroupCoordinator, view: BrokerView, context: RequestContext, request: OffsetCommitRequest
-) -> Answer[OffsetCommitResponse]:
+) -> MaybeAwaitable[OffsetCommitResponse]:
     refused = _take_unknown(view.image, request, context.api_version >= _TOPIC_IDS_FROM)
     if refused:
         return _commit_known(groups, context.api_version, request, refused)
@@ -53,7 +54,10 @@ def offset_commit(
 def _take_unknown(
     image: ClusterImage, request: OffsetCommitRequest, by_id: bool
 ) -> list[OffsetCommitResponseTopic]:
-    """Name and identify the topics of a request; take out unknown partitions, and return their refusals."""
+    """Add the missing names or ids of topics to a request.
+
+    Remove unknown partitions, and return their errors.
+    """
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
@@ -83,7 +87,7 @@ async def _commit_known(
     response = OffsetCommitResponse()
     if request.topics:
         try:
-            response = await settled(groups.commit(request, version))
+            response = await resolve(groups.commit(request, version))
         except KafkaError as error:
             response = _failed(request, error)
     for topic in refused:

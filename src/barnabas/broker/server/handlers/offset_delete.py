@@ -1,4 +1,4 @@
-"""OffsetDelete v0: delete committed offsets of topics without subscribed members in the group (KIP-496)."""
+"""OffsetDelete v0: deletes a group's offsets of topics to which no member subscribes (KIP-496)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.broker.answers import Answer, then
+from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.coordinator import GroupCoordinator, OffsetKey
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -52,7 +52,7 @@ def _failed(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResp
 )
 def offset_delete(
     groups: GroupCoordinator, view: BrokerView, _context: RequestContext, request: OffsetDeleteRequest
-) -> Answer[OffsetDeleteResponse]:
+) -> MaybeAwaitable[OffsetDeleteResponse]:
     keys = [
         OffsetKey(request.group_id, topic.name, partition.partition_index)
         for topic in request.topics

@@ -1,10 +1,10 @@
-"""OffsetFetch v1-10: read committed offsets, of several groups at once from v8 on (KIP-709).
+"""OffsetFetch v1-10: returns committed offsets; from v8 on of several groups at once (KIP-709).
 
-A null list of topics requests all offsets of a group. A partition without a committed offset is answered with
--1. Topic ids in v10 (KIP-516, KIP-848): an unknown id is refused. Offsets committed for a deleted topic are
-not returned for a new topic of the same name, in any version. A member of the consumer protocol (v9, KIP-848)
-is refused if its epoch is stale. A client that requires stable offsets (v7, KIP-447) gets
-UNSTABLE_OFFSET_COMMIT for those that an open transaction may change.
+A null list of topics requests all offsets of a group. A partition without a committed offset gets -1. v10 has
+topic ids (KIP-516, KIP-848), and the broker rejects an unknown id. In all versions, offsets of a deleted
+topic are not returned for a new topic of the same name. A member of the consumer protocol (v9, KIP-848) with
+a stale epoch is rejected. A client can require stable offsets (v7, KIP-447). Then it gets
+UNSTABLE_OFFSET_COMMIT for offsets that an open transaction can change.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ def offset_fetch(
 
 
 class _Offsets:
-    """A group's committed offsets, as one client may read them. Raises KafkaError if it may not."""
+    """The committed offsets of a group that one client may read.
+
+    Raises KafkaError if it may not read them.
+    """
 
     def __init__(
         self,
@@ -171,7 +174,7 @@ def _nothing(partition: int, error: int) -> OffsetFetchResponsePartitions:
 def _single(
     answer: OffsetFetchResponseGroup, request: OffsetFetchRequestGroup, version: int
 ) -> OffsetFetchResponse:
-    """The answer in the versions with one group."""
+    """Make the response for the versions that name one group."""
     topics = answer.topics
     if answer.error_code and version < _GROUP_ERROR_FROM:
         topics = [

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch v2-4: the end offset of a leader epoch (KIP-101, KIP-279, KIP-320).
+"""OffsetForLeaderEpoch v2-4: returns the end offset of a leader epoch (KIP-101, KIP-279, KIP-320).
 
-With it, a replica or a consumer finds out whether its records diverge from the leader's log.
+A replica or a consumer uses it to find out whether its records diverge from the leader's log.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Produce v3-13: append record batches to partitions that this broker leads.
+"""Produce v3-13: appends record batches to partitions that this broker leads.
 
-The broker advertises v0 on, because librdkafka stops compressing otherwise (its issue 4956). It answers v3
-on, as in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). For the first batch of a
-transaction (KIP-98) in a partition, the broker asks the coordinator; from v12 on this adds the partition
-(KIP-890).
+The broker advertises v0 on, because librdkafka otherwise stops compressing (its issue 4956). As in Apache
+Kafka 4, it answers only v3 on. It supports errors by record (KIP-467) and topic ids from v13 on (KIP-516).
+For the first batch of a transaction (KIP-98) in a partition, the broker asks the coordinator. From v12 on
+this adds the partition to the transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import INTERNAL_TOPICS, Buffer, TopicKey
-from barnabas.broker.answers import Answer, SecondPhase, is_pending, settled
+from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase, is_awaitable, resolve
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.produce import Acknowledgement, Appended
@@ -99,11 +99,11 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
 )
 def produce(
     ports: Ports, context: RequestContext, request: ProduceRequest
-) -> Answer[ProduceResponse | None] | SecondPhase[ProduceResponse]:
+) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     if request.transactional_id is None:
         return _produce(ports, context, request, _NO_REFUSALS)
     refused = refusals(ports.replicas, ports.verifier, request, context.api_version)
-    if is_pending(refused):
+    if is_awaitable(refused):
         return _produce_later(ports, context, request, refused)
     return _produce(ports, context, request, refused)
 
@@ -111,12 +111,12 @@ def produce(
 async def _produce_later(
     ports: Ports, context: RequestContext, request: ProduceRequest, refused: Awaitable[Refusals]
 ) -> ProduceResponse | None:
-    return await settled(_produce(ports, context, request, await refused))
+    return await resolve(_produce(ports, context, request, await refused))
 
 
 def _produce(
     ports: Ports, context: RequestContext, request: ProduceRequest, refused: Refusals
-) -> Answer[ProduceResponse | None] | SecondPhase[ProduceResponse]:
+) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     waiting: list[Appended | _Unvalidated] = []
     response = ProduceResponse()
     slices = _append_in_slices(ports, context, request, refused, response, waiting)
@@ -139,12 +139,12 @@ async def _append_rest(
         await ports.long_work.next_slice()
         refused = _NO_REFUSALS
         if request.transactional_id is not None:  # the transaction may have ended meanwhile
-            refused = await settled(refusals(ports.replicas, ports.verifier, rest, context.api_version))
+            refused = await resolve(refusals(ports.replicas, ports.verifier, rest, context.api_version))
         try:
             rest = slices.send(refused)
         except StopIteration:
             rest = None
-    return await settled(_appended(ports, context, request, response, waiting))
+    return await resolve(_appended(ports, context, request, response, waiting))
 
 
 def _append_in_slices(
@@ -155,9 +155,9 @@ def _append_in_slices(
     response: ProduceResponse,
     waiting: list[Appended | _Unvalidated],
 ) -> Generator[ProduceRequest, Refusals, None]:
-    """Append the batches of a request.
+    """Append the batches of a request in slices of time.
 
-    Yields the rest of the request whenever a slice of time is over, and is sent the rest's refusals.
+    After each slice the generator yields the rest of the request, and receives the errors for that rest.
     """
     now, clock = ports.long_work.now, ports.view.clock
     end = now() + SLICE
@@ -210,7 +210,7 @@ def _append_in_slices(
 
 
 def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) -> Mapping[int, Partition]:
-    """The partitions of a topic, if `_checked` would let the request append to them."""
+    """Return the partitions of a topic, if its plain batches need none of the checks of `_checked`."""
     partitions = ports.replicas.partitions_of(topic)
     for partition in partitions.values():
         if request.acks not in _ACKS or partition.topic_partition.topic in INTERNAL_TOPICS:
@@ -220,13 +220,16 @@ def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) ->
 
 
 def _plain_flags(context: RequestContext, request: ProduceRequest) -> int:
-    """The attributes of batches that need no check of the request: the others go to `_checked`."""
+    """Return the batch attributes that need no check for this request.
+
+    Batches with others go to `_checked`.
+    """
     codecs = COMPRESSION_MASK if context.api_version >= ZSTD_SINCE else 0
     return codecs if request.transactional_id is None else codecs | TRANSACTIONAL_FLAG
 
 
 def _from(request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData) -> ProduceRequest:
-    """The request from the batch of one partition on."""
+    """Return the part of the request that begins with one partition's batch."""
     begun, *later = dropwhile(lambda each: each is not topic, request.topic_data)
     left = dropwhile(lambda each: each is not data, begun.partition_data)
     return _about(request, [_part(topic, left), *later])
@@ -248,7 +251,7 @@ def _appended(
     request: ProduceRequest,
     response: ProduceResponse,
     waiting: list[Appended | _Unvalidated],
-) -> Answer[ProduceResponse | None] | SecondPhase[ProduceResponse]:
+) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
     if not waiting and request.acks:
         return response
     appended = [item for item in waiting if isinstance(item, Appended)]
@@ -261,7 +264,7 @@ def _appended(
 def _answer(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[Appended]
 ) -> ProduceResponse | SecondPhase[ProduceResponse] | None:
-    """The response, when what was appended is as safe as the request's acks ask."""
+    """Make the response when the appended batches have the acks that the request requires."""
     acks = request.acks
     if acks == 0:
         _close_on_error(context, response)
@@ -274,7 +277,7 @@ def _answer(
 
 
 class _Unvalidated(NamedTuple):
-    """A batch that is long to validate."""
+    """A batch whose validation takes long."""
 
     partition: Partition
     topic: TopicProduceData
@@ -304,7 +307,7 @@ async def _validate_and_append(
             )
             if request.transactional_id is not None:  # the transaction may have ended meanwhile
                 batch = _about(request, [_part(topic, [data])])
-                refused = await settled(refusals(ports.replicas, ports.verifier, batch, context.api_version))
+                refused = await resolve(refusals(ports.replicas, ports.verifier, batch, context.api_version))
                 key = topic.name or topic.topic_id, data.index
                 if key in refused:
                     raise _noted(partition, records, refused[key])
@@ -319,11 +322,14 @@ async def _validate_and_append(
             waiting.append(
                 Appended(partition, appended.last_offset, partition.leader_epoch, partial(_fail, result))
             )
-    return await settled(_answer(context, request, response, waiting))
+    return await resolve(_answer(context, request, response, waiting))
 
 
 def _noted(partition: Partition, records: Buffer | None, refusal: KafkaError) -> KafkaError:
-    """The refusal; where the batch comes again, no later one of its producer may take its place."""
+    """Return the error of a rejected batch.
+
+    If the client will send the batch again, also reject later batches of its producer.
+    """
     if refusal.code.retriable and records:
         partition.note_refused(records, refusal.code)
     return refusal
@@ -337,7 +343,7 @@ def _append(
     data: PartitionProduceData,
     refused: Refusals,
 ) -> tuple[Partition, AppendInfo]:
-    """Append a batch that is not plain, or raise what is wrong with it."""
+    """Append a batch that is not plain. Raises KafkaError if it is invalid."""
     name = topic.name or topic.topic_id
     partition = ports.replicas.find(name, data.index)
     if refused and (name, data.index) in refused:
@@ -359,7 +365,10 @@ def _refusal(
 def _checked(
     context: RequestContext, request: ProduceRequest, partition: Partition, records: Buffer | None
 ) -> Buffer:
-    """The records; raises KafkaError for what no client may ask, whatever they hold."""
+    """Return the records of a partition.
+
+    Raises KafkaError for a request that is invalid whatever its records are.
+    """
     if request.acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     if partition.topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
@@ -396,7 +405,10 @@ def _fail(result: PartitionProduceResponse, error: KafkaError, context: RequestC
 
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
-    """Without a reply, the only way to tell a producer of an error is to close its connection."""
+    """Close the connection after an error of a request with acks=0.
+
+    The client expects no response that could contain the error.
+    """
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:

@@ -1,7 +1,7 @@
-"""PushTelemetry v0: a client's metrics (KIP-714), kept as the latest value of each series for ``/metrics``.
+"""PushTelemetry v0: stores the latest value of each metric that a client pushes, for ``/metrics`` (KIP-714).
 
-The thread for long work decompresses them to at most ``telemetry.max.bytes`` and reads them. A larger push
-gets TELEMETRY_TOO_LARGE, as in Apache Kafka since KAFKA-21076: after any other error a Java client stops
+The thread for long work decompresses the metrics to at most ``telemetry.max.bytes`` and reads them. A larger
+push gets TELEMETRY_TOO_LARGE, as in Apache Kafka since KAFKA-21076: after any other error a Java client stops
 pushing. As in Apache Kafka, clients need no permission.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
@@ -31,7 +31,7 @@ def push_telemetry(
     long_work: LongWork,
     context: RequestContext,
     request: PushTelemetryRequest,
-) -> Answer[PushTelemetryResponse]:
+) -> MaybeAwaitable[PushTelemetryResponse]:
     if request.client_instance_id in _RESERVED:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     client = clients.find(request.client_instance_id, attributes_of(request.client_instance_id, context))
@@ -75,7 +75,7 @@ async def _take(
 
 
 def _read(compression: int, metrics: bytes, most: int) -> Pushed:
-    """In the thread. Raises KafkaError."""
+    """Decompress and read a push, in the thread. Raises KafkaError."""
     try:
         data = decompress(compression, metrics, most)
     except ExpandsTooFarError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.broker.answers import Answer, then
+from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.coordinator import ShareCoordinator, ShareState
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
@@ -38,7 +38,7 @@ from barnabas.kafka.protocol.messages.read_share_group_state import (
 )
 def read_share_group_state(
     shares: ShareCoordinator, context: RequestContext, request: ReadShareGroupStateRequest
-) -> Answer[ReadShareGroupStateResponse]:
+) -> MaybeAwaitable[ReadShareGroupStateResponse]:
     results = each_partition(
         request,
         ReadStateResult,

@@ -1,6 +1,7 @@
-"""RenewDelegationToken v1-2: let a token be valid for longer (KIP-48).
+"""RenewDelegationToken v1-2: sets a later expiry of a token (KIP-48).
 
-The owner and the renewers of the token may renew it."""
+Only the owner and the renewers of the token may do this.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""SaslAuthenticate v0-2: an unexpected one, on a listener without SASL or after the login (KIP-152).
+"""SaslAuthenticate v0-2: rejects a request on a listener without SASL, or after the login (KIP-152).
 
-`barnabas.broker.server.network.login` answers the expected ones.
+`barnabas.broker.server.network.login` answers the requests during a login.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""SaslHandshake v0-1: an unexpected one, on a listener without SASL or after the login (KIP-43).
+"""SaslHandshake v0-1: rejects a request on a listener without SASL, or after the login (KIP-43).
 
-`barnabas.broker.server.network.login` answers the expected ones.
+`barnabas.broker.server.network.login` answers the requests during a login.
 """
 
 from __future__ import annotations

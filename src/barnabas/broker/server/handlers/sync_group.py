@@ -1,12 +1,9 @@
-"""SyncGroup v0-5: the group's leader sends the assignment; each member gets its part once it is stored.
-
-Static members (KIP-345); from v5 on protocol type and name are given and must be the group's (KIP-559).
-"""
+"""SyncGroup v0-5: the group's leader sends the assignment, and each member receives its part."""
 
 from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -21,7 +18,7 @@ _PROTOCOL_REQUIRED_FROM = 5
 @handles(SyncGroupRequest, needs=[Group(Operation.READ)], is_held_back=True, confirmed_by=group_coordinator())
 def sync_group(
     groups: GroupCoordinator, context: RequestContext, request: SyncGroupRequest
-) -> Answer[SyncGroupResponse]:
+) -> MaybeAwaitable[SyncGroupResponse]:
     if context.api_version >= _PROTOCOL_REQUIRED_FROM and None in (
         request.protocol_type,
         request.protocol_name,

@@ -1,7 +1,8 @@
-"""TxnOffsetCommit v0-5: offsets that become valid when the transaction commits (KIP-98, KIP-447).
+"""TxnOffsetCommit v0-5: stores offsets that become valid when the transaction commits (KIP-98, KIP-447).
 
-Up to v4 the group's partition must have been added to the transaction by AddOffsetsToTxn, v5 adds it
-(KIP-890). Offsets of topics and partitions that do not exist are refused, one by one.
+Up to v4 the client must first add the group's partition to the transaction by AddOffsetsToTxn. v5 adds it
+(KIP-890). The broker rejects the offset of each topic or partition that does not exist, and stores the
+others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.coordinator import GroupCoordinator
 from barnabas.broker.metadata.image import ClusterImage
 from barnabas.broker.replication.manager import ReplicaManager
@@ -104,7 +105,7 @@ async def _commit(
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     await _admit(ports, context.api_version, request)
     topic_ids = {topic.name: ports.view.image.topics[topic.name].id for topic in request.topics}
-    return await settled(ports.groups.commit_in_transaction(request, topic_ids))
+    return await resolve(ports.groups.commit_in_transaction(request, topic_ids))
 
 
 async def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) -> None:
@@ -119,7 +120,7 @@ async def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) ->
     adds = version >= _IMPLICIT_FROM
     markers = {} if adds or replica is None else {partition: LastMarker.of(replica, producer)}
     write = TransactionalWrite(request.transactional_id, producer, [partition], adds)
-    verdicts = still_valid(await settled(ports.verifier.admit(write)), markers)
+    verdicts = still_valid(await resolve(ports.verifier.admit(write)), markers)
     code = verdicts[partition]
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
         code = ErrorCode.INVALID_TXN_STATE

@@ -1,4 +1,4 @@
-"""UnregisterBroker v0: the controller forgets a broker that is gone for good (KIP-631)."""
+"""UnregisterBroker v0: removes a broker that will not return from the controller's metadata (KIP-631)."""
 
 from __future__ import annotations
 

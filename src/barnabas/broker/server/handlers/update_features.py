@@ -1,4 +1,4 @@
-"""UpdateFeatures v0-2: finalize the levels of features (KIP-584), all of them or none (KIP-1022)."""
+"""UpdateFeatures v0-2: sets the levels of features (KIP-584), all of them or none (KIP-1022)."""
 
 from __future__ import annotations
 

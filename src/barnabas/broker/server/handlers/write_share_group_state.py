@@ -6,7 +6,7 @@ record the higher delivery count remains, then the higher delivery state.
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer, then
+from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, StateBatch
 from barnabas.broker.metadata.features import SHARE_VERSION
 from barnabas.broker.server.requests.api import handles
@@ -35,8 +35,8 @@ from barnabas.kafka.protocol.messages.write_share_group_state import (
 )
 def write_share_group_state(
     shares: ShareCoordinator, context: RequestContext, request: WriteShareGroupStateRequest
-) -> Answer[WriteShareGroupStateResponse]:
-    def write(key: SharePartitionKey, wanted: PartitionData) -> Answer[None]:
+) -> MaybeAwaitable[WriteShareGroupStateResponse]:
+    def write(key: SharePartitionKey, wanted: PartitionData) -> MaybeAwaitable[None]:
         batches = [
             StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
             for each in wanted.state_batches

@@ -1,13 +1,13 @@
-"""WriteTxnMarkers v1-2: end transactions in partitions that this broker leads (KIP-98).
+"""WriteTxnMarkers v1-2: writes the markers that end transactions, to partitions of this broker (KIP-98).
 
-Coordinators send it, and administrators who abort a hanging transaction (KIP-664).
+Coordinators send it. Administrators also send it, to abort a hanging transaction (KIP-664).
 """
 
 from __future__ import annotations
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.coordinator import Marker
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
@@ -48,7 +48,7 @@ async def _write(markers: MarkerAppender, wanted: WritableTxnMarker) -> Writable
         wanted.coordinator_epoch,
         wanted.transaction_version,
     )
-    return _result(wanted, await settled(markers.write(marker, _partitions(wanted))))
+    return _result(wanted, await resolve(markers.write(marker, _partitions(wanted))))
 
 
 def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:

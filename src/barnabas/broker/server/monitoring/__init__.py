@@ -1,1 +1,1 @@
-"""A broker's pages over HTTP: metrics for Prometheus, and whether the broker is alive and ready."""
+"""A broker's HTTP pages: metrics for Prometheus, and the broker's health."""

@@ -1,4 +1,4 @@
-"""``/metrics``: what concerns the broker, its requests and its topics."""
+"""The page ``/metrics``: metrics of the broker, its requests and its topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The sources of one reading of the page."""
+    """The data for one reading of the page."""
 
     sources: Sources
     census: Census
@@ -37,7 +37,7 @@ Sampler = Callable[[Reading], Iterator[Sample]]
 
 
 def _one(value: Callable[[Reading], float | None]) -> Sampler:
-    """A metric without labels; it is left out where there is no value."""
+    """Make the sample of a metric without labels; no sample if there is no value."""
 
     def sample(reading: Reading) -> Iterator[Sample]:
         found = value(reading)
@@ -263,7 +263,10 @@ _ESCAPES = str.maketrans({"\\": r"\\", ",": r"\,"})
 
 
 def telemetry_samples(clients: TelemetryClients, *, is_sum: bool) -> Iterator[Sample]:
-    """All series of one kind: the metric's name, the client's three labels, the attributes' four."""
+    """Make the samples of all pushed series of one kind.
+
+    The labels are the metric's name, three of the client, and four of the series' attributes.
+    """
     for client in clients.shown():
         about = client.about
         who = tuple(

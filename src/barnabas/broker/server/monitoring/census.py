@@ -18,7 +18,7 @@ _AT_ONCE = 500
 
 
 class Census:
-    """The counts of `steps`. Each step takes a fraction of a millisecond."""
+    """The counts that `steps` make. Each step takes a fraction of a millisecond."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -37,7 +37,7 @@ class Census:
         self.cluster_topics = self.cluster_partitions = self.without_leader = self.not_preferred = 0
 
     def steps(self) -> Iterator[None]:
-        """Count, in steps between which others may be served."""
+        """Count in steps, between which the event loop can serve others."""
         for partition in list(self._sources.replicas):
             self._count(partition)
             yield

@@ -1,4 +1,4 @@
-"""Whether a broker is ready to serve clients, and if not, why."""
+"""Decides whether a broker is ready to serve clients, and gives the reasons if it is not."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ STARTING, RUNNING, SHUTTING_DOWN = 1, 3, 6
 class Health:
     """The state of a broker between start and stop, for ``/readyz``.
 
-    A broker that cannot reach its metadata store stays ready: it still serves the partitions that it leads.
-    If all brokers became unready at once, an outage of the store would become one of the cluster.
+    A broker that cannot reach its metadata store stays ready, because it still serves the partitions that it
+    leads. Otherwise an outage of the store would make all brokers unready, and so become an outage of the
+    cluster.
     """
 
     def __init__(self, view: BrokerView, session: SessionHistory) -> None:
@@ -27,11 +28,11 @@ class Health:
         self.failure = ""
 
     def running(self) -> None:
-        """The broker serves clients."""
+        """Note that the broker serves clients."""
         self.state = RUNNING
 
     def reasons(self) -> list[str]:
-        """Why it is not ready; none if it is."""
+        """Reasons why the broker is not ready; empty if it is."""
         found = [f"it has to stop: {self.failure}"] if self.failure else []
         if self.state == STARTING:
             found.append(f"it starts: {self.step}")

@@ -1,7 +1,7 @@
-"""The log ends of partitions, now and earlier, by which the lag of groups is known.
+"""Present and earlier end offsets of partitions, from which the metrics compute the lag of groups.
 
-A group's coordinator may not lead the partitions that the group reads. This broker requests the ends that it
-does not know from their leaders, once for each reading of the page.
+The coordinator of a group does not always lead the partitions that the group reads. For these, this broker
+requests the end offsets from the leaders, once for each reading of the page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _MOST_PARTITIONS = 100_000
 async def ask_ends(
     peers: BrokerClient, image: ClusterImage, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """The ends of partitions that other brokers lead; without those whose leaders do not answer in time."""
+    """Request the end offsets of partitions that other brokers lead.
+
+    Leave out leaders that do not answer in time.
+    """
     by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
     for partition in list(partitions)[:_MOST_ASKED]:
         state = image.partition(partition)
@@ -73,7 +76,7 @@ def _request(partitions: Collection[TopicPartition]) -> ListOffsetsRequest:
 
 
 def known_end(replicas: ReplicaManager, partition: TopicPartition) -> Offset | None:
-    """The high watermark, where this broker leads."""
+    """Return the high watermark, if this broker leads the partition."""
     try:
         found = replicas.find(*partition)
     except KafkaError:
@@ -82,19 +85,19 @@ def known_end(replicas: ReplicaManager, partition: TopicPartition) -> Offset | N
 
 
 class EndHistory:
-    """Earlier log ends of partitions, noted at each reading of the metrics."""
+    """Remembers end offsets of partitions, one for each reading of the metrics."""
 
     def __init__(self) -> None:
         #: by partition: (seconds, end), oldest first, each end above the one before
         self._seen: dict[TopicPartition, list[tuple[float, Offset]]] = {}
 
     def keep_only(self, partitions: Mapping[TopicPartition, object]) -> None:
-        """Remove the other partitions: no group has offsets in them any more."""
+        """Remove all other partitions, because no group has offsets in them any more."""
         for partition in [each for each in self._seen if each not in partitions]:
             del self._seen[partition]
 
     def note(self, partition: TopicPartition, end: Offset, now: float) -> None:
-        """The partition ends at `end` now."""
+        """Remember that the partition ends at `end` now."""
         seen = self._seen.get(partition)
         if seen is None:
             if len(self._seen) < _MOST_PARTITIONS:
@@ -108,10 +111,10 @@ class EndHistory:
                 del seen[1:-1:2]  # coarser, and as far back as before
 
     def seconds_behind(self, partition: TopicPartition, offset: Offset, end: Offset, now: float) -> float:
-        """Return the seconds since the partition ended at `offset`; 0 when it does now.
+        """Return the seconds since the partition ended at `offset`; 0 if it ends there now.
 
-        Between two noted ends, the partition is taken to have grown evenly. Before the first noted end, it is
-        taken to have grown at the rate since.
+        This assumes that the partition grew evenly between two remembered ends. Before the first one, it
+        assumes the average rate since then.
         """
         if offset >= end:
             return 0.0

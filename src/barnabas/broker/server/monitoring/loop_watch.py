@@ -1,4 +1,4 @@
-"""Measures how often and for how long something holds the event loop."""
+"""Measures how often, and for how long, code blocks the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ STALL = 0.1
 
 
 class LoopWatch:
-    """Measures how late its own timer is: this shows everything that holds the loop for `STALL` or longer."""
+    """Measures the delay of its own timer.
+
+    So it finds all code that blocks the loop for `STALL` or longer.
+    """
 
     def __init__(self) -> None:
         self.stalls = 0

@@ -1,4 +1,4 @@
-"""A broker's HTTP address for those who watch it: ``/metrics``, ``/healthz`` and ``/readyz``."""
+"""A broker's HTTP server for monitoring: ``/metrics``, ``/healthz`` and ``/readyz``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NOT_YET: Short = (503, "the broker starts: there are no metrics yet")
 
 
 class Monitor:
-    """Answers from the broker's first moment on; metrics come once there are any (`begin`).
+    """Serves health from the start of the broker, and metrics from the call of `begin`.
 
     Args:
         listener: HOST:PORT to listen on.
-        environment: has the network, and tells of volumes and the process.
-        health: of the broker.
-        long_work: shares the event loop's time out.
+        environment: gives the network, the volumes and the process.
+        health: health of the broker.
+        long_work: divides long work into slices.
 
     Raises:
         ConfigError: `listener` is not an address.
@@ -38,10 +38,10 @@ class Monitor:
         self.responder = Responder(*parse_listener(listener), environment.network)
 
     async def start(self) -> None:
-        """Listen.
+        """Start to listen.
 
         Raises:
-            ConfigError: the address cannot be had.
+            ConfigError: the address cannot be bound.
         """
         self.responder.bind()
         await self.responder.start(
@@ -55,11 +55,11 @@ class Monitor:
         log.info("metrics at %s/metrics", self.responder.url)
 
     def begin(self, sources: Sources) -> None:
-        """Metrics are read from `sources` from now on."""
+        """Start to serve metrics, which are read from `sources`."""
         self._pages = Pages(sources, self._long_work, self._environment)
 
     async def stop(self) -> None:
-        """Stop answering."""
+        """Stop the server."""
         await self.responder.stop()
         if self._pages is not None:
             await self._pages.stop()

@@ -1,4 +1,4 @@
-"""The pages of metrics, as text in pieces, made in slices of the event loop's time."""
+"""Makes the pages of metrics as text, in slices of the event loop's time."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Pages:
     """Makes the pages of metrics of one broker.
 
     Args:
-        sources: what they are read from.
-        long_work: shares the event loop's time out.
-        environment: tells of volumes and the process.
+        sources: parts of the broker that the metrics are read from.
+        long_work: divides long work into slices.
+        environment: gives values of the volumes and the process.
     """
 
     def __init__(self, sources: Sources, long_work: LongWork, environment: Environment) -> None:
@@ -54,7 +54,7 @@ class Pages:
         self._thread.abandon()
 
     async def broker(self) -> AsyncIterator[str]:
-        """``/metrics``."""
+        """Make the page ``/metrics``."""
         census = Census(self._sources)
         async for _ in self._long_work.slices(census.steps()):
             pass
@@ -64,7 +64,7 @@ class Pages:
             yield text
 
     async def partitions(self) -> AsyncIterator[str]:
-        """``/metrics/partitions``."""
+        """Make the page ``/metrics/partitions``."""
         reading = PartitionReading(
             self._sources,
             [each for each in self._sources.replicas if each.unavailable is None],
@@ -112,7 +112,7 @@ class Pages:
         ]
 
     async def _ends(self, partitions: set[TopicPartition]) -> dict[TopicPartition, Offset | None]:
-        """The ends of partitions; None for one whose leader does not answer."""
+        """Return the end offsets of partitions; None for one whose leader does not answer."""
         replicas = self._sources.replicas
         ends: dict[TopicPartition, Offset | None] = {}
         async for partition in self._long_work.slices(partitions):
@@ -132,7 +132,10 @@ class Pages:
         return Committed(group, topic, str(index), offset, max(0, end - offset), round(seconds, 3))
 
     async def _ask_system(self) -> tuple[ProcessUse | None, dict[str, Volume]]:
-        """The system's values, or none after a timeout: a hanging disk must not delay the metrics."""
+        """Read the values of the operating system.
+
+        After a timeout return none: a disk that hangs must not delay the metrics.
+        """
         if self._is_asking_system:
             return None, {}
         paths = [directory.path for directory in self._sources.logs.directories]

@@ -1,4 +1,4 @@
-"""``/metrics/partitions``: what there is of each partition, and of each partition that a group reads."""
+"""The page ``/metrics/partitions``: metrics of each partition, and of each partition that a group reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.broker.server.monitoring.sources import Sources
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One committed offset, and how far behind the end it is."""
+    """A group's committed offset in one partition, and its lag."""
 
     group: str
     topic: str
@@ -29,7 +29,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReading:
-    """The sources of one reading of the page."""
+    """The data for one reading of the page."""
 
     sources: Sources
     partitions: list[Partition]
@@ -42,17 +42,17 @@ Sampler = Callable[[PartitionReading], Iterator[Sample]]
 
 
 def _local(value: Callable[[Partition], float]) -> Sampler:
-    """Of each replica here."""
+    """Yield each replica on this broker."""
     return lambda reading: ((_labels(each), value(each)) for each in reading.partitions)
 
 
 def _led(value: Callable[[Partition], float]) -> Sampler:
-    """Of each partition that is led here."""
+    """Yield each partition that this broker leads."""
     return lambda reading: ((_labels(each), value(each)) for each in reading.partitions if each.is_leader)
 
 
 def _state(value: Callable[[PartitionState], float]) -> Sampler:
-    """Of each partition that is led here and, at the controller, by nobody."""
+    """Yield each partition that this broker leads. On the controller, also yield those without a leader."""
 
     def sample(reading: PartitionReading) -> Iterator[Sample]:
         for each in reading.partitions:
@@ -106,7 +106,7 @@ def _lacks_replicas(state: PartitionState) -> bool:
 
 
 def _missing(partition: Partition) -> int:
-    """The number of in-sync replicas that ``min.insync.replicas`` lacks; below 0 if there are more."""
+    """Return the number of missing in-sync replicas: ``min.insync.replicas`` less the size of the ISR."""
     return partition.log.config.min_insync_replicas - len(partition.state.isr)
 
 
@@ -140,7 +140,10 @@ SAMPLERS: Mapping[str, Sampler] = {
 
 
 def leaderless(reading: Sources) -> Iterator[tuple[str, int, PartitionState] | None]:
-    """The partitions without a leader, at the controller; None between them, for others to be served."""
+    """Yield the partitions without a leader, if this broker is the controller.
+
+    Yield None between them, so that the loop can serve others.
+    """
     if not reading.controller.active:
         return
     for topic in list(reading.view.image.topics.values()):

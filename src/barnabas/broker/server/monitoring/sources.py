@@ -1,4 +1,4 @@
-"""The parts of a broker from which the metrics are read."""
+"""The parts of a broker that the metrics are read from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from barnabas.broker.view import BrokerView
 
 @dataclass(slots=True)
 class SessionHistory:
-    """The state of the session with the metadata store, and its changes since the start."""
+    """State of the session with the metadata store, and the number of its changes since the start."""
 
     state: SessionState = SessionState.CONNECTED
     #: how often it has come to each state since the start
@@ -38,7 +38,7 @@ class SessionHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The parts of a broker that metrics are read from, on its event loop."""
+    """The parts of a broker that the metrics read, on the broker's event loop."""
 
     view: BrokerView
     #: 1 starting, 3 running, 6 shutting down, as Kafka numbers it

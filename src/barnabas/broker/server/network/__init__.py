@@ -1,1 +1,1 @@
-"""Listeners, connections, and the bytes that come and go."""
+"""Listeners, connections, and the bytes that they receive and send."""

@@ -1,7 +1,7 @@
-"""Polls for the next request for a moment before the event loop sleeps, as long as that pays.
+"""Polls for the next request for a short time before the event loop sleeps, as long as that saves time.
 
-To wake a sleeping core takes as long as to serve a small request. A client that waits for each answer sends
-its next request sooner than that. ADR 7 has the measurements.
+To wake a sleeping core takes about as long as to serve a small request. A client that waits for each answer
+sends its next request sooner than that. ADR 7 has the measurements.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ LONGEST_PAUSE = 8192
 
 
 class BusyPolling:
-    """Keeps an event loop from sleeping between requests. The loop must have its process for itself: other
-    threads need the interpreter.
+    """Keeps an event loop awake between requests.
 
-    When more than a third of the requests come later than a poll lasts, polling soon pauses, except for a
-    trial of some 32 polls in 8,192 requests. A single poll would not show whether polling pays: the system
-    must first move a client that shared the loop's core to another one.
+    The loop must have the process for itself, because other threads need the GIL.
+
+    When more than a third of the requests arrive later than a poll lasts, polling soon pauses. During a pause
+    the loop still tries about 32 polls in 8,192 requests. A single poll would not show whether polling helps,
+    because the system must first move a client that shares the loop's core to another core.
 
     Args:
-        call_soon: the event loop's; a scheduled callback keeps the loop awake until its next iteration.
+        call_soon: method of the event loop; a scheduled callback keeps the loop awake until its next
+            iteration.
     """
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
@@ -40,7 +42,7 @@ class BusyPolling:
         self._requests_to_skip = 0
 
     def served(self) -> None:
-        """Requests have been served: poll for the next one, unless polling pauses."""
+        """Poll for the next request, unless polling pauses. Call it after requests were served."""
         if self._requests_to_skip:
             self._requests_to_skip -= 1
             return

@@ -1,4 +1,4 @@
-"""The addresses that a listener binds, and those to which clients connect: ``NAME://HOST:PORT``."""
+"""Addresses of listeners, ``NAME://HOST:PORT``: those that a broker binds, and those that it advertises."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One listener's name and address; an empty host is every interface, port 0 a free one."""
+    """Name and address of one listener. An empty host means every interface, and port 0 any free port."""
 
     name: str
     host: str
@@ -33,10 +33,10 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str, setting: str) -> Endpoint:
-        """The endpoint that `text` spells, an item of the setting called `setting`.
+        """Parse an item of the setting with the name `setting`.
 
         Raises:
-            ConfigError: it is not NAME://HOST:PORT.
+            ConfigError: the item is not NAME://HOST:PORT.
         """
         match = _PATTERN.fullmatch(text.strip())
         if match is None or int(match["port"]) > 65535:
@@ -50,7 +50,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """``host:port``; an empty host is ``0.0.0.0``."""
+        """Return ``host:port``; ``0.0.0.0`` for an empty host."""
         return f"{self._shown_host or '0.0.0.0'}:{self.port}"
 
     @property
@@ -63,7 +63,10 @@ class Endpoint:
 
     @property
     def is_every_interface(self) -> bool:
-        """Whether it stands for every interface: a broker may listen there, but no client can connect."""
+        """Whether the host means every interface.
+
+        A broker can bind such an address, but no client can connect to it.
+        """
         try:
             return not self.host or ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
@@ -71,7 +74,7 @@ class Endpoint:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only clients on this machine can reach the address."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -83,11 +86,11 @@ class Endpoint:
 
 
 def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
-    """The addresses in ``listeners``.
+    """Parse the setting ``listeners``.
 
     Raises:
-        ConfigError: an item cannot be read, a name is used twice, there is none, or it is not known what
-            one is to speak.
+        ConfigError: an item is invalid, a name is used twice, the list is empty, or a name has no security
+            protocol.
     """
     endpoints = _parse_all(config.listeners, "listeners", config)
     if not endpoints:
@@ -98,13 +101,13 @@ def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
 def advertised_endpoints(
     config: BrokerConfig, bound: list[Endpoint], machine_name: Callable[[], str]
 ) -> list[Endpoint]:
-    """The addresses for clients, one for each of `bound` (with its real port), in that order.
+    """Return the addresses for clients, one for each of `bound`, in the same order.
 
-    A port of 0 in ``advertised.listeners`` stands for the port that was bound. A listener on every interface
-    that has no advertised address is told by this machine's name, which `machine_name` finds out.
+    A port of 0 in ``advertised.listeners`` means the bound port. A listener on every interface without
+    an advertised address gets the name of this machine, which `machine_name` returns.
 
     Raises:
-        ConfigError: a name is not in ``listeners``, or an address cannot be connected to.
+        ConfigError: a name is not in ``listeners``, or clients cannot connect to an address.
     """
     endpoints = _parse_all(config.advertised_listeners, "advertised.listeners", config)
     advertised = {endpoint.name: endpoint for endpoint in endpoints}
@@ -129,10 +132,12 @@ def advertised_endpoints(
 
 
 def check_protection(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> None:
-    """Refuse to listen with less protection than the settings ask for.
+    """Reject settings for TLS or SASL that no listener uses.
+
+    With such settings, the broker would be less protected than its operator expects.
 
     Raises:
-        ConfigError: something is set for TLS or SASL, and no listener speaks it.
+        ConfigError: there are settings for TLS or SASL, and no listener uses that protocol.
     """
     has_tls = any(endpoint.has_tls for endpoint in endpoints)
     has_sasl = any(endpoint.has_sasl for endpoint in endpoints)
@@ -165,11 +170,11 @@ def _check_override(override: ListenerSetting, endpoints: Sequence[Endpoint]) ->
 
 
 def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> Endpoint:
-    """The one of a broker's listeners by which brokers reach each other.
+    """Return the listener by which brokers connect to each other.
 
     Raises:
-        ConfigError: ``inter.broker.listener.name`` is none of `endpoints`, or one that brokers of a cluster
-            cannot use.
+        ConfigError: ``inter.broker.listener.name`` is not among `endpoints`, or brokers of a cluster cannot
+            use it.
     """
     names = [endpoint.name for endpoint in endpoints]
     name = config.inter_broker_listener_name
@@ -197,37 +202,39 @@ def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> En
 
 
 def login_config(config: BrokerConfig, listener: str) -> BrokerConfig:
-    """The settings with which this broker logs in to other brokers at `listener`."""
+    """Return the settings with which this broker logs in to other brokers at `listener`."""
     return config.for_listener(listener, config.sasl_mechanism_inter_broker_protocol)
 
 
 def has_broker_login(config: BrokerConfig) -> bool:
-    """Whether ``sasl.jaas.config`` says as whom this broker logs in: it may only name others (`plain_users`).
+    """Whether ``sasl.jaas.config`` has a user for this broker's own logins.
+
+    It can also have only users of clients (`plain_users`).
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the setting is invalid.
     """
     return config.sasl_jaas_config is not None and "username" in parse_jaas(config.sasl_jaas_config).options
 
 
 def users_of_listener(config: BrokerConfig, listener: str) -> Mapping[str, str]:
-    """The passwords by user that ``listener.name.NAME.plain.sasl.jaas.config`` has for a listener.
+    """Return the users and passwords in ``listener.name.NAME.plain.sasl.jaas.config`` of a listener.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the setting is invalid.
     """
     jaas = config.for_listener(listener, "PLAIN").sasl_jaas_config
     return {} if jaas is None else plain_users(jaas)
 
 
 def broker_login(config: BrokerConfig) -> tuple[str, str]:
-    """The user and the password by which this broker logs in to the others.
+    """Return the user and password with which this broker logs in to other brokers.
 
     Args:
-        config: as `login_config` has it.
+        config: settings from `login_config`.
 
     Raises:
-        ConfigError: ``sasl.jaas.config`` is missing, or is not one of PLAIN or SCRAM.
+        ConfigError: ``sasl.jaas.config`` is missing, or is not for PLAIN or SCRAM.
     """
     if config.sasl_jaas_config is None:
         raise ConfigError(
@@ -266,7 +273,7 @@ def _parse_all(items: Iterable[str], setting: str, config: BrokerConfig) -> list
 
 
 def _security_protocols(text: str) -> dict[str, str]:
-    """The protocol of each listener name in ``listener.security.protocol.map``."""
+    """Return the security protocol of each listener name, from ``listener.security.protocol.map``."""
     protocols: dict[str, str] = {}
     for item in filter(None, (item.strip() for item in text.split(","))):
         name, _, protocol = (part.strip().upper() for part in item.partition(":"))

@@ -1,4 +1,7 @@
-"""Receives into buffers of our own: a large request where it stays, what TLS decrypts in a shared one."""
+"""Receives data into buffers of its own.
+
+A large request arrives in its final buffer. Decrypted TLS data arrives in a shared buffer.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ SHARED_BYTES = 256 * 1024
 
 
 class Receiver(asyncio.BufferedProtocol):
-    """The transport's protocol in another's stead, who is told of everything but what is received."""
+    """Replaces a transport's protocol while data is received in another way.
+
+    It passes all other events to the replaced protocol.
+    """
 
     def __init__(self, owner: asyncio.Protocol) -> None:
         self._owner = owner
@@ -31,14 +37,15 @@ class Receiver(asyncio.BufferedProtocol):
 
 
 class SharedReceiver(Receiver):
-    """Hands its owner a copy of what has come into a buffer that all connections of an event loop share.
+    """Receives into a buffer that all connections of an event loop share, and gives its owner a copy.
 
-    For TLS: without it uvloop and asyncio decrypt into 256 KB of new memory each time, which the system may
-    have to map, clear and unmap for each request.
+    TLS uses it. Without it, uvloop and asyncio decrypt into 256 KB of new memory each time. The system
+    may have to map, clear and unmap this memory for each request.
 
     Args:
-        owner: given what is received, by `data_received`.
-        buffer: `SHARED_BYTES`. A transport fills it and tells of it at once, before any other one does.
+        owner: protocol that gets the received data, by `data_received`.
+        buffer: memory of `SHARED_BYTES`. A transport fills it and reports this at once, before another
+            transport uses it.
     """
 
     def __init__(self, owner: asyncio.Protocol, buffer: memoryview) -> None:
@@ -53,15 +60,15 @@ class SharedReceiver(Receiver):
 
 
 class InPlaceReceiver(Receiver):
-    """Receives until a frame is whole.
+    """Receives the rest of a large frame directly into the frame's buffer.
 
-    Small requests are not received this way: it would cost them a call more.
+    Small requests are not received in this way, because it costs an additional call.
 
     Args:
-        owner: as `Receiver` has it.
-        frame: what is to be received.
-        on_more: called when some of it has come.
-        on_whole: called with the frame when it is whole; puts another protocol in its own place.
+        owner: protocol that this one replaces, as in `Receiver`.
+        frame: the frame to receive.
+        on_more: called when a part of the frame has arrived.
+        on_whole: called with the complete frame; it must set another protocol.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The broker's Kerberos keys, by which it accepts the tickets of GSSAPI (the extra gssapi)."""
+"""The broker's Kerberos keys, with which it accepts tickets of GSSAPI (optional dependency `gssapi`)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ BeginGssapi = Callable[[], GssapiExchange]
 
 
 def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Read the keytab; return the exchanges that accept tickets, by listener.
+    """Read the keytab. Return the exchanges that accept tickets, by listener.
 
     Raises:
-        ConfigError: the package is missing, or tickets could not be accepted.
+        ConfigError: the package is missing, or the broker could not accept tickets.
     """
     by_listener = read_kerberos(config, endpoints)
     for name in by_listener:
@@ -37,7 +37,7 @@ def open_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mappin
 
 
 def read_kerberos(config: BrokerConfig, endpoints: Iterable[Endpoint]) -> Mapping[str, BeginGssapi]:
-    """Try the settings out, in any thread. Returns and raises the same as `open_kerberos`."""
+    """Check the settings, in any thread. Returns and raises the same as `open_kerberos`."""
     by_listener: dict[str, BeginGssapi] = {}
     for endpoint in endpoints:
         if (
@@ -60,7 +60,10 @@ def _begin(gssapi: Any, credentials: Any, names: ShortNames) -> BeginGssapi:
 
 
 class _TicketContext:
-    """`barnabas.broker.logins.gssapi.Context` over the system's Kerberos, for one thread at a time."""
+    """Implements `barnabas.broker.logins.gssapi.Context` with the system's Kerberos library.
+
+    One thread at a time can use it.
+    """
 
     def __init__(self, gssapi: Any, credentials: Any) -> None:
         self._gssapi = gssapi
@@ -104,13 +107,13 @@ def _package() -> Any:
 
 
 def _jaas_options(config: BrokerConfig) -> Mapping[str, str]:
-    """The options of `Krb5LoginModule`; none where the setting is another mechanism's."""
+    """Return the options of `Krb5LoginModule`; none if the setting is for another mechanism."""
     jaas = None if config.sasl_jaas_config is None else parse_jaas(config.sasl_jaas_config)
     return jaas.options if jaas is not None and jaas.module == _MODULE else {}
 
 
 def _service(config: BrokerConfig, options: Mapping[str, str]) -> str:
-    """The first part of the broker's principal, which clients ask tickets for."""
+    """Return the service name: the first part of the broker's principal, for which clients get tickets."""
     setting, option = config.sasl_kerberos_service_name, options.get("serviceName")
     if setting and option and setting != option:
         raise ConfigError(
@@ -127,7 +130,10 @@ def _service(config: BrokerConfig, options: Mapping[str, str]) -> str:
 
 
 def _credentials(gssapi: Any, options: Mapping[str, str], service: str) -> Any:
-    """The keys of the principal that is named; else of all that the service has on this machine's hosts."""
+    """Return the keys of the configured principal.
+
+    Without a configured principal, return all keys of the service for this machine's names.
+    """
     principal, keytab = options.get("principal"), options.get("keyTab")
     if principal is None or principal == "*":
         name = gssapi.Name(service, gssapi.NameType.hostbased_service)
@@ -145,7 +151,7 @@ def _credentials(gssapi: Any, options: Mapping[str, str], service: str) -> Any:
 
 
 def _default_realm(gssapi: Any) -> str:
-    """The realm of the system's krb5.conf; empty if the file names none."""
+    """Return the default realm from the system's krb5.conf; empty if the file has none."""
     name = gssapi.Name("user", gssapi.NameType.user)
     try:
         return str(name.canonicalize(gssapi.MechType.kerberos)).rpartition("@")[2]

@@ -31,9 +31,9 @@ _CLOSING_SECONDS = 2.0
 
 
 class Closings:
-    """Selects the closed connections to log: for one host and one reason, one in ten seconds.
+    """Selects the closed connections that are logged: for one host and one reason, one in ten seconds.
 
-    A health check, or a client that tries again for ever, would fill the log otherwise.
+    Otherwise a health check, or a client that reconnects forever, would fill the log.
     """
 
     INTERVAL = 10.0
@@ -44,7 +44,7 @@ class Closings:
         self._known: dict[tuple[str, str], tuple[float, int]] = {}
 
     def line(self, host: str, reason: str, now: float) -> str | None:
-        """The reason to log, None to log nothing. `now` is in seconds."""
+        """Return the text to log, or None to log nothing. `now` is in seconds."""
         key = host, shown(reason)
         logged, more = self._known.get(key, (-self.INTERVAL, 0))
         if now - logged < self.INTERVAL:
@@ -57,7 +57,7 @@ class Closings:
 
 
 def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
-    """The largest number of connections of an address, and the setting that says so."""
+    """Return the largest number of connections of an address, and the setting that has this limit."""
     for override in config.max_connections_per_ip_overrides:
         address, _, most = override.rpartition(":")
         if canonical_address(address) == host:
@@ -66,10 +66,10 @@ def most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
 
 
 class Connections:
-    """Every open connection of a broker, counted against ``max.connections`` and its like per address.
+    """Counts all open connections of a broker, and applies ``max.connections`` and the limits per address.
 
-    `most` is how many the process has files for: one more could leave a log without a file, which takes its
-    log directory offline.
+    `most` is the number of connections for which the process has file descriptors. With more connections, a
+    log could fail to open a file, and its log directory would go offline.
     """
 
     def __init__(
@@ -104,16 +104,16 @@ class Connections:
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings that hold now."""
+        """Current settings."""
         return self._view.config
 
     def next_id(self) -> int:
         return next(self._next_id)
 
     def admit(self, session: ClientSession) -> float | None:
-        """Count a new connection. Returns the seconds that it has to wait before it is served.
+        """Count a new connection. Return the seconds that it must wait before it is served.
 
-        Returns None, and logs why, if the connection exceeds a limit.
+        If the connection exceeds a limit, log the reason and return None.
         """
         config = self._view.config
         host = session.client_host
@@ -157,9 +157,10 @@ class Connections:
         return self._delay(config, session.listener)
 
     def _delay(self, config: BrokerConfig, listener: str) -> float:
-        """Seconds that a new connection has to wait for ``max.connection.creation.rate`` (KIP-612).
+        """Return the seconds of delay that ``max.connection.creation.rate`` requires (KIP-612).
 
-        The limit of a listener holds for that of brokers, too; the limit of all listeners together does not.
+        The limit of a listener also applies to connections from brokers. The limit of all listeners together
+        does not.
         """
         delay, limit = 0.0, config.max_connection_creation_rate
         if limit < INT_MAX and listener != self.protected:
@@ -170,7 +171,7 @@ class Connections:
         return delay
 
     def forget(self, session: ClientSession) -> None:
-        """Stop counting a connection that ended; one that was refused was never counted."""
+        """Stop counting a connection that ended. A rejected connection was not counted."""
         if session not in self._open:
             return
         del self._open[session]
@@ -183,7 +184,7 @@ class Connections:
             self._all_gone.set_result(None)
 
     def silent_for(self) -> float:
-        """Seconds since a client has last sent something, or has gone."""
+        """Return the seconds since any client has sent data or disconnected."""
         last = max((session.last_active for session in self._open), default=-math.inf)
         return asyncio.get_running_loop().time() - max(last, self._last_closed)
 
@@ -192,15 +193,15 @@ class Connections:
             session.shut_down()
 
     def close_users(self, names: Collection[str]) -> None:
-        """Close the connections of users who were deleted."""
+        """Close the connections of deleted users."""
         for session in list(self._open):
             if session.has_logged_in and session.principal.name in names:
                 session.close(f"{session.principal} cannot log in any more")
 
     async def end(self) -> None:
-        """Close all, and wait until the event loop has let go of them.
+        """Close all connections, and wait until the event loop has released them.
 
-        uvloop may not come back when it is closed with a connection that speaks TLS.
+        Otherwise uvloop can hang when the loop closes with an open TLS connection.
         """
         self.close_all()
         if self._open:
@@ -209,7 +210,7 @@ class Connections:
 
 
 class Listener:
-    """One entry of ``listeners``, bound."""
+    """One listener of the setting ``listeners``."""
 
     def __init__(
         self,
@@ -241,10 +242,10 @@ class Listener:
         return self._connections.config
 
     def bind(self) -> None:
-        """Take the address; nothing is accepted yet.
+        """Bind the address. The listener accepts no connections yet.
 
         Raises:
-            ConfigError: the address cannot be had.
+            ConfigError: the address cannot be bound.
         """
         endpoint = self.endpoint
         try:
@@ -263,7 +264,7 @@ class Listener:
         return self._begin()
 
     def user_of(self, certificate: bytes | None) -> Principal:
-        """The principal of a client with this certificate (`Host.user_of`)."""
+        """Return the principal of a client with this certificate (`Host.user_of`)."""
         if certificate is None or self._users is None or self.endpoint.has_sasl:
             return ANONYMOUS
         subject = subject_of(certificate)
@@ -276,7 +277,10 @@ class Listener:
         return Principal(name)
 
     async def start(self, begin: Callable[[], Serve]) -> None:
-        """Accept connections on the bound listener. `begin` returns what starts the requests of each."""
+        """Start to accept connections.
+
+        For each connection, `begin` returns the function that serves its requests.
+        """
         self._begin = begin
         assert self._socket is not None
         await self._socket.accept(
@@ -286,7 +290,7 @@ class Listener:
         )
 
     def unbind(self) -> None:
-        """Accept no more connections; open ones stay open."""
+        """Stop accepting connections. Open connections stay open."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

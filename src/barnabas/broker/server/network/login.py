@@ -1,5 +1,4 @@
-"""SASL on one connection: nothing else is served until the client has authenticated (KIP-43, KIP-152,
-KIP-368)."""
+"""SASL on one connection: until its login, a client can only log in (KIP-43, KIP-152, KIP-368)."""
 
 from __future__ import annotations
 
@@ -37,31 +36,31 @@ _REFUSAL = "Authentication failed: the credentials are invalid"
 
 
 class LoginClient(Client, Protocol):
-    """A connection that logs in."""
+    """A connection on which a client logs in."""
 
     def logged_in(self, principal: Principal, serve: Callable[[Readable, LoginClient], None]) -> None:
-        """The client has authenticated: `serve` starts its requests from now on."""
+        """Note that the client has authenticated. From now on, `serve` handles its requests."""
 
 
 Serve: TypeAlias = Callable[[Readable, LoginClient], None]
 
 
 class _Outcome(NamedTuple):
-    """The answer to a client's message, and why the connection is closed behind it."""
+    """Answer to one message of a client. If it has a reason, the connection is closed after the answer."""
 
     chunks: Chunks
     failure: str | None = None
 
 
 class Logins:
-    """Lets clients of the listeners with SASL log in.
+    """Handles the logins on listeners with SASL.
 
     Args:
-        view: the broker's settings and clock.
-        sasl: checks what clients say.
-        serve: starts the requests of those who have logged in, and anyone's ApiVersions.
-        blocking: where keys are derived, in a thread that does nothing else: many logins at once wait for
-            each other, and no request of those who have logged in waits for them.
+        view: settings and clock of the broker.
+        sasl: checks the messages of clients.
+        serve: handles the requests of clients that have logged in, and every ApiVersions request.
+        blocking: thread that derives keys. It does nothing else, so many logins delay each other, but no
+            requests of clients that have logged in.
         trail: the audit log.
     """
 
@@ -75,16 +74,16 @@ class Logins:
         self.thread = blocking.pool("logins", 1)
 
     def begin(self, listener: str) -> Login:
-        """The login of a new connection to a listener."""
+        """Start the login of a new connection to a listener."""
         return Login(self, listener)
 
     def stop(self) -> None:
-        """Finish the login that is being checked, and check no more."""
+        """Complete the check that is running, and start no more."""
         self.thread.abandon()
 
 
 class Login:
-    """One connection's login, and those that follow it where logins end (`_lifetime_ms`)."""
+    """The login on one connection, and its later logins if logins expire (`_lifetime_ms`)."""
 
     def __init__(self, logins: Logins, listener: str) -> None:
         self._logins = logins
@@ -99,10 +98,10 @@ class Login:
         self._ends = 0.0
 
     def serve(self, frame: Readable, client: LoginClient) -> None:
-        """Start a request of a client that has not logged in.
+        """Handle a request of a client that has not logged in.
 
         Raises:
-            ProtocolError: it is none that such a client may send; the connection is to be closed.
+            ProtocolError: such a client may not send this request; the caller must close the connection.
         """
         if self._is_bare and self._exchange is not None:
             self._respond_later(client, None, bytes(frame))
@@ -125,7 +124,7 @@ class Login:
             raise ProtocolError(f"{type(request).__name__} before the client has logged in by SASL")
 
     def serve_again(self, frame: Readable, client: LoginClient) -> None:
-        """Start a request of a client whose login ends some time. Raises ProtocolError when it has ended."""
+        """Handle a request of a client whose login expires. Raises ProtocolError if it has expired."""
         key = _api_key(frame)
         if key == SaslHandshakeRequest.api_key or self._exchange is not None:
             self.serve(frame, client)
@@ -163,7 +162,7 @@ class Login:
         return _Outcome(encode_response(header, response))
 
     def _complete(self, client: LoginClient, exchange: Exchange) -> int:
-        """Serve the client from now on. Returns for how many milliseconds; 0 means without end."""
+        """Complete the login. Return its lifetime in milliseconds; 0 means no limit."""
         try:
             check_name(exchange.user)
         except ValueError as error:
@@ -182,7 +181,10 @@ class Login:
         return lifetime_ms
 
     def _lifetime_ms(self, exchange: Exchange) -> int:
-        """The lifetime of a login, at most that of its token (KIP-368); 0 means no limit."""
+        """Return the lifetime of a login in milliseconds; 0 means no limit.
+
+        The lifetime of a token limits that of the login (KIP-368).
+        """
         config = self._logins.view.config.for_listener(self._listener, self._mechanism)
         most = config.connections_max_reauth_ms
         if exchange.expires_ms is None:

@@ -1,8 +1,8 @@
 """Sends replies to one client, in order.
 
-The kernel sends most record batches from the page cache (sendfile), as fast as the client takes them. So no
-large answer is copied or held in memory. uvloop has no sendfile: its transport and this class write to the
-same socket in turn. This class writes only while the transport's buffer is empty.
+The kernel sends most record batches from the page cache (sendfile), as fast as the client receives them. So
+no large response is copied or held in memory. uvloop has no sendfile: its transport and this class write to
+the same socket in turn. This class writes only while the transport's buffer is empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LENT = frozenset(get_args(Buffer))
 
 
 class Outbox:
-    """Writes replies to a transport, whose protocol calls `resume` when it hears `resume_writing`."""
+    """Sends replies over a transport. The transport's protocol must call `resume` in its `resume_writing`."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -38,10 +38,10 @@ class Outbox:
         self._is_sending = False
 
     def send(self, chunks: Chunks) -> None:
-        """Sends `chunks` after all that was given before.
+        """Send `chunks` after all earlier ones.
 
         Raises:
-            OSError: what is stored in a file could not be read.
+            OSError: a chunk's file cannot be read.
         """
         if self.waiting:
             self.waiting += chunks
@@ -54,7 +54,7 @@ class Outbox:
             self.resume()
 
     def resume(self) -> None:
-        """Goes on when the transport has nothing left to write. Raises OSError as `send`."""
+        """Continue when the transport has written all its data. Raises OSError as `send`."""
         waiting = self.waiting
         if not waiting or self._is_sending:
             return
@@ -71,7 +71,7 @@ class Outbox:
             self._transport.set_write_buffer_limits()
 
     def clear(self) -> None:
-        """Drops what waits: the client is gone."""
+        """Drop all unsent chunks, because the client is gone."""
         self.waiting.clear()
 
     def _send_some(self, chunk: Chunk) -> None:

@@ -1,4 +1,4 @@
-"""One client connection: frames in, replies out, in order and in bounded memory."""
+"""One client connection: it receives frames and sends replies, in order and with limited memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from barnabas.base.environment.network import canonical_address, set_buffer_sizes
 from barnabas.base.errors import ProtocolError
 from barnabas.base.text import logger_of
-from barnabas.broker.answers import LongPoll
+from barnabas.broker.awaitables import LongPoll
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.server.network.busy_polling import BusyPolling
 from barnabas.broker.server.network.endpoint import Endpoint
@@ -40,11 +40,11 @@ CLOSE_GRACE = 5.0
 
 
 def _nothing() -> None:
-    """Ends no connection: it has ended."""
+    """Do nothing: a default for the function that ends a connection."""
 
 
 class Unanswered:
-    """A request's place in the order of replies."""
+    """An unanswered request, which keeps its place in the order of replies."""
 
     __slots__ = ("cancels", "chunks", "done", "future")
 
@@ -58,14 +58,14 @@ class Unanswered:
 
 
 class Closings(Protocol):
-    """Selects the closed connections to log."""
+    """Selects the closed connections that are logged."""
 
     def line(self, host: str, reason: str, now: float) -> str | None:
-        """The reason to log, None to log nothing. `now` is in seconds."""
+        """Return the text to log, or None to log nothing. `now` is in seconds."""
 
 
 class Host(Protocol):
-    """The listener of a session, and the parts that all connections share."""
+    """The listener of a session, and the parts that all its connections share."""
 
     endpoint: Endpoint
     busy_polling: BusyPolling | None
@@ -74,38 +74,41 @@ class Host(Protocol):
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings that hold now."""
+        """Current settings."""
 
     @property
     def closings(self) -> Closings: ...
 
     @property
     def first_request_bytes(self) -> int:
-        """The largest request that is read before the client has authenticated."""
+        """Size of the largest request that is read before the client has authenticated."""
 
     def begin(self) -> Serve:
-        """The function that starts the requests of a new connection."""
+        """Return the function that handles the requests of a new connection."""
 
     def user_of(self, certificate: bytes | None) -> Principal:
-        """Whom a client's certificate names (DER, None for none), until it logs in.
+        """Return the principal for a client's certificate, which applies until a login.
+
+        The certificate is in DER; None means that the client has shown none.
 
         Raises:
-            ValueError: nobody.
+            ValueError: the certificate gives no principal.
         """
 
     def admit(self, session: ClientSession) -> float | None:
-        """Count a new connection. Returns the seconds it has to wait; None if it is over a limit."""
+        """Count a new connection. Return the seconds that it must wait; None if it exceeds a limit."""
 
     def forget(self, session: ClientSession) -> None:
         """Stop counting a connection that ended."""
 
 
 class ClientSession(asyncio.Protocol):
-    """A connection from accept to close.
+    """A client's connection, from its accept to its close.
 
-    A request begins when those before it are answered, but for what their APIs let begin (`requests.order`).
-    Replies leave in the order of requests. Reading stops while a request has to wait, too much is unanswered,
-    or the client does not read its replies: what one connection can make the broker hold is bounded.
+    A request begins when all earlier ones are answered, with the exceptions in `requests.order`. Replies
+    leave in the order of requests. The session stops reading in three cases: a request has to wait, too many
+    requests are unanswered, or the client does not read its replies. So the memory of one connection has a
+    limit.
     """
 
     client_software_name = ""
@@ -161,7 +164,7 @@ class ClientSession(asyncio.Protocol):
         return wait
 
     def not_secured(self, error: BaseException) -> None:
-        """End a connection whose TLS handshake failed (`Secured.not_secured`)."""
+        """Close a connection whose TLS handshake failed (`Secured.not_secured`)."""
         self._closing = True
         self._host.forget(self)
         reason = why_not_secured(error) if isinstance(error, Exception) else None
@@ -251,7 +254,7 @@ class ClientSession(asyncio.Protocol):
     # --- the dispatcher's side ---
 
     def reply(self, chunks: Chunks) -> None:
-        """Send a finished reply as soon as those before it are sent."""
+        """Send a reply as soon as all earlier ones are sent."""
         if self._unanswered:
             waiting = Unanswered(None, False)
             self._unanswered.append(waiting)
@@ -266,7 +269,7 @@ class ClientSession(asyncio.Protocol):
         cancel: bool,
         beside: int = NOTHING,
     ) -> None:
-        """Keep the place of an unanswered request (`Client.park`)."""
+        """Reserve the place of an unanswered request in the order of replies (`Client.park`)."""
         waiting = Unanswered(future, cancel)
         self._unanswered.append(waiting)
         if beside == NOTHING:
@@ -292,7 +295,7 @@ class ClientSession(asyncio.Protocol):
         future.add_done_callback(settled)
 
     def mute(self, seconds: float) -> None:
-        """Read nothing for some time (`Client.mute`); the later of two ends applies."""
+        """Read nothing for some seconds (`Client.mute`). If it is called twice, the later end applies."""
         if self._closing:
             return
         if self._unmuting is not None:
@@ -302,7 +305,7 @@ class ClientSession(asyncio.Protocol):
         self._unmuting = self._loop.call_later(seconds, self._unmute)
 
     def close(self, reason: str, level: int = logging.WARNING) -> None:
-        """Close the connection, saying why in the log; replies already sent still reach the client."""
+        """Close the connection and log the reason. Replies that were already sent still reach the client."""
         if self._closing:
             return
         self._closing = True
@@ -311,7 +314,7 @@ class ClientSession(asyncio.Protocol):
         self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 
     def logged_in(self, principal: Principal, serve: Serve) -> None:
-        """The client has authenticated: `serve` starts its requests from now on."""
+        """Note that the client has authenticated. From now on, `serve` handles its requests."""
         self.has_logged_in = True
         self.principal = principal
         self._serve = serve
@@ -325,10 +328,10 @@ class ClientSession(asyncio.Protocol):
     # --- inside ---
 
     def _let_go(self) -> None:
-        """Refer to nothing any more that refers to this session.
+        """Remove all references to objects that refer to this session.
 
-        A circle would keep all that it has received: the collector looks at old objects rarely
-        (`broker/server/garbage.py`).
+        A reference cycle would keep all data that the session has received, because the collector examines
+        old objects rarely (`broker/server/garbage.py`).
         """
         self._receiver = None
         self._give_up = _nothing
@@ -343,11 +346,11 @@ class ClientSession(asyncio.Protocol):
             log.log(level, "closing connection %d from %s: %s", self.connection_id, self.client_host, line)
 
     def _more_received(self) -> None:
-        """Some of a large frame has come."""
+        """Handle the arrival of a part of a large frame."""
         self.last_active = self._loop.time()
 
     def _large_frame_received(self, frame: Readable) -> None:
-        """The frame is whole that was received in place: go on with it, and with the bytes behind it."""
+        """Handle a complete large frame, and the bytes after it."""
         self._frames.large = None
         self._transport.set_protocol(self._receiver or self)
         if self._closing:
@@ -367,7 +370,7 @@ class ClientSession(asyncio.Protocol):
                 self._busy_polling.served()
 
     def _send(self, chunks: Chunks | None = None) -> None:
-        """Sends `chunks`, or goes on with what has waited."""
+        """Send `chunks`, or continue with unsent ones."""
         try:
             if chunks is None:
                 self._outbox.resume()
@@ -382,7 +385,7 @@ class ClientSession(asyncio.Protocol):
         self._continue()
 
     def _may_begin(self, frame: Readable) -> bool:
-        """Whether the next request may begin now; if not, a long poll before it is answered at once."""
+        """Whether the next request can begin now. If not, make an earlier long poll respond at once."""
         if (
             self._write_paused
             or self._unmuting is not None
@@ -418,7 +421,7 @@ class ClientSession(asyncio.Protocol):
                 self._send(held)
 
     def _continue(self) -> None:
-        """Serve what was read while the session was full, then read on."""
+        """Handle the bytes that arrived while the session did not read, and then read again."""
         if not self._backlog:
             return
         try:

@@ -1,4 +1,4 @@
-"""TLS as a listener speaks it."""
+"""Makes the TLS contexts of listeners and of connections to other brokers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _VERIFY = {
 
 
 def tls_context(config: BrokerConfig) -> ssl.SSLContext:
-    """The TLS of a broker's listeners, by its ``ssl.*`` settings.
+    """Make the TLS context for a broker's listeners from its ``ssl.*`` settings.
 
     Raises:
-        ConfigError: a setting is missing, or its file cannot be used.
+        ConfigError: a setting is missing, or a file cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -50,13 +50,13 @@ def tls_context(config: BrokerConfig) -> ssl.SSLContext:
 
 
 def peer_context(config: BrokerConfig) -> ssl.SSLContext:
-    """The TLS by which a broker connects to the others of its cluster: as a client with the broker's own key.
+    """Make the TLS context with which a broker connects to other brokers.
 
-    A peer's certificate must be signed by one in ``ssl.truststore.location``, and name the host by which the
-    peer is advertised.
+    The certificate of another broker must have a signature of a CA in ``ssl.truststore.location``, and
+    contain that broker's advertised host.
 
     Raises:
-        ConfigError: a setting is missing, or its file cannot be used.
+        ConfigError: a setting is missing, or a file cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[min(config.ssl_enabled_protocols)]
@@ -72,16 +72,16 @@ def peer_context(config: BrokerConfig) -> ssl.SSLContext:
 
 
 def renew_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
-    """Show the broker's present key in the connections that begin from now on.
+    """Load the broker's present key into a context, for all later connections.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the key cannot be used.
     """
     _load_key(context, config)
 
 
 def trial_certificate(config: BrokerConfig) -> bytes:
-    """The certificate that clients are shown, after a handshake in memory.
+    """Return the certificate that clients receive. A handshake in memory tests it.
 
     Raises:
         ConfigError: the key cannot be used.
@@ -115,7 +115,7 @@ _NOT_TLS = frozenset(
 
 
 def why_not_secured(error: Exception) -> str | None:
-    """Why a client and this broker do not speak TLS, for the log; None where a client has merely gone."""
+    """Return the reason for a failed handshake, for the log; None if the client has only disconnected."""
     if isinstance(error, ssl.SSLError):
         reason = error.reason or str(error)
         if reason in ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST"):
@@ -132,12 +132,12 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 
 
 def has_trust(config: BrokerConfig) -> bool:
-    """Whether there are certificates that others' certificates must be signed by."""
+    """Whether the settings have CA certificates for checking the certificates of others."""
     return config.ssl_truststore_location is not None or config.ssl_truststore_certificates is not None
 
 
 def key_source(config: BrokerConfig) -> str:
-    """The source of the broker's key, for a message: the setting, with its value if it is a file."""
+    """Describe where the broker's key comes from: the setting, and its value if it is a file."""
     path = config.ssl_keystore_location
     return "ssl.keystore.key" if path is None else f"ssl.keystore.location={path}"
 

@@ -1,4 +1,4 @@
-"""The keys of the listeners with TLS, renewed while the broker runs."""
+"""The TLS keys of the listeners, which the broker can replace while it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_NAMED = 5
 
 
 class _Loaded(NamedTuple):
-    """The content of the files, tried out."""
+    """Contents of the key files, after a successful test."""
 
     context: ssl.SSLContext
     #: what a client is shown
@@ -38,40 +38,41 @@ class _Loaded(NamedTuple):
 
 
 class ListenerKeys:
-    """The keys of all listeners with TLS: each may be given settings of its own while the broker runs."""
+    """The keys of all listeners with TLS. The settings of each listener can change while the broker runs."""
 
     def __init__(self, view: BrokerView, listeners: Iterable[str]) -> None:
         self._by_listener = {name: TlsKeys(view, name) for name in listeners}
 
     def of(self, listener: str) -> TlsKeys:
-        """The keys of a listener."""
+        """Return the keys of a listener."""
         return self._by_listener[listener]
 
     def check_now(self, threads: Pool) -> None:
-        """Start a `check`; calls during a reading share one more reading."""
+        """Start a `check`. Calls during a running check share one more check."""
         for keys in self._by_listener.values():
             keys.check_now(threads)
 
     async def check(self, threads: Pool, *, is_start: bool = False) -> None:
-        """Load the keys that have changed. Only at the start may the certificates have any names."""
+        """Load the keys that have changed. Only at the start are other names in the certificates allowed."""
         for keys in self._by_listener.values():
             await keys.check(threads, is_start=is_start)
 
     async def try_out(self, config: BrokerConfig, threads: Pool) -> None:
-        """Raises ConfigError when a listener could not use what `config` has for it."""
+        """Check that the listeners could use the keys in `config`. Raises ConfigError otherwise."""
         for name, keys in self._by_listener.items():
             await threads.run(_try, config.for_listener(name), keys.certificate)
 
 
 class TlsKeys:
-    """Has the context for new connections. Open connections keep what they began with.
+    """Holds the TLS context for new connections. Open connections keep their context.
 
-    The files are read again and again; what they have is tried in a handshake before it is used. A key that
-    does not belong to its certificate, say since only one of them has been written, changes nothing.
+    It reads the files from time to time, and tests their contents in a handshake before it uses them. If a
+    key does not belong to its certificate, nothing changes. This happens, for example, when only one of the
+    two files was written yet.
 
     Args:
-        view: of this broker.
-        listener: the listener that shows the keys.
+        view: settings of this broker.
+        listener: listener that uses the keys.
 
     Raises:
         ConfigError: the files cannot be used.
@@ -98,26 +99,26 @@ class TlsKeys:
         return self._view.config.for_listener(self._listener)
 
     def context(self) -> ssl.SSLContext:
-        """The context for the next connection."""
+        """TLS context for the next connection."""
         return self._now.context
 
     @property
     def certificate(self) -> bytes:
-        """The certificate that new connections are shown, DER."""
+        """Certificate that new connections receive, in DER."""
         return self._now.certificate
 
     def shown_by(self, context: ssl.SSLContext) -> None:
-        """Renew the key of another context, too."""
+        """Update the key of another context, too."""
         self._as_client.append(context)
 
     def check_now(self, threads: Pool) -> None:
-        """Start a `check`; calls during a reading share one more reading."""
+        """Start a `check`. Calls during a running check share one more check."""
         if not self._is_wanted:
             self._is_wanted = True
             self._asked = start_task(self.check(threads), f"reading the key of listener {self._listener}")
 
     async def check(self, threads: Pool, *, is_start: bool = False) -> None:
-        """Load the key if it has changed. Only at the start may the certificate have any names."""
+        """Load the key if it has changed. Only at the start are other names in the certificate allowed."""
         async with self._turn:
             self._is_wanted = False
             await self._check(threads, is_start=is_start)
@@ -184,12 +185,15 @@ def _load(config: BrokerConfig) -> _Loaded:
 
 
 def _try(config: BrokerConfig, present: bytes) -> None:
-    """Raises ConfigError unless what `config` has may take the place of the certificate that is shown now."""
+    """Check that the keys in `config` can replace the present ones. Raises ConfigError otherwise."""
     _check_names(present, _load(config).certificate, config)
 
 
 def _check_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
-    """Raises ConfigError unless a certificate may take the other's place while the broker runs (KIP-978)."""
+    """Check that the names in a certificate allow a replacement while the broker runs (KIP-978).
+
+    Raises ConfigError otherwise.
+    """
     if before == after or (config.ssl_allow_dn_changes and config.ssl_allow_san_changes):
         return
     is_other, lost = lost_names(before, after)
@@ -206,7 +210,7 @@ def _check_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
 
 
 def _expiry(certificate: bytes) -> Any:
-    """When a certificate ceases to be valid, as a datetime."""
+    """Return the end of a certificate's validity."""
     from cryptography import x509
 
     return x509.load_der_x509_certificate(certificate).not_valid_after_utc

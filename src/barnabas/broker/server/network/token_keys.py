@@ -1,4 +1,4 @@
-"""The identity provider's keys, which sign the tokens of OAUTHBEARER; a thread reads them (KIP-768)."""
+"""The identity provider's public keys, which verify tokens of OAUTHBEARER; a thread reads them (KIP-768)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _SETTINGS = (
 
 
 class TokenKeys:
-    """Reads the keys at the start, now and then, and when a token names one that is unknown.
+    """Reads the keys at the start, from time to time, and when a token names an unknown key.
 
-    While they cannot be read, those that were read last hold.
+    While they cannot be read, the last keys stay valid.
     """
 
     def __init__(self, config: BrokerConfig, url: str, environment: Environment) -> None:
@@ -58,7 +58,7 @@ class TokenKeys:
         self.keys: list[Key] = []
 
     async def start(self) -> None:
-        """Raises ConfigError: the keys cannot be had."""
+        """Start to read the keys. Raises ConfigError if they cannot be read."""
         try:
             self.keys = await self._threads.run(_read, self._url)
         except (DocumentError, ConfigError) as error:
@@ -71,7 +71,7 @@ class TokenKeys:
         self._threads.abandon()
 
     def ask_again(self) -> None:
-        """A token names an unknown key. Called from any thread."""
+        """Read the keys again soon, because a token names an unknown key. Any thread can call this."""
         with suppress(RuntimeError):  # the loop has ended meanwhile
             self._loop.call_soon_threadsafe(self._wanted.set)
 
@@ -107,15 +107,15 @@ async def open_tokens(
     environment: Environment,
     on_stop: Callable[[Callable[[], Awaitable[None]]], None],
 ) -> Mapping[str, Tokens]:
-    """The verifiers of OAUTHBEARER tokens, by the listeners that accept them.
+    """Make the verifiers of OAUTHBEARER tokens, by the listeners that accept such tokens.
 
-    Listeners whose settings are the same share the provider's keys.
+    Listeners with the same settings share the provider's keys.
 
     Args:
-        on_stop: is given what has to be called when the broker stops, even one that did not start.
+        on_stop: receives the functions to call when the broker stops, or when its start fails.
 
     Raises:
-        ConfigError: tokens could not be checked as they have to be.
+        ConfigError: tokens could not be verified as the settings require.
     """
     by_listener: dict[str, Tokens] = {}
     by_settings: dict[tuple[object, ...], Tokens] = {}
@@ -158,10 +158,10 @@ async def _open(
 
 
 def checked_rules(config: BrokerConfig) -> TokenRules:
-    """The rules for signed tokens.
+    """Return the rules for signed tokens.
 
     Raises:
-        ConfigError: an issuer or an audience is missing, and nothing allows that.
+        ConfigError: the issuer or the audience is missing, and no setting allows that.
     """
     wanted = (
         ("issuer", config.sasl_oauthbearer_expected_issuer, config.sasl_oauthbearer_allow_unverified_issuer),

@@ -1,1 +1,1 @@
-"""One request: finding its handler, dividing large ones, answering it."""
+"""The path of one request: finds its handler, divides a large request, and sends the response."""

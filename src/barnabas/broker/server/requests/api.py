@@ -1,19 +1,20 @@
-"""One API of the broker: its versions, its handler, how its requests are divided.
+"""One API of the broker: its versions, its handler, and the division of its requests.
 
-A handler's module opens with the versions served, the KIPs behind them and what is left out, and declares
+The docstring of a handler's module begins with the versions served. It names the KIPs, and the parts of the
+API that are left out. The module declares the handler like this::
 
     @handles(HeartbeatRequest, needs=[Group(Operation.READ)], confirmed_by=group_coordinator())
     def heartbeat(groups: GroupCoordinator, context: RequestContext, request: HeartbeatRequest)
-        -> Answer[HeartbeatResponse]: ...
+        -> MaybeAwaitable[HeartbeatResponse]: ...
 
 The last two arguments are the context and the request. The arguments before them are the handler's
-dependencies: parts of the broker, or a `Ports` of the module if many functions share them. Their types say
-which (`barnabas.broker.server.requests.parts`). No other module lists the handlers or names their
-dependencies (`barnabas.broker.server.serving`).
+dependencies: parts of the broker, or a dataclass `Ports` if many functions of the module share them. The
+types of the arguments select the parts (`barnabas.broker.server.requests.parts`). No other module lists the
+handlers or names their dependencies (`barnabas.broker.server.serving`).
 
-A handler answers at once (the fast path: no task is made) or later. The type of its answer says which, and
-which requests of the connection may begin meanwhile (`barnabas.broker.answers`). None is no reply (Produce
-with acks=0).
+A handler returns its response, which needs no task and is the fast path, or an awaitable. The type of the
+awaitable decides which requests of the connection can begin meanwhile (`barnabas.broker.awaitables`). None
+means that there is no response (Produce with acks=0).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_t
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.metrics import Durations
-from barnabas.broker.answers import Answer, SecondPhase
+from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.broker.server.requests.context import Handle
@@ -41,7 +42,7 @@ from barnabas.kafka.protocol.schema import Request, Response
 Q = TypeVar("Q", bound=Request)
 
 #: (its dependencies, context, request) -> the response, or None for no reply
-Handler: TypeAlias = Callable[..., Answer[Response | None]]
+Handler: TypeAlias = Callable[..., MaybeAwaitable[Response | None]]
 
 #: a request with more elements than this is not served in one turn of the event loop
 DIRECT_ELEMENTS = 1000
@@ -95,10 +96,10 @@ class Api(Generic[Q]):
 
     @property
     def parts(self) -> list[Any]:
-        """The types of the handler's dependencies.
+        """Types of the handler's dependencies.
 
         Raises:
-            TypeError: the handler takes another request.
+            TypeError: the handler's last argument is not this request.
         """
         *parts, _context, request, _answer = get_type_hints(self.handle).values()
         if request is not self.request:
@@ -107,22 +108,22 @@ class Api(Generic[Q]):
 
     @property
     def has_second_phase(self) -> bool:
-        """Whether the handler's type says that a request has had all its effects before it is answered."""
+        """Whether the handler's return type says that it can return a `SecondPhase`."""
         answers = get_args(get_type_hints(self.handle)["return"])
         return any(get_origin(kind) is SecondPhase for kind in answers)
 
     def using(self, *parts: Any) -> Served:
-        """The API, served with its handler's dependencies."""
+        """Return the API with its handler's dependencies, ready to be served."""
         return Served(self, partial(self.handle, *parts))
 
     def advertised(self) -> ApiVersion:
-        """The API in a response to ApiVersions."""
+        """Entry of the API in a response to ApiVersions."""
         return ApiVersion(api_key=self.key, min_version=self.advertised_from, max_version=self.versions[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An API as a broker serves it. The dispatcher gives `handle` requests of the API's own class."""
+    """An API that a broker serves. The dispatcher passes requests of the API's own class to `handle`."""
 
     api: Api[Any]
     handle: Handle
@@ -131,9 +132,9 @@ class Served:
 
 
 class ServedApis(dict[int, Served]):
-    """All that a broker serves, by the API's key.
+    """All APIs that a broker serves, by API key.
 
-    After `use` the APIs of unused features are missing: their requests are those of an unknown API.
+    After `use`, the APIs of unused features are missing: requests of these are like those of an unknown API.
     """
 
     def __init__(self) -> None:
@@ -141,7 +142,7 @@ class ServedApis(dict[int, Served]):
         self._unused: dict[int, Served] = {}
 
     def follow(self, delta: ImageDelta) -> None:
-        """`use` the features of a new image."""
+        """Call `use` with the features of a new image, if they have changed."""
         if delta.before.features != delta.after.features:
             self.use(delta.after.features)
 
@@ -177,35 +178,37 @@ def handles(
     is_audited: bool = False,
     feature: str | None = None,
 ) -> Callable[[Handler], Api[Q]]:
-    """Make the decorated handler of `request` an `Api`.
+    """Make an `Api` of the decorated handler for `request`.
 
-    Exactly one of `confirmed_by`, `unconfirmed` and `is_forwarded` says whose answer it is (ADR 15).
+    Exactly one of `confirmed_by`, `unconfirmed` and `is_forwarded` is necessary. It says which broker's state
+    the answer depends on (ADR 15).
 
     Args:
-        request: the message class; its response is the class of the same name in the same module.
-        needs: what its client must be allowed, at least one thing (`Anyone` for nothing).
-        advertised_from: the lowest version that ApiVersions names, when it differs.
-        on_error: makes the response for an error that escapes the handler. Without it, the error becomes the
-            response's own `error_code`, or else that of each thing that `pieces` names. Where there is
-            neither, an escaped error closes the connection.
-        cancel_on_disconnect: cancel the awaitable of a request whose connection ends; not for what has begun
-            to change something.
-        pieces: the arrays by which a request about many things is divided, where each is answered by itself.
-        is_heavy: whether to count the things even of a small frame, since each takes long.
-        most_elements: how many elements a request may have that is not divided.
-        listing: the path of arrays in the response that may be long however small the request is.
-        is_held_back: whether an answer may wait because its client asks for that, or for other clients.
-        order: whether its requests depend on each other, as they do when it is left out.
-        confirmed_by: the leadership that a broker in doubt confirms before it answers.
-        unconfirmed: the reason why a broker in doubt may answer.
-        is_forwarded: whether the controller answers the request, whichever broker is asked.
-        needs_login: whether the client must have logged in, and not by a delegation token.
-        new_names: the kind of names that the request may create; their number for each principal is limited.
-        is_audited: whether the audit log has the request: it changes topics, settings, users or rules.
-        feature: a name in `barnabas.broker.metadata.features`: at its level 0 the API is as unknown.
+        request: message class of the request; the response is the class of the same name in the same module.
+        needs: permissions that the client must have, at least one item (`Anyone` if none is necessary).
+        advertised_from: lowest version in ApiVersions, if it is not the lowest that the broker serves.
+        on_error: makes the response for an error that the handler raises. Without it, the error goes into the
+            response's own `error_code`, or into each item that `pieces` names. If the response has neither,
+            an error closes the connection.
+        cancel_on_disconnect: cancels the awaitable when the connection ends; not for handlers that may have
+            begun to change something.
+        pieces: arrays by which a large request is divided; each item must have its own answer.
+        is_heavy: counts the items of small frames too, because each item takes long.
+        most_elements: largest number of elements in a request that is not divided.
+        listing: path of the arrays in the response that can be long even if the request is small.
+        is_held_back: whether a response can wait because its client, or other clients, asked for that.
+        order: whether requests of this API depend on each other; by default they do.
+        confirmed_by: leadership that a broker in doubt must confirm before it answers.
+        unconfirmed: reason why a broker in doubt may answer without confirmation.
+        is_forwarded: whether the controller answers the request, even if a client sends it to another broker.
+        needs_login: whether the client must have logged in, and not with a delegation token.
+        new_names: kind of names that the request can create; each principal has a limit for them.
+        is_audited: whether the audit log records the request, because it changes topics, settings, users or
+            ACLs.
+        feature: name in `barnabas.broker.metadata.features`; at its level 0 the API is unknown to clients.
 
     Raises:
-        TypeError: the declaration does not say whose answer it is, or says it twice.
+        TypeError: none or more than one of `confirmed_by`, `unconfirmed` and `is_forwarded` is given.
     """
     if (confirmed_by is not None) + bool(unconfirmed) + is_forwarded != 1:
         raise TypeError(f"{request.__name__}: give one of confirmed_by, unconfirmed and is_forwarded")

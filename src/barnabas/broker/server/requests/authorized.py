@@ -1,4 +1,4 @@
-"""Keeps from a handler what its client is not authorised for, or may not ask at all."""
+"""Removes from a request what its client is not authorised for, before the handler gets the request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import Answer, continued, is_pending, then
+from barnabas.broker.awaitables import MaybeAwaitable, continued, is_awaitable, then
 from barnabas.broker.logins.delegation_tokens import TokenPrincipal
 from barnabas.broker.server.requests.api import Api, Served
 from barnabas.broker.server.requests.context import Handle, RequestContext
@@ -19,19 +19,25 @@ from barnabas.kafka.security.principal import ANONYMOUS
 
 
 class Denials(Protocol):
-    """Is told what was denied."""
+    """Receives the denials."""
 
     def whole(self, api: Api[Any], context: RequestContext, request: Request, error: KafkaError) -> None:
-        """A request was refused as a whole, maybe for another reason."""
+        """Handle the error of a request that was rejected as a whole.
+
+        The error can have another reason than a denial.
+        """
 
     def some(self, api: Api[Any], context: RequestContext, response: Response | None) -> None:
-        """Something was found not to be allowed: the response may say so of some of its things."""
+        """Handle a response after a permission was denied.
+
+        Some of its items may have an authorization error.
+        """
 
 
 def authorized(
     served: Served, authorizer: Authorizer, view: BrokerView, denials: Denials | None = None
 ) -> Served:
-    """The API, served only as far as its client is authorised."""
+    """Wrap an API so that its handler gets only the authorised items of a request."""
     whole = [need for need in served.api.needs if need.is_checked and not isinstance(need, Each)]
     each = next((need for need in served.api.needs if isinstance(need, Each)), None)
     checked = _Authorized(served, authorizer, whole, each, view, denials)
@@ -55,8 +61,11 @@ class _Authorized:
         self._view = view
         self._denials = denials
 
-    def handle(self, context: RequestContext, request: Request) -> Answer[Response | None]:
-        """Raises KafkaError for a request that is refused as a whole; else as the handler."""
+    def handle(self, context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:
+        """Check and handle a request.
+
+        Raises KafkaError if the whole request is rejected, and what the handler raises.
+        """
         connection = context.connection
         context.access = access = self._access(connection.principal, connection.client_host)
         if access.is_unrestricted:
@@ -70,7 +79,7 @@ class _Authorized:
         except KafkaError as error:
             denials.whole(self._served.api, context, request, error)
             raise
-        if is_pending(answer):
+        if is_awaitable(answer):
             # A future is of a handler that has made all its checks.
             if access.refusals != refusals or not isinstance(answer, asyncio.Future):
                 observed = self._observed(denials, access, refusals, context, request, answer)
@@ -97,7 +106,9 @@ class _Authorized:
             denials.some(self._served.api, context, response)
         return response
 
-    def _handle(self, access: Access, context: RequestContext, request: Request) -> Answer[Response | None]:
+    def _handle(
+        self, access: Access, context: RequestContext, request: Request
+    ) -> MaybeAwaitable[Response | None]:
         handle = self._served.handle
         for need in self._whole:
             need.check(access, request)
@@ -118,7 +129,7 @@ class _Authorized:
 def _with_refused(
     api: Api[Any], each: Each, response: Response | None, request: Request, refused: Sequence[Refused]
 ) -> Response | None:
-    """The answers to the allowed things, and then those to the others."""
+    """Return the answers to the allowed items, followed by those to the rejected ones."""
     for items, error in refused:
         part = api.on_error(with_items(request, each.array, items), error)
         if response is None:
@@ -129,9 +140,12 @@ def _with_refused(
 
 
 def logged_in_only(handle: Handle) -> Handle:
-    """`handle` for clients that have logged in or shown a certificate, and not by a delegation token."""
+    """Wrap `handle` for clients that have logged in or shown a certificate.
 
-    def check_and_handle(context: RequestContext, request: Request) -> Answer[Response | None]:
+    A delegation token is not enough.
+    """
+
+    def check_and_handle(context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:
         principal = context.connection.principal
         if principal == ANONYMOUS or isinstance(principal, TokenPrincipal):
             raise KafkaError(

@@ -1,8 +1,8 @@
-"""Answers that must not be stale: they wait until this broker knows that it led when they were asked for.
+"""Delays responses that must not be stale, until this broker knows that it led when the request arrived.
 
-While the broker is sure of its session with the metadata store, its requests take the same path as without
-this. Else the handler runs at once, in the order in which requests came, and its answer (or its error) waits
-for `ReadIndex`.
+While the broker is certain of its session with the metadata store, a request needs no confirmation. Otherwise
+the handler still runs at once, so that the order of requests stays. Its response or error then waits for
+`ReadIndex`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.broker.answers import Answer, continued, is_pending
+from barnabas.broker.awaitables import MaybeAwaitable, continued, is_awaitable
 from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.broker.server.requests.leadership import PartitionsOf
 from barnabas.kafka.protocol.schema import Request, Response
 
 
 class Confirmation(Protocol):
-    """Says whether this broker leads what it believes to lead (`ReadIndex`)."""
+    """Confirms that this broker still leads the partitions that it believes to lead (`ReadIndex`)."""
 
     is_certain: Callable[[], bool]
 
@@ -31,27 +31,27 @@ class Confirmation(Protocol):
 def confirmed(
     handle: Handle, confirmation: Confirmation, partitions_of: PartitionsOf, refusal: ErrorCode
 ) -> Handle:
-    """`handle`, whose answers contain only what held when the request came.
+    """Wrap `handle` so that its responses contain only state that was valid when the request arrived.
 
     Args:
-        partitions_of: names the partitions whose leader alone may answer a request.
-        refusal: the error for a broker that cannot tell whether it leads them.
+        partitions_of: returns the partitions whose leader must answer the request.
+        refusal: returns the error of a broker that cannot prove that it leads them.
     """
 
-    def confirm_and_handle(context: RequestContext, request: Request) -> Answer[Response | None]:
+    def confirm_and_handle(context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:
         if confirmation.is_certain():
             return handle(context, request)
         confirming = confirmation.confirm(partitions_of(request))
         if confirming is None:
             return handle(context, request)
-        answer: Answer[Response | None] = None
+        answer: MaybeAwaitable[Response | None] = None
         failure = None
         try:
             answer = handle(context, request)
         except KafkaError as error:
             failure = error
         working = answer
-        if is_pending(answer):
+        if is_awaitable(answer):
             working = asyncio.ensure_future(answer)  # it goes on whatever becomes of the confirmation
             working.add_done_callback(_read)
         return continued(answer, _held_back(confirming, working, failure, refusal))
@@ -61,7 +61,7 @@ def confirmed(
 
 async def _held_back(
     confirming: asyncio.Future[bool],
-    answer: Answer[Response | None],
+    answer: MaybeAwaitable[Response | None],
     failure: KafkaError | None,
     refusal: ErrorCode,
 ) -> Response | None:
@@ -71,10 +71,10 @@ async def _held_back(
         raise KafkaError(refusal, error.message) from error
     if failure is not None:
         raise failure
-    return await answer if is_pending(answer) else answer
+    return await answer if is_awaitable(answer) else answer
 
 
 def _read(answer: asyncio.Future[Response | None]) -> None:
-    """Read the error of an answer: the request that waited for it may be gone."""
+    """Read the exception of a response that no request awaits, so that asyncio does not report it."""
     if not answer.cancelled():
         answer.exception()

@@ -1,4 +1,4 @@
-"""The context of a request: its header, its connection and what its client may do."""
+"""The context of a request: its header, its connection, and the permissions of its client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from barnabas import __version__
 from barnabas.base.types import Chunk
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.server.requests.order import NOTHING
 from barnabas.kafka.protocol.framing import RequestHeader
 from barnabas.kafka.protocol.schema import Response
@@ -19,8 +19,8 @@ from barnabas.kafka.security.principal import ITSELF, Principal
 Chunks: TypeAlias = list[Chunk]
 
 
-class Connection(Protocol):
-    """The connection a request came by, as handlers may see it."""
+class ClientConnection(Protocol):
+    """The connection of a request, with the attributes that handlers may use."""
 
     #: unique in the life of the broker
     connection_id: int
@@ -37,14 +37,14 @@ class Connection(Protocol):
     client_software_version: str
 
     def close(self, reason: str) -> None:
-        """Close the connection, saying why in the log."""
+        """Close the connection and log the reason."""
 
 
-class Client(Connection, Protocol):
-    """The connection a request came by, as the dispatcher answers it."""
+class Client(ClientConnection, Protocol):
+    """The connection of a request, with the methods by which the dispatcher answers."""
 
     def reply(self, chunks: Chunks) -> None:
-        """Send a finished reply as soon as those before it are sent."""
+        """Send a reply as soon as all earlier ones are sent."""
 
     def park(
         self,
@@ -53,38 +53,47 @@ class Client(Connection, Protocol):
         cancel: bool,
         beside: int = NOTHING,
     ) -> None:
-        """Keep the place of a request that `future` will answer; `finish` makes its reply.
+        """Reserve the place of a request in the order of replies.
 
-        With `cancel`, the future is cancelled when the connection ends before it. Of this connection, only
-        requests of the API with the key `beside` begin meanwhile. A `LongPoll` gives way to others.
+        `finish` makes the reply when `future` is done.
+
+        With `cancel`, the future is cancelled if the connection ends before it is done. Meanwhile only
+        requests with the API key `beside` begin on this connection. A `LongPoll` ends for requests of other
+        APIs.
         """
 
     def mute(self, seconds: float) -> None:
-        """Serve nothing more of this connection for so long; what is being served is answered."""
+        """Serve no more requests of this connection for this time.
+
+        Requests in progress are still answered.
+        """
 
 
 class Metered(Protocol):
-    """The use of the broker by one request, which its client's quotas limit (`requests/usage.py`)."""
+    """Measures how much one request uses the broker, for the quotas of its client (`requests/usage.py`)."""
 
     def pause(self) -> None:
-        """The event loop does something else until `resume`."""
+        """Stop to count time: the event loop does other work until `resume`."""
 
     def resume(self) -> None:
-        """The event loop goes on with the request."""
+        """Continue to count time: the event loop continues with the request."""
 
     @property
     def most_fetched(self) -> float:
-        """The number of bytes that the client may fetch at once; infinite without a quota."""
+        """Number of bytes that the client may fetch at once; infinite without a quota."""
 
     def admits_fetch(self, size: int) -> bool:
-        """Count the records that the client is to get, in bytes; False if it has to wait for them."""
+        """Count the bytes of records to be sent to the client.
+
+        Return False if the quota does not allow them now.
+        """
 
     def settle(self, response: Any) -> Any:
-        """The response with the time that its client has to wait; from now on it is not listened to."""
+        """Add the throttle time to the response, and mute the client for this time."""
 
 
 class NoConnection:
-    """Replaces a connection for the requests that a broker sends to itself."""
+    """Replaces the connection in requests that a broker sends to itself."""
 
     connection_id = 0
     client_host = "127.0.0.1"
@@ -101,7 +110,7 @@ class NoConnection:
 
 
 class RequestContext:
-    """The header of a request, and its connection."""
+    """The header of a request, its connection, and the permissions of its client."""
 
     __slots__ = ("__dict__", "access", "api_version", "client_id", "connection")
 
@@ -114,7 +123,7 @@ class RequestContext:
     #: what the client may do; everything where there is no authorizer
     access: Access
 
-    def __init__(self, header: RequestHeader, connection: Connection) -> None:
+    def __init__(self, header: RequestHeader, connection: ClientConnection) -> None:
         self.api_version = header.api_version
         self.client_id = header.client_id
         self.connection = connection
@@ -122,14 +131,17 @@ class RequestContext:
 
     @property
     def client_host(self) -> str:
-        """The client's address as Kafka shows it: ``/127.0.0.1``."""
+        """The client's address in Kafka's form: ``/127.0.0.1``."""
         return "/" + self.connection.client_host
 
     @property
     def listener(self) -> str:
-        """The name of the listener the request came by: what Metadata answers with depends on it."""
+        """Name of the listener that received the request.
+
+        The addresses in Metadata responses depend on it.
+        """
         return self.connection.listener
 
 
 #: answers the requests of one API: (context, request) -> the response, or None for no reply
-Handle: TypeAlias = Callable[[RequestContext, Any], Answer[Response | None]]
+Handle: TypeAlias = Callable[[RequestContext, Any], MaybeAwaitable[Response | None]]

@@ -1,4 +1,4 @@
-"""From a request's frame to its handler, and from what the handler answers to a reply."""
+"""Dispatches requests: decodes a frame, calls its handler, and encodes the response."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from barnabas.base.metrics import BOUNDS
 from barnabas.base.text import logger_of
-from barnabas.broker.answers import Answer, LongAnswer, SecondPhase, is_pending, settled
+from barnabas.broker.awaitables import LongResponse, MaybeAwaitable, SecondPhase, is_awaitable, resolve
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Api, Served
-from barnabas.broker.server.requests.context import Chunks, Client, Connection, RequestContext
+from barnabas.broker.server.requests.context import Chunks, Client, ClientConnection, RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.order import NOTHING
 from barnabas.broker.server.requests.pieces import (
@@ -44,9 +44,10 @@ _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 
 
 def _api_versions_of_unknown_version(frame: Readable) -> RequestHeader | None:
-    """The header to answer with, when that is what `frame` is.
+    """Return the header of `frame` if it is an ApiVersions request of an unknown version.
 
-    The client cannot know yet what this broker speaks: it is answered in v0, which everyone reads.
+    The client cannot know the versions of this broker yet. So the broker answers in v0, which every client
+    understands.
     """
     if len(frame) < _KEY_VERSION_CORRELATION.size:
         return None
@@ -58,18 +59,18 @@ def _api_versions_of_unknown_version(frame: Readable) -> RequestHeader | None:
 
 
 class Dispatcher:
-    """Serves the requests of every connection of a broker.
+    """Serves the requests of all connections of a broker.
 
-    Most are served at once, in the turn of the event loop in which they came. A request with many elements is
-    divided into pieces. They are served one after another, with other connections' requests in between once
-    a slice of time is over. Its own connection waits meanwhile. Above `DIRECT_ELEMENTS` a thread decodes and
-    divides the request, and encodes the answer.
+    It serves most requests at once, in the turn of the event loop in which they arrive. A request with many
+    elements is divided into pieces. After each slice of time, the loop serves requests of other connections
+    before the next piece. The request's own connection waits meanwhile. If a request has more than
+    `DIRECT_ELEMENTS`, a thread decodes and divides it, and encodes the response.
 
     Args:
-        served: the APIs, by their keys.
-        long_work: for what may not hold the event loop.
-        slow: a request that takes so many seconds is logged, but for one that waits because its client asked
-            it to.
+        served: APIs by API key.
+        long_work: runs work that would block the event loop.
+        slow: seconds from which a request is logged as slow; requests that wait because the client asked for
+            it are not logged.
     """
 
     def __init__(
@@ -89,10 +90,10 @@ class Dispatcher:
         self._divided = asyncio.Semaphore(_MOST_DIVIDED)
 
     def serve(self, frame: Readable, client: Client) -> None:
-        """Start a request; its reply goes to `client`, at once or when it is ready.
+        """Start a request. The reply goes to `client`, at once or when it is ready.
 
         Raises:
-            ProtocolError: the frame is no request that this broker serves; the connection is to be closed.
+            ProtocolError: this broker does not serve such a frame; the caller must close the connection.
         """
         began = self._now()
         try:
@@ -124,7 +125,7 @@ class Dispatcher:
         except Exception as error:
             answer = self._failure(api, request, error)
         usage = context.usage  # the handler may have found that it is a broker's
-        if not is_pending(answer):
+        if not is_awaitable(answer):
             if usage is not None:
                 answer = usage.settle(answer)
             if answer is not None:
@@ -143,7 +144,7 @@ class Dispatcher:
             return
         if usage is not None:
             usage.pause()
-        if isinstance(answer, LongAnswer):
+        if isinstance(answer, LongResponse):
             answering = self._answer_later(api, header, context, request, answer)
             task = asyncio.ensure_future(timed(answering, usage))
             self._park_large(served, client, task, began, header)
@@ -156,10 +157,10 @@ class Dispatcher:
             )
 
     async def answer(self, context: RequestContext, request: Request) -> Response:
-        """The response to a request that came by no connection of its own: this broker's, or a forwarded one.
+        """Return the response to a request without a connection: this broker's own, or a forwarded one.
 
         Raises:
-            ProtocolError: the API is not served, or its response has no room for the error it failed with.
+            ProtocolError: this broker does not serve the API, or its response has no field for the error.
         """
         served = self._served.get(request.api_key)
         if served is None:
@@ -176,8 +177,8 @@ class Dispatcher:
             raise ProtocolError(f"{served.api.name} has no response")
         return response
 
-    async def answer_frame(self, frame: Readable, connection: Connection) -> Chunks:
-        """The response to a request's frame that came inside another one, with its size before it.
+    async def answer_frame(self, frame: Readable, connection: ClientConnection) -> Chunks:
+        """Return the encoded response to a frame that another request contained, with its size in front.
 
         Raises:
             ProtocolError: as `serve`, and `answer`.
@@ -207,7 +208,7 @@ class Dispatcher:
         return served
 
     def _took(self, served: Served, client: Client, began: float, header: RequestHeader | None) -> None:
-        """A request that began then is answered."""
+        """Record the time of a request that is now answered."""
         seconds = self._now() - began
         served.durations.add(seconds)
         if seconds >= self._slow and not served.api.is_held_back:
@@ -245,7 +246,7 @@ class Dispatcher:
             return None
 
     def _unsupported_version(self) -> ApiVersionsResponse:
-        """The answer, in v0, to an ApiVersions of a version that is not served: the versions that are."""
+        """Return an answer in v0 to an ApiVersions request of an unknown version."""
         api = self._served[ApiVersionsRequest.api_key].api
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[api.advertised()])
 
@@ -268,7 +269,7 @@ class Dispatcher:
         client.park(task, finish, served.api.cancel_on_disconnect)
 
     async def _decode_large(
-        self, served: Served, frame: Readable, connection: Connection, *, metered: Client | None = None
+        self, served: Served, frame: Readable, connection: ClientConnection, *, metered: Client | None = None
     ) -> Chunks | None:
         async with self._divided if served.api.pieces else nullcontext():
             header, request, count = await self._long_work.run(parse_counted, frame, MAX_ELEMENTS)
@@ -298,7 +299,7 @@ class Dispatcher:
     async def _answer_divided(
         self, served: Served, header: RequestHeader, context: RequestContext, request: Request, pieces: Pieces
     ) -> Chunks | None:
-        """Answer a request that was decoded on the event loop: it has not more than `DIRECT_ELEMENTS`."""
+        """Answer a request that was decoded on the event loop, because it has at most `DIRECT_ELEMENTS`."""
         divide = partial(pieces.divide, request)
         response = await self._in_pieces(served, context, request, pieces, divide)
         if context.usage is not None:
@@ -315,13 +316,13 @@ class Dispatcher:
         context: RequestContext,
         request: Request,
         pieces: Pieces,
-        divide: Callable[[], Answer[list[Piece]]],
+        divide: Callable[[], MaybeAwaitable[list[Piece]]],
     ) -> Response | None:
         api = served.api
         whole: Response | None = None
         part: Response | None
         try:
-            divided = await settled(divide())
+            divided = await resolve(divide())
         except KafkaError as error:
             return await self._long_work.run(self._failure, api, request, error)
         async for piece in self._long_work.slices(divided):
@@ -361,7 +362,7 @@ class Dispatcher:
 
     async def _answer(self, served: Served, context: RequestContext, request: Request) -> Response | None:
         try:
-            return await settled(served.handle(context, request))
+            return await resolve(served.handle(context, request))
         except Exception as error:
             return self._failure(served.api, request, error)
 
@@ -385,7 +386,7 @@ class Dispatcher:
         return None
 
     def _failure(self, api: AnyApi, request: Request, error: BaseException) -> Response:
-        """The response for an error that escaped the handler; it has failed this request alone."""
+        """Make the response for an error that a handler raised. The error affects only this request."""
         if not isinstance(error, KafkaError):
             # not what is in it: that may be records, or a password
             log.error("%s failed: %s", api.name, type(error).__name__, exc_info=error)
@@ -397,12 +398,12 @@ class Dispatcher:
 
 
 def _lets_others_begin(api: AnyApi, header: RequestHeader, answer: Awaitable[Any]) -> bool:
-    """Whether more requests of the same API may begin while `answer` is awaited."""
+    """Whether more requests of the same API can begin while `answer` is awaited."""
     return isinstance(answer, SecondPhase) or api.order.is_of_brokers(header.api_version)
 
 
 def _pieces(api: AnyApi, request: Request) -> Pieces | None:
-    """The division of a request; None for a request that needs none."""
+    """Return the division of a request into pieces; None if it is not divided."""
     for pieces in api.pieces:
         if pieces.apply_to(request):
             return pieces if pieces.count(request) > pieces.size else None

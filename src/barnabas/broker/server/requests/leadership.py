@@ -1,8 +1,8 @@
-"""The leadership that an answer depends on, declared beside each handler (ADR 15).
+"""The leadership that a response depends on, declared with each handler (ADR 15).
 
     @handles(HeartbeatRequest, needs=[Group(READ)], confirmed_by=group_coordinator())
 
-A broker that cannot be sure that it still leads those partitions confirms that before it answers
+If a broker is not certain that it still leads those partitions, it must confirm this before it answers
 (`barnabas.broker.server.requests.confirmed`).
 """
 
@@ -34,21 +34,21 @@ PartitionsOf: TypeAlias = Callable[[Any], Iterable[TopicPartition]]
 
 
 class Leadership(ABC):
-    """Says which partitions' leader may answer the requests of an API."""
+    """Finds the partitions whose leader may answer the requests of an API."""
 
     #: the error of a broker that cannot tell whether it leads them
     refusal: ErrorCode
 
     @abstractmethod
     def partitions_of(self, parts: Parts) -> PartitionsOf:
-        """Names the partitions of a request on the broker with these parts."""
+        """Return a function that finds the partitions of a request, on the broker with these parts."""
 
 
 class leader_of(Leadership):
     """The leader of the partitions that a request names.
 
     Args:
-        index: the field with a partition's number.
+        index: name of the field with the partition's number.
     """
 
     refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -84,12 +84,12 @@ class _CoordinatorOf(Leadership):
 
 
 def group_coordinator(*fields: str) -> Leadership:
-    """The coordinator of the groups in these fields (``array.field`` in an array), or in `group_id`."""
+    """The coordinator of the groups in these fields (``array.field`` for an array); default `group_id`."""
     return _CoordinatorOf(GroupCoordinator, GROUP_METADATA_TOPIC, fields or ("group_id",))
 
 
 def transaction_coordinator(*fields: str) -> Leadership:
-    """The coordinator of the transactional ids in these fields, or in `transactional_id`."""
+    """The coordinator of the transactional ids in these fields, by default of `transactional_id`."""
     return _CoordinatorOf(TransactionCoordinator, TRANSACTION_STATE_TOPIC, fields or ("transactional_id",))
 
 
@@ -115,7 +115,7 @@ class share_coordinator(Leadership):
 
 
 def _keys(request: Request, fields: Iterable[str]) -> Iterator[str]:
-    """The names in fields of a request; null is none."""
+    """Yield the names in the given fields of a request. A null name is left out."""
     for path in fields:
         items, _, field = path.rpartition(".")
         for item in getattr(request, items) if items else [request]:

@@ -1,4 +1,4 @@
-"""Work that would hold the event loop for too long: done in a thread, or in slices."""
+"""Runs work that would block the event loop for too long, in a thread or in slices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sized
 from typing import ParamSpec, TypeVar
 
 from barnabas.base.environment.environment import Environment
-from barnabas.broker.answers import Answer, LongAnswer
+from barnabas.broker.awaitables import LongResponse, MaybeAwaitable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,9 +21,11 @@ LISTED_AT_ONCE = 500
 
 
 class LongWork:
-    """One broker's long work. There is one thread for it, since threads share the interpreter with the loop.
+    """Runs the long work of one broker.
 
-    A function in the thread must own its data: it may use nothing of the broker's state.
+    It has only one thread, because threads and the event loop share the GIL.
+
+    A function in the thread must own its data: it must not use the broker's state.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -34,19 +36,19 @@ class LongWork:
         self._is_stopped = False
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `function` in the thread. Raises what it raises.
+        """Call `function` in the thread. Return its result, and raise its exceptions.
 
-        The call is cancelled once the broker has stopped: a request that waited until then, for an fsync for
-        one, has no client any more.
+        When the broker has stopped, the call is cancelled. A request that waited until then, for example for
+        an fsync, no longer has a client.
         """
         if self._is_stopped:
             raise asyncio.CancelledError
         return await self._thread.run(function, *args, **kwargs)
 
     async def slices(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """The items one after another; the event loop serves others whenever a slice is over.
+        """Yield the items one after another. After each slice of time, the event loop serves others.
 
-        However much long work there is, a turn of the loop has one slice of it.
+        All long work together has one slice in a turn of the loop.
         """
         end = self.now() + SLICE
         for item in items:
@@ -55,27 +57,30 @@ class LongWork:
                 end = await self.next_slice()
 
     async def next_slice(self) -> float:
-        """Let the event loop serve others; return when the slice ends that begins now."""
+        """Let the event loop serve others.
+
+        Return at the start of the next slice, with the time of its end.
+        """
         async with self._turn:
             await asyncio.sleep(0)
         return self.now() + SLICE
 
     def is_long(self, items: Sized) -> bool:
-        """Whether a listing of so many things is made in slices."""
+        """Whether a listing of this number of items must be made in slices."""
         return len(items) > LISTED_AT_ONCE
 
     def listed(
         self, items: Collection[T], describe: Callable[[T], D | None], respond: Callable[[list[D]], R]
-    ) -> Answer[R]:
-        """The result of `respond` for the descriptions of all items: at once for few, in slices for many.
+    ) -> MaybeAwaitable[R]:
+        """Return `respond` of the descriptions of all items: at once for few items, in slices for many.
 
         Args:
-            items: a snapshot, which must not change meanwhile.
-            describe: None leaves the item out.
+            items: a snapshot, which must not change during the work.
+            describe: describes one item; None leaves the item out.
         """
         if not self.is_long(items):
             return respond([found for item in items if (found := describe(item)) is not None])
-        return LongAnswer(self._list_in_slices(items, describe, respond))
+        return LongResponse(self._list_in_slices(items, describe, respond))
 
     async def _list_in_slices(
         self, items: Iterable[T], describe: Callable[[T], D | None], respond: Callable[[list[D]], R]
@@ -84,6 +89,6 @@ class LongWork:
         return respond([found async for found in self.slices(descriptions) if found is not None])
 
     def stop(self) -> None:
-        """Wait for running work to end, and begin no more."""
+        """Wait for the running work, and start no more."""
         self._is_stopped = True
         self._thread.abandon()

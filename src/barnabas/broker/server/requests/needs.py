@@ -1,10 +1,11 @@
-"""The permissions that a client needs for a request, declared beside each handler (KIP-11).
+"""The permissions that a client needs for a request, declared with each handler (KIP-11).
 
     @handles(HeartbeatRequest, needs=[Group(READ)])
 
-A need of the whole request refuses it as a whole. A need of each of its things (`each_topic`) serves the
-allowed ones and has the API's own `on_error` answer for the others. What only the handler can tell, it checks
-itself by `context.access`, and declares the words for docs/reference/protocol.md (`checked_by_handler`).
+Some needs are for the whole request: without the permission, the broker rejects the request. Others are for
+each item (`each_topic`): the broker serves the allowed items, and the API's `on_error` answers the others. If
+only the handler can check a permission, it uses `context.access`. It then declares a text for
+docs/reference/protocol.md (`checked_by_handler`).
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ TopicNames = Mapping[TopicId, str]
 
 
 def refusal(kind: ResourceType) -> KafkaError:
-    """The error for a client that lacks a permission on a resource."""
+    """Return the authorization error for a kind of resource."""
     return KafkaError(_KINDS[kind][1])
 
 
 class Refused(NamedTuple):
-    """Things of a request that are not to be served."""
+    """Items of a request that are rejected, and their error."""
 
     items: list[Any]
     error: KafkaError
 
 
 class Need(ABC):
-    """Something that a client must be allowed."""
+    """A permission that a client needs."""
 
     #: how the documentation puts it
     text: str = ""
-    #: whether the guard has anything to do
+    #: whether the authorizer has to check anything
     is_checked = True
 
     @abstractmethod
     def check(self, access: Access, request: Request) -> None:
-        """Raises KafkaError for a request that is refused as a whole."""
+        """Check the whole request. Raises KafkaError if it is rejected."""
 
 
 class Anyone(Need):
-    """Nothing is needed."""
+    """No permission is necessary."""
 
     is_checked = False
 
@@ -68,7 +69,7 @@ class Anyone(Need):
 
 
 class checked_by_handler(Need):
-    """The handler checks it by `context.access`."""
+    """A permission that the handler itself checks with `context.access`."""
 
     is_checked = False
 
@@ -80,7 +81,7 @@ class checked_by_handler(Need):
 
 
 class Cluster(Need):
-    """One of some operations on the cluster."""
+    """A permission for at least one of some operations on the cluster."""
 
     def __init__(self, *operations: Operation) -> None:
         self._operations = operations
@@ -92,7 +93,10 @@ class Cluster(Need):
 
 
 class _Named(Need):
-    """An operation on the one resource that a field of the request names; null needs nothing."""
+    """A permission on the resource that a field of the request names.
+
+    If the field is null, no permission is necessary.
+    """
 
     def __init__(self, kind: ResourceType, operation: Operation, field: str) -> None:
         self._kind = kind
@@ -107,32 +111,32 @@ class _Named(Need):
 
 
 def Topic(operation: Operation, field: str = "topic") -> Need:
-    """An operation on the topic that the request names."""
+    """A permission on the topic that the request names."""
     return _Named(ResourceType.TOPIC, operation, field)
 
 
 def Group(operation: Operation, field: str = "group_id") -> Need:
-    """An operation on the group that the request names."""
+    """A permission on the group that the request names."""
     return _Named(ResourceType.GROUP, operation, field)
 
 
 def TransactionalId(operation: Operation, field: str = "transactional_id") -> Need:
-    """An operation on the transactional id that the request names, if any."""
+    """A permission on the transactional id that the request names, if any."""
     return _Named(ResourceType.TRANSACTIONAL_ID, operation, field)
 
 
 class Each(Need):
-    """An operation on each of the resources that an array of the request names.
+    """A permission on each of the resources that an array of the request names.
 
     Args:
-        kind: of the resources.
-        operation: what must be allowed.
-        request: the array.
-        response: the array of the answers; of the same name when left out.
-        name: the field that names the resource; "" for an array of names. A topic without a name is named by
-            its `topic_id`; an id of no topic is left to the handler.
-        unless: an operation on the cluster that makes the check needless.
-        text: for the documentation, where the declaration alone does not tell it.
+        kind: type of the resources.
+        operation: operation that must be allowed.
+        request: name of the array in the request.
+        response: name of the array of answers, if it differs.
+        name: field that names the resource; "" if the items are names. A topic without a name has a
+            `topic_id`; the handler answers an unknown id.
+        unless: operation on the cluster that makes this permission unnecessary.
+        text: text for the documentation, if the declaration alone is not enough.
     """
 
     def __init__(
@@ -159,7 +163,7 @@ class Each(Need):
         pass
 
     def sort_out(self, access: Access, request: Request, topic_names: TopicNames) -> list[Refused]:
-        """The things that are refused, by the error."""
+        """Return the rejected items, by their error."""
         items = getattr(request, self.array)
         if not items or (self._unless is not None and access.on_cluster(self._unless)):
             return []
@@ -181,7 +185,7 @@ class Each(Need):
 
 
 def name_of(item: Any, field: str, topic_names: TopicNames) -> str | None:
-    """The name of the resource that an item of a request is about; None for the id of no topic."""
+    """Return the name of an item's resource; None if its topic id is unknown."""
     if not field:
         return item  # type: ignore[no-any-return]
     name: str | None = getattr(item, field)
@@ -192,17 +196,17 @@ def name_of(item: Any, field: str, topic_names: TopicNames) -> str | None:
 
 
 def each_topic(operation: Operation, request: str, response: str = "", **options: Any) -> Each:
-    """An operation on each topic of an array."""
+    """A permission on each topic in an array."""
     return Each(ResourceType.TOPIC, operation, request, response, **options)
 
 
 def each_group(operation: Operation, request: str, response: str = "", **options: Any) -> Each:
-    """An operation on each group of an array."""
+    """A permission on each group in an array."""
     return Each(ResourceType.GROUP, operation, request, response, **options)
 
 
 def each_transactional_id(operation: Operation, request: str, response: str = "") -> Each:
-    """An operation on each transactional id of an array."""
+    """A permission on each transactional id in an array."""
     return Each(ResourceType.TRANSACTIONAL_ID, operation, request, response, name="")
 
 
@@ -218,7 +222,10 @@ _CONFIG_KINDS = {
 
 
 class EachConfigResource(Each):
-    """An operation on the settings of each resource: a topic's, a group's, a broker's as the cluster's."""
+    """A permission on the settings of each resource.
+
+    For the settings of a broker it is a permission on the cluster.
+    """
 
     def __init__(self, operation: Operation, response: str) -> None:
         super().__init__(
@@ -242,13 +249,13 @@ class EachConfigResource(Each):
 
 
 def without(request: Request, array: str, refused: Sequence[Refused]) -> Any:
-    """The request without the things that are refused."""
+    """Return the request without the rejected items."""
     gone = {id(item) for each in refused for item in each.items}
     return with_items(request, array, [item for item in getattr(request, array) if id(item) not in gone])
 
 
 def with_items(request: Request, array: str, items: list[Any]) -> Any:
-    """The request with other things in one of its arrays."""
+    """Return a copy of the request with other items in one of its arrays."""
     changed = copy(request)
     setattr(changed, array, items)
     return changed

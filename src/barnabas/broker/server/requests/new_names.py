@@ -1,4 +1,4 @@
-"""Bounds how many groups and transactional ids one principal may create (ADR 13)."""
+"""Limits the number of groups and transactional ids that one principal can create (ADR 13)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.text import logger_of, shown
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.broker.view import BrokerView
@@ -24,16 +24,16 @@ _CHECKED = 100
 
 
 class NewNames:
-    """The names of one kind that principals have created and that still exist.
+    """Names of one kind that principals have created and that still exist.
 
-    Only names that were new count, and only those of this broker since its start: who merely uses what others
-    have made is never refused.
+    It counts only names that were new, and only those since the start of this broker. A principal that only
+    uses existing names is never rejected.
 
     Args:
-        what: the names' kind, for the log.
-        setting: the setting that bounds them, for the log.
-        most: how many a principal may have.
-        exists: whether there is such a name; None where another broker knows, or no broker does yet.
+        what: kind of the names, for the log.
+        setting: setting with the limit, for the log.
+        most: largest number of names of a principal.
+        exists: whether a name exists; None if another broker coordinates it, or no broker does yet.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class NewNames:
         """Count a name that a principal is about to use, if it is new.
 
         Raises:
-            KafkaError: POLICY_VIOLATION, the principal has as many as it may.
+            KafkaError: POLICY_VIOLATION, the principal already has the largest allowed number.
         """
         if self._exists(name) is not False:
             return
@@ -91,7 +91,7 @@ class NewNames:
 
 
 class BoundedNames(Protocol):
-    """The names of one kind that requests may create, bounded for each principal."""
+    """Names of one kind that requests can create, with a limit for each principal."""
 
     #: the field of a request that has the name
     named_by: ClassVar[str]
@@ -100,7 +100,7 @@ class BoundedNames(Protocol):
 
 @dataclass(slots=True)
 class NewGroups:
-    """The groups that principals have created."""
+    """Groups that principals have created."""
 
     named_by: ClassVar[str] = "group_id"
     view: BrokerView
@@ -118,7 +118,7 @@ class NewGroups:
 
 @dataclass(slots=True)
 class NewTransactionalIds:
-    """The transactional ids that principals have created."""
+    """Transactional ids that principals have created."""
 
     named_by: ClassVar[str] = "transactional_id"
     view: BrokerView
@@ -135,10 +135,13 @@ class NewTransactionalIds:
 
 
 def bounded(handle: Handle, bound: BoundedNames) -> Handle:
-    """`handle` for as many new names as a principal may have. ACLs must restrict the principal at all."""
+    """Wrap `handle` so that it applies the limit of new names.
+
+    The limit applies only to principals that ACLs restrict.
+    """
     admit, named_by = bound.names.admit, bound.named_by
 
-    def admit_and_handle(context: RequestContext, request: Request) -> Answer[Response | None]:
+    def admit_and_handle(context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:
         name: str | None = getattr(request, named_by)
         if name and not context.access.is_unrestricted:
             admit(context.connection.principal, name)

@@ -1,11 +1,11 @@
-"""The requests of a connection that may begin while an earlier one is unanswered.
+"""Decides which requests of a connection can begin while an earlier one is unanswered.
 
-Apache Kafka begins a request when the one before it on the connection has been answered. Clients rely on it:
-they send a commit, and ask for the committed offset before its answer is there. So a request sees the effects
-of all those before it on its connection.
+Apache Kafka begins a request when the previous one on the connection is answered. Clients rely on this: they
+send a commit, and request the committed offset before the answer arrives. So a request sees the effects of
+all earlier ones on its connection.
 
 Two exceptions let more requests of the same API begin; those of other APIs never do. A request in its
-`SecondPhase` has had its effects. And brokers declare an `Order` for what they send each other.
+`SecondPhase` has had its effects already. And some APIs between brokers declare an `Order`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ NOTHING = -1
 
 
 class Order(Protocol):
-    """Whether requests of an API depend on each other."""
+    """Says whether the requests of an API depend on each other."""
 
     @property
     def text(self) -> str:
         """One sentence for the reference; "" for the rule of nearly all APIs."""
 
     def is_of_brokers(self, version: int) -> bool:
-        """Whether only brokers send the API in this version: more requests begin while one is unanswered."""
+        """Whether only brokers send this version of the API.
+
+        Then more requests can begin while one is unanswered.
+        """
 
 
 class InTurn:
-    """Nothing begins: the request may still change something."""
+    """No other request begins, because this request can still change something."""
 
     text = ""
 
@@ -39,11 +42,13 @@ class InTurn:
 
 @dataclass(frozen=True)
 class BetweenBrokers:
-    """More of them begin at once. One connection of a broker has the requests of many clients, which do not
-    depend on each other; the broker sends what depends on an answer when it has it.
+    """More requests of the API begin at once.
+
+    A broker's connection has requests of many clients, which do not depend on each other. If a request
+    depends on an answer, the broker sends it after that answer.
 
     Args:
-        since: the version from which on only brokers send the request.
+        since: lowest version that only brokers send.
     """
 
     since: int = 0

@@ -1,4 +1,4 @@
-"""Gives handlers their dependencies: each is found by its type among the parts of the broker."""
+"""Finds the dependencies of handlers among the parts of the broker, by their types."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class Parts:
-    """The parts of one broker by their types.
+    """The parts of one broker, by their types.
 
-    A part is found by its class and by each class that it inherits from. A dataclass that is not a part is
-    made, once, of the parts that its fields name. `X | None` is None where no part is an X.
+    A part is found by its class and by its base classes. For a dataclass that is not a part, an instance is
+    made once, from the parts that its fields name. `X | None` gives None if the broker has no part of type X.
 
     Args:
-        parts: the broker's own; None in place of a part that it does not have.
+        parts: parts of the broker; None for a part that it does not have.
     """
 
     def __init__(self, parts: Iterable[object]) -> None:
@@ -25,20 +25,20 @@ class Parts:
         self.add(*parts)
 
     def add(self, *parts: object) -> None:
-        """Let handlers find more parts."""
+        """Add parts that handlers can use."""
         for part in parts:
             if part is not None:
                 for kind in type(part).__mro__:
                     self._found.setdefault(kind, []).append(part)
 
     def get(self, kind: type[T], whose: str = "the broker") -> T:
-        """The part of a type.
+        """Return the part of a type.
 
         Args:
-            whose: who requires it, for the error.
+            whose: who requires it, for the error message.
 
         Raises:
-            TypeError: no part is of that type, or several are.
+            TypeError: no part has this type, or several have it.
         """
         found: list[Any] = self._found.get(kind, [])
         if not found and is_dataclass(kind):
@@ -56,7 +56,7 @@ class Parts:
         return kind(**{name: self.of(types[name], f"{whose}.{name}") for name in given})
 
     def of(self, annotation: Any, whose: str) -> object:
-        """The part that an annotation names; see `get`."""
+        """Return the part for an annotation; see `get`."""
         if isinstance(annotation, UnionType):
             kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
             if not self._found.keys() & kinds:

@@ -1,6 +1,6 @@
-"""Requests about many things of one kind, served piece by piece as if they were many small requests.
+"""Divides a request about many items into pieces, which are served like many small requests.
 
-That holds only where each thing is answered by itself: `handles(..., pieces=...)` declares it for an API.
+This is correct only if each item has its own answer. An API declares that with `handles(..., pieces=...)`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IDENTITIES = {*_NAMES, "partition_index", "partition", "resource_type", "resour
 
 
 class Piece(NamedTuple):
-    """A part of a request, itself a request."""
+    """A part of a request, which is a request itself."""
 
     request: Request
     #: on how many levels its first item goes on with the last one of the piece before
@@ -34,15 +34,16 @@ class Piece(NamedTuple):
 
 
 class Pieces:
-    """The division of an API's requests into pieces, whose answers it joins.
+    """Divides the requests of an API into pieces, and joins the answers.
 
     Args:
-        request: the path of arrays in the request, outermost first: ``topics.partitions``.
-        response: that of the arrays that answer them, in the same order; the same when left out.
-        size: how many items a piece has at most.
-        unique: whether what a request repeats is answered only once. Where an answer is longer than its
-            question, a small request could ask for a huge one otherwise. It holds for divided requests alone.
-        check: raises KafkaError for a request that is to be refused as a whole.
+        request: path of the arrays in the request, from outside to inside: ``topics.partitions``.
+        response: path of the arrays with the answers, in the same order; by default the same path.
+        size: largest number of items in a piece.
+        unique: answers an item only once, even if the request repeats it. Otherwise a small request could
+            cause a huge response, if an answer is longer than its question. This applies only to divided
+            requests.
+        check: checks the whole request, and raises KafkaError to reject it.
     """
 
     def __init__(
@@ -61,18 +62,18 @@ class Pieces:
         self._check = check
 
     def apply_to(self, request: Request) -> bool:
-        """Whether it is by these arrays that `request` asks: some APIs have others in other versions."""
+        """Whether this version of `request` uses these arrays: some APIs have others in other versions."""
         return bool(getattr(request, self._request[0]))
 
     def count(self, request: Request) -> int:
-        """The number of a request's items."""
+        """Return the number of items in a request."""
         return count_along(request, self._request)
 
     def divide(self, request: Request) -> list[Piece]:
-        """The pieces of a request, in its order.
+        """Divide a request into pieces, in its order.
 
         Raises:
-            KafkaError: the request is refused as a whole.
+            KafkaError: the whole request is rejected.
         """
         if self._check is not None:
             self._check(request)
@@ -86,11 +87,11 @@ class Pieces:
         ]
 
     def failed(self, request: Request, response: Any, error: KafkaError) -> None:
-        """Give each thing that `request` asks about its answer in `response`: the error."""
+        """Add the error to `response` as the answer to each item of `request`."""
         _fail(getattr(request, self._request[0]) or (), response, self._request[1:], self._response, error)
 
     def join(self, whole: Any, part: Any, continued: int) -> None:
-        """Add the answer to a piece to the answer to those before it."""
+        """Add the answer to a piece to the answers to the earlier pieces."""
         if getattr(part, "error_code", 0) and not whole.error_code:
             whole.error_code = part.error_code
         if getattr(part, "throttle_time_ms", 0):
@@ -99,7 +100,7 @@ class Pieces:
 
 
 def count_along(message: Any, path: Sequence[str]) -> int:
-    """The number of items in all arrays of a path."""
+    """Return the number of items in all arrays of a path."""
     return _count(getattr(message, path[0]) or (), path[1:])
 
 
@@ -175,7 +176,7 @@ def _join(whole: Any, part: Any, path: Sequence[str], continued: int) -> None:
 def _fail(
     items: Sequence[Any], whole: Any, inner: Sequence[str], answers: Sequence[str], error: KafkaError
 ) -> None:
-    """Append a failed answer for each item to the array of `whole` that `answers` begins with."""
+    """Append a failed answer for each item to the array of `whole` at the start of the path `answers`."""
     cls: Any = next(f.type for f in whole.__fields__ if f.name == answers[0])
     names = [f.name for f in cls.__fields__ if not f.name.startswith("error")]
     for item in items:
@@ -200,7 +201,7 @@ def _name(item: Any) -> tuple[Any, ...]:
 
 
 def elements(message: Struct) -> int:
-    """The number of elements in all arrays of a message, at any depth."""
+    """Return the number of elements in all arrays of a message, at any depth."""
     return sum(
         len(value) + (sum(map(elements, value)) if is_nested else 0)
         for name, is_nested in _arrays(type(message))
@@ -209,7 +210,7 @@ def elements(message: Struct) -> int:
 
 
 def has_more_elements(message: Struct, most: int) -> bool:
-    """Whether the arrays of a message have more than `most` elements; it counts no further."""
+    """Whether the arrays of a message have more than `most` elements. It stops counting there."""
     return _left(message, most) < 0
 
 

@@ -1,7 +1,7 @@
-"""The use of the broker by each request, limited by its client's quotas (KIP-13, KIP-124, KIP-219).
+"""Measures how much each request uses the broker, and applies its client's quotas (KIP-13, KIP-124, KIP-219).
 
-A client that has used too much is answered at once with the time that it has to wait, and is muted for that
-time. Requests between brokers are not metered.
+If a client exceeds its quota, it gets its answer at once, with a throttle time. The broker mutes the
+connection for this time. Requests between brokers are not measured.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _MOST_MS = 2**31 - 1
 
 
 class Usage:
-    """The use by one request, and the time that its client has to wait for it.
+    """The use of the broker by one request, and the resulting throttle time.
 
     Args:
-        quotas: what clients may use.
-        clock: tells how long the event loop is used.
-        client: who is not listened to while it has to wait.
-        user: the name of the client's principal.
-        client_id: what the client calls itself; empty for nothing.
-        began: when the request began, by the clock.
+        quotas: quotas of clients.
+        clock: measures the time on the event loop.
+        client: connection that is muted for the throttle time.
+        user: name of the client's principal.
+        client_id: client id of the request; empty if there is none.
+        began: time at which the request began, by the clock.
     """
 
     __slots__ = ("_began", "_client", "_client_id", "_clock", "_delay", "_quotas", "_spent", "_user")
@@ -53,32 +53,35 @@ class Usage:
         self._delay = 0.0
 
     def charge(self, kind: QuotaKind, amount: float) -> None:
-        """Count what the request uses."""
+        """Count the use of the request."""
         self._wait(self._quotas.charge(kind, self._user, self._client_id, amount))
 
     @property
     def most_fetched(self) -> float:
-        """The number of bytes that the client may fetch at once; infinite without a quota."""
+        """Number of bytes that the client may fetch at once; infinite without a quota."""
         return self._quotas.most_at_once(QuotaKind.FETCH, self._user, self._client_id)
 
     def admits_fetch(self, size: int) -> bool:
-        """Count the records that the client is to get, in bytes; False if it has to wait for them."""
+        """Count the bytes of records to be sent to the client.
+
+        Return False if the quota does not allow them now.
+        """
         delay = self._quotas.admit(QuotaKind.FETCH, self._user, self._client_id, size)
         self._wait(delay)
         return delay <= 0
 
     def pause(self) -> None:
-        """The event loop does something else until `resume`."""
+        """Stop to count time: the event loop does other work until `resume`."""
         if self._began is not None:
             self._spent += self._clock.monotonic() - self._began
             self._began = None
 
     def resume(self) -> None:
-        """The event loop goes on with the request."""
+        """Continue to count time: the event loop continues with the request."""
         self._began = self._clock.monotonic()
 
     def settle(self, response: T) -> T:
-        """The response with the time that its client has to wait; from now on it is not listened to."""
+        """Add the throttle time to the response, and mute the client for this time."""
         self.pause()
         if self._quotas.has(QuotaKind.REQUEST):
             self.charge(QuotaKind.REQUEST, 100 * self._spent)
@@ -97,7 +100,7 @@ class Usage:
 
 
 class Metering:
-    """Meters requests while there are quotas of clients."""
+    """Creates the `Usage` of requests while clients have quotas."""
 
     def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
         self._quotas = quotas
@@ -105,13 +108,13 @@ class Metering:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is metered."""
+        """Whether no requests are measured."""
         return self._quotas.is_idle
 
     def begin(
         self, api: Api[Any], header: RequestHeader, client: Client, size: int, began: float | None = None
     ) -> Usage | None:
-        """The usage of a request of so many bytes; None for one that is not metered."""
+        """Create the usage of a request of this size in bytes; None if it is not measured."""
         if api.order.is_of_brokers(header.api_version) or client.principal is ITSELF:
             return None
         usage = Usage(
@@ -128,7 +131,7 @@ class Metering:
 
 
 def timed(work: Awaitable[T], usage: Metered | None) -> Awaitable[T]:
-    """`work`, whose steps on the event loop are counted for `usage`."""
+    """Run `work`, and count its steps on the event loop for `usage`."""
     if usage is None or not isinstance(work, CoroutineType):
         return work
     return _timed(work, usage)

@@ -1,1 +1,1 @@
-"""The common parts of several APIs' responses."""
+"""Parts of responses that several APIs have in common."""

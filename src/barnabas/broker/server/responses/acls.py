@@ -1,4 +1,4 @@
-"""Rules and filters in the messages of DescribeAcls, CreateAcls and DeleteAcls."""
+"""Converts ACLs and filters from and to the messages of DescribeAcls, CreateAcls and DeleteAcls."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class RuleFields(Protocol):
 
 
 def filter_of(fields: FilterFields) -> AclFilter:
-    """The filter that a message has.
+    """Return the filter in a message.
 
     Raises:
-        KafkaError: INVALID_REQUEST, it uses a code that there is not.
+        KafkaError: INVALID_REQUEST, the message has an unknown code.
     """
     try:
         return AclFilter(
@@ -65,10 +65,10 @@ def filter_of(fields: FilterFields) -> AclFilter:
 
 
 def rule_of(fields: RuleFields) -> AclBinding:
-    """The rule that a message asks for.
+    """Return the ACL that a message requests.
 
     Raises:
-        KafkaError: INVALID_REQUEST, it is none that there can be.
+        KafkaError: INVALID_REQUEST, such an ACL is impossible.
     """
     try:
         kind = ResourceType(fields.resource_type)

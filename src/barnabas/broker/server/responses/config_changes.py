@@ -1,4 +1,4 @@
-"""The common parts of AlterConfigs and IncrementalAlterConfigs."""
+"""Common parts of AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 def resources_once(
     resources: Sequence[R],
 ) -> tuple[dict[ConfigResource, R], dict[ConfigResource, KafkaError]]:
-    """The resources that are named once and name each setting once; the errors of the others."""
+    """Return the resources that are named once and name each setting once, and the errors of the others."""
     named = Counter(map(_key, resources))
     once: dict[ConfigResource, R] = {}
     errors: dict[ConfigResource, KafkaError] = {}
@@ -49,7 +49,10 @@ def results(
     resources: Sequence[_Named],
     error_of: Callable[[ConfigResource], KafkaError | None],
 ) -> list[T]:
-    """A `result` message for each resource, in the request's order; no error means that it was changed."""
+    """Make a `result` message for each resource, in the request's order.
+
+    Without an error, the resource was changed.
+    """
     made = []
     for resource in resources:
         error = error_of(_key(resource))

@@ -1,4 +1,4 @@
-"""The limits of what one request may change: partitions (KIP-599), settings, ACLs and quotas."""
+"""Limits of what one request can change: partitions (KIP-599), settings, ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.security.principal import ITSELF
 
 MAX_CHANGES = 10_000
-"""How many things one request may change, as in Apache Kafka (``QuorumController.MAX_RECORDS_PER_USER_OP``).
+"""Largest number of changes in one request.
 
-Each is a write to the metadata store: 25,000 settings took five seconds of CPU time.
+It is that of Apache Kafka (``QuorumController.MAX_RECORDS_PER_USER_OP``).
+
+Each change is a write to the metadata store: 25,000 settings took five seconds of CPU time.
 """
 
 
 def limit_changes(*path: str) -> Callable[[Any], None]:
-    """Check that none of the arrays along a path has more than `MAX_CHANGES` elements in a whole request.
+    """Make a check that no array along a path has more than `MAX_CHANGES` elements in a whole request.
 
-    The check raises KafkaError POLICY_VIOLATION, as Apache Kafka does: nothing of the request is changed.
+    The check raises KafkaError POLICY_VIOLATION, as Apache Kafka does. Then no part of the request is
+    executed.
     """
 
     def check(request: Request) -> None:
@@ -41,13 +44,13 @@ def limit_changes(*path: str) -> Callable[[Any], None]:
 
 
 class MutationBudget:
-    """The partitions that one request may still create and delete; a broker's request has no limit.
+    """The number of partitions that one request can still create and delete. A broker's request has no limit.
 
     Args:
-        quotas: what clients may use.
-        context: the request's.
-        strict_since: the first version of the API that knows THROTTLING_QUOTA_EXCEEDED.
-        validate_only: whether nothing is made.
+        quotas: quotas of clients.
+        context: context of the request.
+        strict_since: first version of the API that knows THROTTLING_QUOTA_EXCEEDED.
+        validate_only: whether the request only validates.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class MutationBudget:
             )
 
     def spend(self, partitions: int) -> None:
-        """Count so many partitions. Raises KafkaError THROTTLING_QUOTA_EXCEEDED when they are too many."""
+        """Count partitions. Raises KafkaError THROTTLING_QUOTA_EXCEEDED if there are too many."""
         if self._left is not None and not self._left.admit(partitions):
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
@@ -70,5 +73,5 @@ class MutationBudget:
 
     @property
     def throttle_time_ms(self) -> int:
-        """The time that the client has to wait before its next request, in milliseconds."""
+        """Time that the client must wait before its next request, in milliseconds."""
         return 0 if self._left is None else math.ceil(1000 * self._left.delay())

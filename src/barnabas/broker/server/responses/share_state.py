@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from barnabas.base.errors import KafkaError
-from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, resolve
 from barnabas.broker.coordinator import SharePartitionKey
 
 T = TypeVar("T")
@@ -17,9 +17,9 @@ def each_partition(
     request: Any,
     result: type[Any],
     partition_result: type[Any],
-    ask: Callable[[SharePartitionKey, Any], Answer[T]],
+    ask: Callable[[SharePartitionKey, Any], MaybeAwaitable[T]],
     fields: Callable[[T], Mapping[str, Any]] = lambda _: {},
-) -> Answer[list[Any]]:
+) -> MaybeAwaitable[list[Any]]:
     """The results of a request, each partition's by itself.
 
     Args:
@@ -30,7 +30,7 @@ def each_partition(
         fields: the fields of a partition's result that depend on the answer.
     """
     results = []
-    waiting: list[tuple[Any, Answer[T]]] = []
+    waiting: list[tuple[Any, MaybeAwaitable[T]]] = []
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
@@ -41,7 +41,7 @@ def each_partition(
             except KafkaError as error:
                 _fail(found, error)
                 continue
-            if is_pending(answer):
+            if is_awaitable(answer):
                 waiting.append((found, answer))
             else:
                 _fill(found, fields(answer))
@@ -50,9 +50,11 @@ def each_partition(
 
 
 async def _completed(
-    results: list[Any], waiting: Sequence[tuple[Any, Answer[T]]], fields: Callable[[T], Mapping[str, Any]]
+    results: list[Any],
+    waiting: Sequence[tuple[Any, MaybeAwaitable[T]]],
+    fields: Callable[[T], Mapping[str, Any]],
 ) -> list[Any]:
-    answers = await asyncio.gather(*(settled(answer) for _, answer in waiting), return_exceptions=True)
+    answers = await asyncio.gather(*(resolve(answer) for _, answer in waiting), return_exceptions=True)
     for (found, _), answer in zip(waiting, answers, strict=True):
         if isinstance(answer, KafkaError):
             _fail(found, answer)

@@ -19,8 +19,10 @@ _LISTENER_NOT_FOUND_SINCE = 6
 
 
 def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> ErrorCode:
-    """The partition's error for a client of `listener`: NONE, LEADER_NOT_AVAILABLE, or LISTENER_NOT_FOUND if
-    the leader has no such listener."""
+    """Return the partition's error for a client of `listener`:
+
+    NONE, LEADER_NOT_AVAILABLE, or LISTENER_NOT_FOUND if the leader has no such listener.
+    """
     leader = image.brokers.get(state.leader)
     if leader is None:
         return ErrorCode.LEADER_NOT_AVAILABLE
@@ -40,8 +42,10 @@ EncodedTopics: TypeAlias = dict[str, tuple[TopicImage, bytes]]
 
 @dataclass(slots=True)
 class TopicAnswers:
-    """A topic as Metadata tells it, made once and kept while the images of topic and brokers stand: a console
-    that asks for every topic again and again costs little. Answers must not be changed."""
+    """Caches the answers of Metadata about topics, as long as the images of topic and brokers do not change.
+
+    So a console that often requests every topic costs little. The caller must not change an answer.
+    """
 
     _brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict, init=False)
     _made: dict[tuple[str, str, bool, bool], tuple[TopicImage, MetadataResponseTopic]] = field(
@@ -53,7 +57,10 @@ class TopicAnswers:
     _in_order: tuple[Mapping[str, TopicImage], list[TopicImage]] = field(default=({}, []), init=False)
 
     def in_order(self, image: ClusterImage) -> list[TopicImage]:
-        """Return all topics by their names. Any thread may call it: for 10,000 it takes milliseconds."""
+        """Return all topics, sorted by name.
+
+        Any thread can call this: for 10,000 topics it takes milliseconds.
+        """
         topics, found = self._in_order
         if topics is not image.topics:
             found = [image.topics[name] for name in sorted(image.topics)]
@@ -61,9 +68,9 @@ class TopicAnswers:
         return found
 
     def encoded(self, image: ClusterImage, listener: str, version: int, *, operations: bool) -> EncodedTopics:
-        """Return the answers that were encoded before, for the caller to use and to add to.
+        """Return the answers that were already encoded; the caller can add to them.
 
-        An answer counts only while its topic image is that of `image`.
+        An answer is valid only while its topic image is that of `image`.
         """
         self._forget_old(image)
         if len(self._encoded) > _MOST_KINDS:
@@ -83,7 +90,7 @@ class TopicAnswers:
         operations: bool,
         access: Access = UNRESTRICTED,
     ) -> MetadataResponseTopic:
-        """The answer to who came by `listener` and asked in `version`, for what it may do (or not)."""
+        """Return the answer about a topic for a listener, a version and permissions."""
         self._forget_old(image)
         modern = version >= _LISTENER_NOT_FOUND_SINCE
         key = (topic.name, listener, modern, operations)
@@ -111,7 +118,7 @@ def _make(
     operations: bool,
     last: tuple[TopicImage, MetadataResponseTopic] | None,
 ) -> MetadataResponseTopic:
-    """A new answer, which shares with the `last` one the partitions that are as they were."""
+    """Make a new answer. It shares the unchanged partitions with the `last` one."""
     states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
     partitions = []
     errors: dict[BrokerId, ErrorCode] = {}

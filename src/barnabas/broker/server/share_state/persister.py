@@ -18,7 +18,7 @@ from barnabas.base.types import (
     TopicId,
     TopicPartition,
 )
-from barnabas.broker.answers import Answer, settled
+from barnabas.broker.awaitables import MaybeAwaitable, resolve
 from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, ShareState, StateBatch
 from barnabas.broker.coordinator.backoff import backoff_ms
 from barnabas.broker.interbroker import BrokerClient, ChannelError, UnsupportedVersionError
@@ -222,7 +222,7 @@ class CoordinatorPersister:
         api: _Api,
         key: SharePartitionKey,
         data: Any,
-        local: Callable[[], Answer[T]],
+        local: Callable[[], MaybeAwaitable[T]],
         parse: Callable[[Any], T],
     ) -> T:
         """The answer of the share partition's coordinator, whichever broker it is.
@@ -237,7 +237,7 @@ class CoordinatorPersister:
             try:
                 coordinator = await self._find(key)
                 if coordinator == self._view.node_id:
-                    return await settled(local())
+                    return await resolve(local())
                 return parse(await self._ask(coordinator, api, key, data))
             except KafkaError as error:
                 failures += 1

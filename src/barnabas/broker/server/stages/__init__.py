@@ -1,1 +1,4 @@
-"""The stages in which a broker opens: each is whole once it is open, and gets the stages below it."""
+"""The stages in which a broker opens.
+
+Each stage uses the stages below it, and all its parts work when it is open.
+"""

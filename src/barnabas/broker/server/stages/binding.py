@@ -1,4 +1,4 @@
-"""First stage: the broker takes its addresses, so a second broker fails before it has touched anything."""
+"""First stage: binds the broker's addresses. So a second broker fails before it has changed anything."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from barnabas.kafka.security.acls import Authorizer
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The listeners with their addresses, and what decides about their clients."""
+    """The bound listeners, and the parts that decide about their clients."""
 
     listeners: list[Listener]
     #: the addresses, in the order of ``listeners``
@@ -55,7 +55,7 @@ class Binding:
     disk: Pool
 
     async def try_keys(self, config: BrokerConfig) -> None:
-        """Raises ConfigError when the listeners could not use the keys that `config` names."""
+        """Check that the listeners could use the keys that `config` names. Raises ConfigError otherwise."""
         if self.tls_keys is not None:
             await self.tls_keys.try_out(config, self.disk)
         await self.disk.run(read_kerberos, config, self.bound)
@@ -63,10 +63,10 @@ class Binding:
 
 @stage
 async def open_binding(closing: Closing, foundation: Foundation) -> Binding:
-    """Bind the listeners, and serve the health of the broker from here on.
+    """Bind the listeners, and start to serve the broker's health.
 
     Raises:
-        ConfigError: a setting cannot be met.
+        ConfigError: the broker cannot do what a setting requires.
     """
     environment, view, config = foundation.environment, foundation.view, foundation.view.config
     authorizer = open_authorizer(config, view)
@@ -124,7 +124,7 @@ async def open_binding(closing: Closing, foundation: Foundation) -> Binding:
 
 
 def _token_keys(config: BrokerConfig) -> TokenKeys | None:
-    """The keys of delegation tokens; None without a secret. Raises ConfigError."""
+    """Return the keys of delegation tokens; None without a secret. Raises ConfigError."""
     secret = config.delegation_token_secret_key
     try:
         return None if secret is None else TokenKeys(secret)

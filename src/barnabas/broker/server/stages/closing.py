@@ -1,4 +1,4 @@
-"""Makes a stage from a function that opens its parts, and closes them, the last one first."""
+"""Makes a stage from a function that opens its parts. A stage closes its parts in the reverse order."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Close = Callable[[], Awaitable[None] | None]
 
 
 class Closing:
-    """The calls that close the parts of a stage."""
+    """The functions that close the parts of a stage."""
 
     def __init__(self) -> None:
         self._closes: list[Close] = []
 
     def add(self, close: Close) -> None:
-        """Call `close` when the stage closes."""
+        """Register a function to call when the stage closes."""
         self._closes.append(close)
 
     async def close(self) -> None:
-        """Close all parts in the reverse order. A failure is logged, and the other parts still close."""
+        """Close all parts in the reverse order. If one fails, log the error and still close the others."""
         while self._closes:
             try:
                 pending = self._closes.pop()()
@@ -46,7 +46,10 @@ class Closing:
 
 
 class _Stage(AbstractAsyncContextManager[T], Generic[T]):
-    """Opens on entry. It is no async generator: the event loop closes those of a broker that was killed."""
+    """A context manager that opens on entry.
+
+    It is not an async generator: the event loop would close those of a broker that was killed.
+    """
 
     def __init__(self, opening: Callable[[Closing], Awaitable[T]]) -> None:
         self._opening = opening
@@ -71,7 +74,10 @@ class _Stage(AbstractAsyncContextManager[T], Generic[T]):
 def stage(
     opening: Callable[Concatenate[Closing, P], Awaitable[T]],
 ) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """The stage whose parts `opening` opens. If that fails, the parts that are open already are closed."""
+    """Make a stage of `opening`, which opens the parts.
+
+    If `opening` fails, the parts that are already open are closed.
+    """
 
     def make(*below: P.args, **named: P.kwargs) -> AbstractAsyncContextManager[T]:
         return _Stage(lambda closing: opening(closing, *below, **named))

@@ -39,7 +39,7 @@ _AUTO_CREATION_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Coordination:
-    """The coordinators, and what they write to the partitions of others."""
+    """The coordinators, and the parts that write to the partitions of other brokers."""
 
     view: BrokerView
     replicas: ReplicaManager
@@ -51,7 +51,7 @@ class Coordination:
     verifier: TransactionVerifier
 
     def follow(self, delta: ImageDelta) -> None:
-        """Lead, follow and coordinate the partitions as the cluster has decided."""
+        """Lead, follow and coordinate partitions as a change of the image requires."""
         self.replicas.apply(delta)
         self.groups.follow(self.view.node_id, delta)
         self.transactions.follow(self.view.node_id, delta)
@@ -67,7 +67,7 @@ async def open_coordination(
     membership: Membership,
     replication: Replication,
 ) -> Coordination:
-    """Host the partitions of this broker, and coordinate the groups and transactions in them."""
+    """Open this broker's partitions, and coordinate the groups and transactions in them."""
     view, environment, replicas = foundation.view, foundation.environment, replication.replicas
     leadership, cold_reads = membership.leadership, foundation.cold_reads
     shares = ShareCoordinator(

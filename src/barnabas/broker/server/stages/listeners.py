@@ -54,7 +54,7 @@ class Stages:
 
 @stage
 async def open_listeners(closing: Closing, stages: Stages) -> Dispatcher:
-    """Serve requests until the block ends."""
+    """Serve requests until the context ends."""
     foundation, binding, metadata = stages.foundation, stages.binding, stages.metadata
     view, connections = foundation.view, foundation.connections
     environment, config = foundation.environment, view.config
@@ -112,7 +112,7 @@ def _serve_all(dispatcher: Dispatcher) -> Serve:
 
 
 def _parts(stages: Stages) -> list[object]:
-    """The parts that handlers may ask for."""
+    """Return the parts that handlers can use."""
     foundation, binding, replication = stages.foundation, stages.binding, stages.replication
     coordination = stages.coordination
     return [
@@ -174,7 +174,7 @@ def _isolation_watch(stages: Stages) -> IsolationWatch:
 
 
 async def _announce_stop(stages: Stages) -> None:
-    """Have the controller move the leaders to other brokers, while this one still serves."""
+    """Let the controller move the leaders to other brokers, while this broker still serves."""
     stages.foundation.health.state = SHUTTING_DOWN
     config = stages.foundation.view.config
     patience = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms / 1000

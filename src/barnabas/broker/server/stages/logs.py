@@ -18,7 +18,7 @@ log = logger_of(__name__)
 
 @dataclass(slots=True)
 class Logs:
-    """The logs. The stages above subscribe to the failures of log directories."""
+    """The logs of this broker. The stages above subscribe to the failures of log directories."""
 
     manager: LogManager
     #: called with the path of each log directory that fails, in the order in which they were added

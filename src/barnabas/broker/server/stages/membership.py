@@ -1,4 +1,4 @@
-"""Fourth stage: the broker is a member of its cluster, and runs for controller."""
+"""Fourth stage: the broker joins its cluster, and takes part in the election of the controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASKED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """This broker's registration and controller, and the end of its leaderships."""
+    """This broker's registration and controller, and the part that ends its leaderships."""
 
     controller: Controller
     leadership: Leadership
@@ -38,7 +38,7 @@ async def open_membership(
 
     Raises:
         StoreError: the metadata store cannot be used, or a live broker has this broker's id.
-        BrokerFailedError: the broker has to stop.
+        BrokerFailedError: a part that the broker needs has failed.
     """
     view, failure, manager = foundation.view, foundation.failure, logs.manager
     foundation.health.step = "it registers in the cluster"
@@ -84,7 +84,7 @@ def _registration(foundation: Foundation, binding: Binding, logs: Logs) -> Broke
 
 
 def _asking(node_id: BrokerId, metadata: Metadata) -> Ask:
-    """Sends the requests of the controller to a broker, which may be this one."""
+    """Return a function that sends the controller's requests to a broker, which can be this one."""
 
     async def ask(broker_id: BrokerId, request: Request) -> Response:
         if broker_id == node_id:

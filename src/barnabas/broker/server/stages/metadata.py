@@ -1,4 +1,4 @@
-"""Second stage: the metadata store, the cluster image, and the ways to the other brokers in it."""
+"""Second stage: the metadata store, the cluster image, and the channels to the other brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.broker.server.to_controller import OwnRequests, ToController
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The cluster as this broker knows it, and the other brokers."""
+    """The cluster as this broker knows it, and the channels to the other brokers."""
 
     store: MetadataStore
     loader: MetadataLoader
@@ -36,10 +36,10 @@ class Metadata:
 async def open_metadata(
     closing: Closing, foundation: Foundation, binding: Binding, first_users: Users
 ) -> Metadata:
-    """Read the metadata. `first_users` are stored where the cluster does not have them yet.
+    """Read the metadata. The users in `first_users` are created if the cluster does not have them.
 
     Raises:
-        ConfigError: a setting cannot be met.
+        ConfigError: the broker cannot do what a setting requires.
         StoreError: the metadata store cannot be used.
     """
     environment, view, health = foundation.environment, foundation.view, foundation.health
@@ -78,7 +78,10 @@ def _note_unusable(failure: Failure, state: SessionState) -> None:
 
 
 def everything(foundation: Foundation) -> ImageDelta:
-    """The current image as a change from an empty one: what a part applies before it follows the image."""
+    """Return the current image as a change from an empty image.
+
+    A part applies it before it subscribes to changes.
+    """
     image = foundation.view.image
     return ImageDelta(
         ClusterImage(),

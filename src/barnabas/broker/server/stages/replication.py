@@ -1,4 +1,4 @@
-"""Fifth stage: the replicas of this broker, and how leaders and followers agree."""
+"""Fifth stage: the replicas of this broker, and the parts that copy records and change ISRs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FETCHES_WAITED_FOR = 5
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """The replicas, and the parts that move records and ISRs between brokers."""
+    """The replicas, and the parts that exchange records and ISR changes with other brokers."""
 
     replicas: ReplicaManager
     throttles: ReplicationThrottles
@@ -48,7 +48,10 @@ async def open_replication(
     logs: Logs,
     membership: Membership,
 ) -> Replication:
-    """Prepare for partitions. The coordination stage hosts them: a partition may have a coordinator."""
+    """Prepare for partitions.
+
+    The coordination stage opens them, because a partition can have a coordinator.
+    """
     view, leadership = foundation.view, membership.leadership
     config, to_controller = view.config, metadata.to_controller
     throttles = ReplicationThrottles(view.node_id, view.configs, view.clock)

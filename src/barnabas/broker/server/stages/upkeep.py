@@ -1,4 +1,4 @@
-"""Seventh stage: work in the background on the logs, the keys and the deleted topics."""
+"""Seventh stage: background work on the logs, the keys and the deleted topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from barnabas.broker.server.stages.replication import Replication
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """The parts that rewrite and move logs in the background."""
+    """The parts that clean and move logs in the background."""
 
     cleaner: LogCleaner[Partition]
     moves: LogMoves
@@ -45,12 +45,12 @@ async def open_upkeep(
     replication: Replication,
     coordination: Coordination,
 ) -> Upkeep:
-    """Begin the work in the background."""
+    """Start the background work."""
     view, environment, manager = foundation.view, foundation.environment, logs.manager
     replicas, group_commit = replication.replicas, replication.group_commit
 
     def serve_opened(partitions: Collection[TopicPartition]) -> None:
-        """Host partitions whose logs could not be opened before, as if the image had just named them."""
+        """Open partitions whose logs could not be opened before, as if the image had just named them."""
         numbers = defaultdict[str, list[int]](list)
         for topic, number in partitions:
             numbers[topic].append(number)

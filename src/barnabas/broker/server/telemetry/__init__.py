@@ -1,1 +1,1 @@
-"""The metrics that clients push (KIP-714): who is to push what, and what came."""
+"""Metrics that clients push (KIP-714): which client must push what, and the received values."""

@@ -1,4 +1,7 @@
-"""The clients that push metrics, and the latest value of each series: bounded, and forgotten when they go."""
+"""The clients that push metrics, and the latest value of each series, within limits.
+
+Inactive clients are removed.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +32,16 @@ Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], bool]
 
 @dataclass(slots=True)
 class ClientInstance:
-    """One client, by the id that a broker gave it.
+    """A client, identified by the id that a broker gave it.
 
     Attributes:
-        about: its attributes, by the names of ``match``.
-        wanted: what it is to push.
-        asked_ms, pushed_ms: when it last asked and pushed, in milliseconds of the monotonic clock.
-        is_ending: whether it said that it pushes no more.
-        error: what its last request was answered with.
-        series: the latest value of each.
+        about: attributes of the client, by the names of ``match``.
+        wanted: metrics that the client must push.
+        asked_ms, pushed_ms: times of its last request for subscriptions and its last push, in milliseconds of
+            the monotonic clock.
+        is_ending: whether the client has announced its last push.
+        error: error code of its last answer.
+        series: latest value of each series.
     """
 
     id: bytes
@@ -55,14 +59,17 @@ class ClientInstance:
         return self.wanted.subscription_id(self.id)
 
     def may_ask(self, now: float) -> bool:
-        """Whether it asks no sooner than it has to; notes that it has asked."""
+        """Whether a request for subscriptions is not too early. If it is not, record its time."""
         if now - max(self.asked_ms, self.pushed_ms) < self.wanted.interval_ms:
             return False
         self.asked_ms = now
         return True
 
     def may_push(self, now: float) -> bool:
-        """Whether it pushes no sooner than it has to, the first time after it has asked at once."""
+        """Whether a push is not too early.
+
+        The first push after a request for subscriptions is never too early.
+        """
         if self.asked_ms <= self.pushed_ms and now - self.pushed_ms < self.wanted.interval_ms:
             return False
         self.pushed_ms = now
@@ -70,7 +77,7 @@ class ClientInstance:
 
 
 class TelemetryClients:
-    """All clients of a broker that push, on its event loop."""
+    """All clients of a broker that push metrics. Its event loop owns them."""
 
     def __init__(self, subscriptions: Subscriptions, clock: Clock, random: Random) -> None:
         self._subscriptions = subscriptions
@@ -93,14 +100,14 @@ class TelemetryClients:
         return self._clock.monotonic() * 1000
 
     def new_id(self) -> bytes:
-        """An id that no client has."""
+        """Make an id that no client has."""
         while True:
             candidate = new_uuid(self._random).bytes
             if candidate not in self._clients:
                 return candidate
 
     def find(self, client_id: bytes, about: Mapping[str, str]) -> ClientInstance:
-        """The client of that id, with what it is to push by now; one that is not known becomes known."""
+        """Return the client with this id and its present subscription. Create an unknown one."""
         self._forget_silent()
         client = self._clients.get(client_id)
         now = self.now()
@@ -118,7 +125,7 @@ class TelemetryClients:
         return client
 
     def keep(self, client: ClientInstance, pushed: Pushed) -> None:
-        """Take over the values of a push. Raises KafkaError UNKNOWN_SUBSCRIPTION_ID: it was forgotten."""
+        """Store the values of a push. Raises KafkaError UNKNOWN_SUBSCRIPTION_ID if the client was removed."""
         if self._clients.get(client.id) is not client:
             raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
         series = client.series
@@ -133,7 +140,7 @@ class TelemetryClients:
             series[key] = point.value + (known or 0) if point.is_delta else point.value
 
     def shown(self) -> Iterator[ClientInstance]:
-        """Those that have pushed and are not forgotten, in no order."""
+        """Return the clients that have pushed and were not removed, in any order."""
         now = self.now()
         return (each for each in list(self._clients.values()) if each.series and not _is_silent(each, now))
 

@@ -1,8 +1,8 @@
-"""Reads what clients push: MetricsData of OpenTelemetry's protocol 1.0, in protobuf's wire format.
+"""Reads the metrics that clients push: OpenTelemetry's MetricsData 1.0 in protobuf's wire format.
 
-Only numbers are read, of gauges and sums; histograms and summaries, which clients of Kafka do not send,
-are counted. A reader of our own is a page long, and stops where a bound is reached: what a library would make
-of a megabyte of tiny messages is hundreds of megabytes of objects.
+It reads only the numbers of gauges and sums. It counts histograms and summaries, which Kafka's clients do not
+send. Our own reader is a page long, and stops at a limit. A library would make hundreds of megabytes of
+objects from a megabyte of tiny messages.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _Field: TypeAlias = tuple[int, int, int, int]
 
 
 class OtlpError(ValueError):
-    """It is no MetricsData."""
+    """The bytes are not valid MetricsData."""
 
 
 class Point(NamedTuple):
-    """One number.
+    """One number of a metric.
 
     Attributes:
-        metric: the name, as in ``org.apache.kafka.producer.connection.creation.total``.
-        attributes: names (of letters, digits and ``_``) and values, none empty, in the order of the names.
-        is_sum: whether it only grows; else it is a gauge.
-        is_delta: whether it is the difference to the last push.
+        metric: name of the metric, for example ``org.apache.kafka.producer.connection.creation.total``.
+        attributes: names (letters, digits and ``_``) and values, none empty, sorted by name.
+        is_sum: whether it is a sum that only grows; otherwise it is a gauge.
+        is_delta: whether it is the difference from the last push.
     """
 
     metric: str
@@ -54,8 +54,8 @@ class Pushed:
     """The content of one push.
 
     Attributes:
-        is_cut: whether there was more than is read.
-        others: metrics that are neither gauges nor sums.
+        is_cut: whether the push had more numbers than the limit.
+        others: number of metrics that are neither gauges nor sums.
     """
 
     points: list[Point] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Pushed:
 
 
 def read_metrics(data: bytes) -> Pushed:
-    """The numbers in a MetricsData. Raises OtlpError."""
+    """Read the numbers in a MetricsData message. Raises OtlpError."""
     pushed = Pushed()
     reader = _Reader(data)
     try:
@@ -80,11 +80,11 @@ def read_metrics(data: bytes) -> Pushed:
 
 
 class _Enough(Exception):
-    """There is more in a push than is read."""
+    """Raised when a limit is reached: the push contains more than is read."""
 
 
 class _Reader:
-    """Walks over fields, and counts them."""
+    """Reads the fields of a message, and counts them."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -116,13 +116,13 @@ class _Reader:
             raise OtlpError("a field reaches beyond its message")
 
     def parts(self, at: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
-        """The positions of the messages of one field."""
+        """Yield the positions of the messages in one field."""
         for number, kind, start, stop in self.fields(at, end):
             if number == wanted and kind == _BYTES:
                 yield start, stop
 
     def text(self, at: int, end: int) -> str:
-        """Printable and not too long."""
+        """Return a printable text of limited length."""
         text = self._data[at : min(end, at + 4 * _LONGEST)].decode("utf-8", "replace")[:_LONGEST]
         return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
@@ -209,7 +209,7 @@ def _read_attribute(reader: _Reader, at: int, end: int) -> tuple[str, str]:
 
 
 def _read_value(reader: _Reader, at: int, end: int) -> str:
-    """An AnyValue that is no list and no map."""
+    """Read an AnyValue that is neither a list nor a map."""
     text = ""
     for number, kind, start, stop in reader.fields(at, end):
         if number == 1 and kind == _BYTES:

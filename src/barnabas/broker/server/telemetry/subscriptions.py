@@ -1,4 +1,4 @@
-"""The metrics that each client pushes, by the client-metrics resources that match the client."""
+"""Computes the metrics that a client must push, from the client-metrics resources that match the client."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class _Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The metrics that one client pushes.
+    """The metrics that a client must push.
 
     Attributes:
-        metrics: prefixes of names in order, or only "*".
-        interval_ms: how often.
-        version: of the resources, for `Subscriptions.version`.
+        metrics: sorted prefixes of names, or only "*".
+        interval_ms: time between two pushes, in milliseconds.
+        version: version of the resources (`Subscriptions.version`).
     """
 
     metrics: tuple[str, ...]
@@ -50,14 +50,14 @@ class Wanted:
     version: object
 
     def subscription_id(self, client_instance_id: bytes) -> int:
-        """A number that changes with what is wanted; no secret. 32 bits with a sign."""
+        """Number that changes with the metrics and the interval: 32 bits, signed. It is not a secret."""
         told = f"{','.join(self.metrics)} {self.interval_ms}".encode()
         number = zlib.crc32(told) ^ zlib.crc32(client_instance_id)
         return number - 2**32 if number >= 2**31 else number
 
 
 class Subscriptions:
-    """The subscriptions of the cluster, as the image has them."""
+    """The subscriptions of the cluster, from the image."""
 
     def __init__(self, view: BrokerView) -> None:
         self._view = view
@@ -66,11 +66,11 @@ class Subscriptions:
 
     @property
     def version(self) -> object:
-        """Another object once a subscription was made, changed or deleted."""
+        """Object that is replaced when a subscription is created, changed or deleted."""
         return self._view.image.client_metrics
 
     def wanted_of(self, client: Mapping[str, str]) -> Wanted:
-        """The metrics that a client pushes, by its attributes (names as in ``match``)."""
+        """Return the metrics that a client must push, for its attributes (names as in ``match``)."""
         self._refresh()
         metrics: set[str] = set()
         interval = _INTERVAL_MS
@@ -106,7 +106,7 @@ def _read(name: str, texts: Mapping[str, str]) -> _Subscription | None:
 
 
 def attributes_of(client_instance_id: bytes, context: RequestContext) -> dict[str, str]:
-    """A client's attributes; those that are not known are left out."""
+    """Return a client's attributes. Unknown ones are left out."""
     connection = context.connection
     found = {
         "client_instance_id": topic_id_to_str(client_instance_id),

@@ -1,1 +1,1 @@
-"""A partition leader's part in transactions: which writes it lets in, and the markers that end them."""
+"""A partition leader's tasks in transactions: it admits writes, and appends the markers that end them."""

@@ -1,4 +1,4 @@
-"""The transaction coordinators of a cluster, as the leader of a partition asks them."""
+"""Sends the requests of a partition's leader to the transaction coordinators of the cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from barnabas.base.errors import ErrorCode, KafkaError, error_code
 from barnabas.base.types import NO_BROKER, TRANSACTION_STATE_TOPIC, BrokerId, ProducerIdentity, TopicPartition
-from barnabas.broker.answers import Answer
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator import TransactionCoordinator
 from barnabas.broker.interbroker import BrokerClient, ChannelError
 from barnabas.broker.view import BrokerView
@@ -24,13 +24,14 @@ _NOT_HEARD_OF = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_A
 
 
 class TransactionCoordinators:
-    """`barnabas.broker.server.transactions.verification.Coordinators`: the one on this broker, and others by
-    AddPartitionsToTxn (KIP-890).
+    """Implements `verification.Coordinators` for a whole cluster.
+
+    It calls the coordinator on this broker directly, and others by AddPartitionsToTxn (KIP-890).
 
     Args:
-        node_id: this broker.
-        image: the cluster as it knows it.
-        local: the coordinator on this broker.
+        node_id: id of this broker.
+        image: returns the cluster image.
+        local: coordinator on this broker.
         peers: the other brokers.
     """
 
@@ -45,11 +46,13 @@ class TransactionCoordinators:
         producer: ProducerIdentity,
         partitions: Collection[TopicPartition],
         version: int,
-    ) -> Answer[None]:
-        """Add partitions (`TransactionCoordinator.add_partitions`), remotely as a producer of version 2 does.
+    ) -> MaybeAwaitable[None]:
+        """Add partitions to a transaction (`TransactionCoordinator.add_partitions`).
+
+        A remote request is that of a version 2 producer.
 
         Raises:
-            KafkaError: also COORDINATOR_NOT_AVAILABLE, there is none or it does not answer.
+            KafkaError: also COORDINATOR_NOT_AVAILABLE, there is no coordinator, or it does not answer.
         """
         remote = self._remote(transactional_id)
         if remote is None:
@@ -58,11 +61,11 @@ class TransactionCoordinators:
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
-    ) -> Answer[Verdicts]:
-        """Verify partitions (`TransactionCoordinator.verify_partitions`).
+    ) -> MaybeAwaitable[Verdicts]:
+        """Verify partitions of a transaction (`TransactionCoordinator.verify_partitions`).
 
         Raises:
-            KafkaError: as `add_partitions`, but not when awaited.
+            KafkaError: as `add_partitions`, but not when the result is awaited.
         """
         remote = self._remote(transactional_id)
         if remote is None:
@@ -70,7 +73,10 @@ class TransactionCoordinators:
         return self._ask(remote, transactional_id, producer, partitions, verify_only=True)
 
     def _remote(self, transactional_id: str) -> BrokerId | None:
-        """The broker that coordinates an id, None for this one (which also answers while nobody does)."""
+        """Return the broker that coordinates an id; None for this broker.
+
+        This broker also answers while there is no coordinator.
+        """
         partition = TopicPartition(TRANSACTION_STATE_TOPIC, self._local.partition_for(transactional_id))
         state = self._view.image.partition(partition)
         if state is None or state.leader == self._view.node_id:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from barnabas.base.errors import ErrorCode, error_code
 from barnabas.base.types import NO_BROKER, BrokerId, TopicPartition
-from barnabas.broker.answers import Answer, is_pending, settled, then
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, resolve, then
 from barnabas.broker.coordinator import Marker
 from barnabas.broker.interbroker import BrokerClient, ChannelError
 from barnabas.broker.metadata import ClusterImage
@@ -30,12 +30,12 @@ _STORE_PATIENCE = 5.0
 
 
 class MarkerSender:
-    """`barnabas.broker.coordinator.MarkerWriter` for a whole cluster.
+    """Implements `barnabas.broker.coordinator.MarkerWriter` for a whole cluster.
 
     Args:
-        view: this broker's settings and image.
-        synced: the image with all in it that has been decided by now.
-        local: appends to the partitions that this broker leads.
+        view: settings and image of this broker.
+        synced: returns an image with all decisions until now.
+        local: appends markers to the partitions that this broker leads.
         peers: the other brokers.
     """
 
@@ -51,8 +51,8 @@ class MarkerSender:
         self._local = local
         self._peers = peers
 
-    def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Answer[Outcomes]:
-        """Write markers to the partitions of all brokers (`MarkerWriter.write`)."""
+    def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> MaybeAwaitable[Outcomes]:
+        """Write markers to partitions on all brokers (`MarkerWriter.write`)."""
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         missing: list[TopicPartition] = []
         image = self._view.image
@@ -63,17 +63,17 @@ class MarkerSender:
             else:
                 by_leader.setdefault(state.leader, []).append(partition)
         outcomes = dict.fromkeys(by_leader.pop(NO_BROKER, ()), ErrorCode.LEADER_NOT_AVAILABLE)
-        answers: list[Answer[Outcomes]] = []
+        answers: list[MaybeAwaitable[Outcomes]] = []
         own = by_leader.pop(self._view.node_id, ())
         if own:
             answers.append(then(self._local.write(marker, own), _not_unknown))
         answers += [self._send(leader, marker, theirs) for leader, theirs in by_leader.items()]
         if missing:
             answers.append(self._look_for(missing))
-        if any(map(is_pending, answers)):
+        if any(map(is_awaitable, answers)):
             return _joined(outcomes, answers)
         for answer in answers:
-            assert not is_pending(answer)
+            assert not is_awaitable(answer)
             outcomes |= answer
         return outcomes
 
@@ -103,7 +103,7 @@ class MarkerSender:
         )
 
     async def _look_for(self, partitions: Sequence[TopicPartition]) -> Outcomes:
-        """Read the image again: a partition that it lacks is deleted, or new."""
+        """Read the image again, because a partition that it lacks was deleted or is new."""
         try:
             async with asyncio.timeout(_STORE_PATIENCE):
                 image = await self._synced()
@@ -118,15 +118,18 @@ class MarkerSender:
 
 
 def _not_unknown(outcomes: Outcomes) -> Outcomes:
-    """A broker that does not know a partition has a stale image: no marker was written."""
+    """Make a broker's error UNKNOWN_TOPIC_OR_PARTITION retriable.
+
+    A broker with this error has a stale image, and has written no marker.
+    """
     unknown, retried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
     if unknown not in outcomes.values():
         return outcomes
     return {partition: retried if code is unknown else code for partition, code in outcomes.items()}
 
 
-async def _joined(outcomes: Outcomes, answers: Iterable[Answer[Outcomes]]) -> Outcomes:
-    for answer in await asyncio.gather(*map(settled, answers)):
+async def _joined(outcomes: Outcomes, answers: Iterable[MaybeAwaitable[Outcomes]]) -> Outcomes:
+    for answer in await asyncio.gather(*map(resolve, answers)):
         outcomes |= answer
     return outcomes
 

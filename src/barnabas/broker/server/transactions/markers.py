@@ -1,6 +1,6 @@
 """Appends the markers that end transactions to the partitions that this broker leads.
 
-They come from the coordinator on this broker, and from others by WriteTxnMarkers.
+They come from the coordinator on this broker, or from others by WriteTxnMarkers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
-from barnabas.broker.answers import Answer, is_pending
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable
 from barnabas.broker.coordinator import Marker
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL
@@ -32,21 +32,21 @@ _GROUP_ERRORS = {
 
 
 class Groups(Protocol):
-    """The group coordinator, which appends the markers in `__consumer_offsets` itself."""
+    """The group coordinator, which itself appends the markers in `__consumer_offsets`."""
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
-    ) -> Answer[None]:
-        """A producer's transaction ends in a partition of `__consumer_offsets`. Raises KafkaError."""
+    ) -> MaybeAwaitable[None]:
+        """End a producer's transaction in a partition of `__consumer_offsets`. Raises KafkaError."""
 
 
 class MarkerAppender:
-    """`barnabas.broker.coordinator.MarkerWriter` for the partitions that this broker leads.
+    """Implements `barnabas.broker.coordinator.MarkerWriter` for the partitions that this broker leads.
 
     Args:
-        view: the broker's settings and clock.
-        replicas: its partitions.
-        groups: the group coordinator on this broker.
+        view: settings and clock of the broker.
+        replicas: partitions of the broker.
+        groups: group coordinator on this broker.
     """
 
     def __init__(self, view: BrokerView, replicas: ReplicaManager, groups: Groups) -> None:
@@ -56,8 +56,8 @@ class MarkerAppender:
 
     def write(
         self, marker: Marker, partitions: Collection[TopicPartition]
-    ) -> Answer[dict[TopicPartition, ErrorCode]]:
-        """Append a marker to partitions; what became of each."""
+    ) -> MaybeAwaitable[dict[TopicPartition, ErrorCode]]:
+        """Append a marker to partitions. Return the outcome for each."""
         outcomes: dict[TopicPartition, ErrorCode] = {}
         waiting: dict[TopicPartition, Awaitable[object]] = {}
         for partition in partitions:
@@ -67,12 +67,12 @@ class MarkerAppender:
             except KafkaError as error:
                 outcomes[partition] = _GROUP_ERRORS.get(error.code, error.code)
             else:
-                if is_pending(committed):
+                if is_awaitable(committed):
                     waiting[partition] = committed
         return _when_committed(outcomes, waiting) if waiting else outcomes
 
-    def _append(self, marker: Marker, partition: TopicPartition) -> Answer[object]:
-        """Append one marker; it counts when all in-sync replicas have it.
+    def _append(self, marker: Marker, partition: TopicPartition) -> MaybeAwaitable[object]:
+        """Append one marker, and wait until all in-sync replicas have it.
 
         Raises:
             KafkaError: as `Partition.check_leader`, `Producers.check_marker` and `Partition.append`.

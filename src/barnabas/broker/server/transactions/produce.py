@@ -1,4 +1,4 @@
-"""The checks of a Produce with a transactional id before the append (KIP-98, KIP-890)."""
+"""Checks a Produce request with a transactional id before the append (KIP-98, KIP-890)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
-from barnabas.broker.answers import Answer, then
+from barnabas.broker.awaitables import MaybeAwaitable, then
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.server.transactions.verification import (
     LastMarker,
@@ -35,8 +35,8 @@ _RETRIED = (
 
 def refusals(
     replicas: ReplicaManager, verifier: TransactionVerifier, request: ProduceRequest, version: int
-) -> Answer[Refusals]:
-    """The batches of a transactional request that must not be appended, each with its error."""
+) -> MaybeAwaitable[Refusals]:
+    """Return the error of each batch of a transactional request that must not be appended."""
     assert request.transactional_id is not None
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
     markers: dict[TopicPartition, LastMarker] = {}
@@ -82,7 +82,7 @@ def _refusals(
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """The coordinator's error as a producer of this version understands it."""
+    """Convert the coordinator's error to one that a producer of this version understands."""
     if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _IMPLICIT_FROM):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:

@@ -1,9 +1,9 @@
 """Admits a transactional write to a partition only if the coordinator knows its transaction (KIP-890).
 
-A write that arrives after the end of its transaction would otherwise begin one that no client ends. That
-transaction would hang and block readers of committed records. So the first write of a transaction to a
-partition asks the coordinator whether the partition was added. For a producer of transactions v2, it asks to
-add the partition now.
+Otherwise a write that arrives after the end of its transaction would begin a new transaction, which no client
+ends. Such a hanging transaction blocks read_committed consumers. So the leader asks the coordinator before
+the first write of a transaction to a partition. It asks whether the partition belongs to the transaction. For
+a producer of transactions v2, it asks to add the partition now.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Offset, ProducerIdentity, TopicPartition
-from barnabas.broker.answers import Answer, is_pending, settled
+from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable, resolve
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.view import BrokerView
 
@@ -25,7 +25,7 @@ _IMPLICIT_VERSION = 2
 
 
 class TransactionalWrite(NamedTuple):
-    """A write to be verified: the producer, the partitions, and whether to add them to the transaction."""
+    """A write to verify: the producer, the partitions, and whether to add them to the transaction."""
 
     transactional_id: str
     producer: ProducerIdentity
@@ -34,7 +34,7 @@ class TransactionalWrite(NamedTuple):
 
 
 class LastMarker(NamedTuple):
-    """The offset of a producer's last marker in a partition when its coordinator was asked."""
+    """Offset of a producer's last marker in a partition, at the time of the request to the coordinator."""
 
     partition: Partition
     producer: ProducerIdentity
@@ -46,14 +46,16 @@ class LastMarker(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether no marker has followed it."""
+        """Whether this is still the producer's last marker in the partition."""
         return self.partition.log.producers.last_marker(self.producer.producer_id) == self.offset
 
 
 def still_valid(verdicts: Verdicts, markers: Mapping[TopicPartition, LastMarker]) -> Verdicts:
-    """The verdicts, but for partitions in which the transaction has ended since the coordinator gave them.
+    """Return the verdicts, without outdated ones.
 
-    That concerns producers that do not raise their epoch with each transaction (before v2).
+    They reject partitions in which the transaction has ended since the coordinator's answer.
+
+    This is necessary for producers that do not raise their epoch with each transaction (before v2).
     """
     return {
         partition: code
@@ -64,7 +66,7 @@ def still_valid(verdicts: Verdicts, markers: Mapping[TopicPartition, LastMarker]
 
 
 class Coordinators(Protocol):
-    """The transaction coordinators, as a partition's leader asks them."""
+    """The transaction coordinators, as a partition's leader uses them."""
 
     def add_partitions(
         self,
@@ -72,17 +74,17 @@ class Coordinators(Protocol):
         producer: ProducerIdentity,
         partitions: Collection[TopicPartition],
         version: int,
-    ) -> Answer[None]:
+    ) -> MaybeAwaitable[None]:
         """Add partitions to the producer's transaction. Raises KafkaError."""
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
-    ) -> Answer[Verdicts]:
-        """Whether the partitions are in the producer's transaction. Raises KafkaError."""
+    ) -> MaybeAwaitable[Verdicts]:
+        """Check that the partitions are in the producer's transaction. Raises KafkaError."""
 
 
 class TransactionVerifier:
-    """Asks the coordinators; the writes of one transactional id in the order they came."""
+    """Asks the coordinators, and keeps the order of the writes of one transactional id."""
 
     def __init__(self, view: BrokerView, coordinators: Coordinators) -> None:
         self._view = view
@@ -91,24 +93,26 @@ class TransactionVerifier:
         self._queue: dict[str, asyncio.Future[None]] = {}
 
     def is_asking(self, transactional_id: str) -> bool:
-        """Whether writes of the id are waiting for their verdict: a later one must not overtake them."""
+        """Whether writes of the id wait for a verdict. If so, a later write must wait behind them."""
         return transactional_id in self._queue
 
-    def admit(self, write: TransactionalWrite) -> Answer[Verdicts]:
-        """Whether the producer's transaction may write to the partitions.
+    def admit(self, write: TransactionalWrite) -> MaybeAwaitable[Verdicts]:
+        """Return whether the producer's transaction may write to the partitions.
 
-        The errors are the coordinator's: TRANSACTION_ABORTABLE, the partition was not added;
-        CONCURRENT_TRANSACTIONS, the transaction before has not ended yet; and others. The caller
-        that then writes must await the answer, not a task of its own: the next write follows at once.
+        The errors come from the coordinator. Examples are TRANSACTION_ABORTABLE, the partition was not added,
+        and CONCURRENT_TRANSACTIONS, the previous transaction has not ended yet. The caller that then writes
+        must itself await the result, not in a new task, because the next write follows at once.
         """
         if self.is_asking(write.transactional_id):
             return self._in_turn(write, None)
         verdicts = self._ask(write)
-        if is_pending(verdicts) or _is_early(write, verdicts):
+        if is_awaitable(verdicts) or _is_early(write, verdicts):
             return self._in_turn(write, verdicts)
         return verdicts
 
-    def _in_turn(self, write: TransactionalWrite, verdicts: Answer[Verdicts] | None) -> Awaitable[Verdicts]:
+    def _in_turn(
+        self, write: TransactionalWrite, verdicts: MaybeAwaitable[Verdicts] | None
+    ) -> Awaitable[Verdicts]:
         before = self._queue.get(write.transactional_id)
         mine = self._queue[write.transactional_id] = asyncio.get_running_loop().create_future()
 
@@ -125,28 +129,28 @@ class TransactionVerifier:
         return wait()
 
     async def _ask_until_ended(
-        self, write: TransactionalWrite, verdicts: Answer[Verdicts] | None
+        self, write: TransactionalWrite, verdicts: MaybeAwaitable[Verdicts] | None
     ) -> Verdicts:
-        """The verdicts, asked for again while the transaction before has yet to end."""
+        """Return the verdicts. Ask again until the previous transaction has ended."""
         config = self._view.config
         loop = asyncio.get_running_loop()
         deadline = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
         while True:
             if verdicts is None:
                 verdicts = self._ask(write)
-            answer = await settled(verdicts)
+            answer = await resolve(verdicts)
             if not _is_early(write, answer) or loop.time() >= deadline:
                 return answer
             await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
             verdicts = None
 
-    def _ask(self, write: TransactionalWrite) -> Answer[Verdicts]:
+    def _ask(self, write: TransactionalWrite) -> MaybeAwaitable[Verdicts]:
         transactional_id, producer, partitions, adds = write
         coordinators = self._coordinators
         try:
             if adds:
                 added = coordinators.add_partitions(transactional_id, producer, partitions, _IMPLICIT_VERSION)
-                if is_pending(added):
+                if is_awaitable(added):
                     return _when_added(added, partitions)
             elif self._view.config.transaction_partition_verification_enable:
                 return coordinators.verify_partitions(transactional_id, producer, partitions)

@@ -12,7 +12,7 @@ from simulation.virtual_time import run_virtual
 from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, ShareState, StateBatch
 from barnabas.broker.coordinator.share_state.codec import SnapshotRecord, decode_record
@@ -104,7 +104,7 @@ class Shares:
 
 async def ask(request: Callable[[], Any]) -> Any:
     try:
-        return await settled(request())
+        return await resolve(request())
     except KafkaError as error:
         return ErrorCode(error.code)
 

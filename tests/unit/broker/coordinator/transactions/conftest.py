@@ -13,7 +13,7 @@ from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import Marker, TransactionCoordinator
 from barnabas.broker.coordinator.transactions.codec import decode_record
@@ -123,7 +123,7 @@ class Transactions:
 
 async def ask(request: Callable[[], Any]) -> Any:
     try:
-        return await settled(request())
+        return await resolve(request())
     except KafkaError as error:
         return error.code
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity, TopicPartition
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.coordinator.transactions.codec import decode_record
 from barnabas.kafka.records import all_records
 
@@ -57,7 +57,7 @@ def test_events_of_an_end_come_in_one_order_however_many_replicas_there_are(tran
             return write(marker, partitions)
 
         async def end():
-            await settled(transactions.coordinator.end("x", producer, commit=True, version=0))
+            await resolve(transactions.coordinator.end("x", producer, commit=True, version=0))
             events.append("answer")
 
         transactions.log.append, transactions.markers.write = note_append, note_markers

@@ -11,7 +11,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from barnabas.broker.metadata.server import wire
 from barnabas.broker.metadata.server.wire import ProtocolError, Reader
-from barnabas.broker.metadata.store import ANY_VERSION, Check, Create, Delete, Node, Operation, Set
+from barnabas.broker.metadata.store import ANY_VERSION, Check, Create, Delete, Operation, Set, StoreNode
 from barnabas.broker.metadata.zookeeper.requests import (
     NO_NODE,
     Children,
@@ -30,7 +30,7 @@ OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
     st.builds(Delete, PATHS, VERSIONS),
     st.builds(Check, PATHS, VERSIONS),
 )
-NODES = st.builds(Node, st.binary(max_size=5), VERSIONS, st.integers(0, 2**62), st.integers(0, 2**62))
+NODES = st.builds(StoreNode, st.binary(max_size=5), VERSIONS, st.integers(0, 2**62), st.integers(0, 2**62))
 ACL = acl_bytes(OPEN_ACL_UNSAFE)
 
 
@@ -57,7 +57,7 @@ def test_failed_transaction_names_its_operation_and_its_error(
 
 
 @given(st.lists(st.one_of(st.none(), NODES), max_size=4))
-def test_nodes_are_read_as_they_were_written(nodes: list[Node | None]) -> None:
+def test_nodes_are_read_as_they_were_written(nodes: list[StoreNode | None]) -> None:
     paths = [f"/n{number}" for number in range(len(nodes))]
     request = MultiRead(paths, "")
     assert Reader(request.serialize()).paths_to_read() == paths

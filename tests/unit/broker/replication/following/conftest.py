@@ -16,7 +16,7 @@ from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.interbroker import DisconnectedError, NotConnectedError
 from barnabas.broker.logs import LogDirectory
@@ -272,7 +272,7 @@ class Cluster:
         answer = None if self.instead is None else self.instead(request)
         if answer is None:
             answer = handler.fetch.handle(self.nodes[target].ports, context, request)
-        response = await settled(answer)
+        response = await resolve(answer)
         frame = b"".join(map(bytes, encode_response(header, response)))[4:]
         await asyncio.sleep(JOURNEY)
         if pair in self.held:

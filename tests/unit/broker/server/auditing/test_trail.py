@@ -32,8 +32,8 @@ def config_of(path: Path, **settings: str) -> BrokerConfig:
     return BrokerConfig.from_text({"node.id": "3", "barnabas.audit.file": str(path), **settings})
 
 
-def surroundings() -> Environment:
-    """Those of the system, at one moment of time."""
+def make_environment() -> Environment:
+    """The environment of the system, with a clock that the test moves."""
     return replace(Environment.of_system(), clock=ManualClock())
 
 
@@ -45,7 +45,7 @@ def run(path: Path, use: Any, **settings: str) -> list[dict[str, Any]]:
     """What the file has after `use` had the trail."""
 
     async def scenario() -> None:
-        trail = AuditTrail(config_of(path, **settings), surroundings())
+        trail = AuditTrail(config_of(path, **settings), make_environment())
         try:
             use(trail)
         finally:
@@ -112,7 +112,7 @@ def test_the_loop_does_not_wait_for_a_disk_that_hangs(tmp_path, monkeypatch):
     stuck, let_go = threading.Event(), threading.Event()
 
     async def scenario() -> None:
-        trail = AuditTrail(config_of(path), surroundings())
+        trail = AuditTrail(config_of(path), make_environment())
         append = trail._file.append
 
         def hang(entries: Any) -> None:
@@ -137,7 +137,7 @@ def test_what_a_full_disk_refuses_is_counted_and_what_follows_is_whole(tmp_path,
     path = tmp_path / "audit.log"
 
     async def scenario() -> None:
-        trail = AuditTrail(config_of(path), surroundings())
+        trail = AuditTrail(config_of(path), make_environment())
         file = trail._file._file
         write, full = file.write_at, [True]
 
@@ -188,16 +188,16 @@ def test_a_torn_last_line_spoils_no_other(tmp_path):
 
 
 async def _note_and_close(path: Path) -> None:
-    trail = AuditTrail(config_of(path), surroundings())
+    trail = AuditTrail(config_of(path), make_environment())
     trail.note(LOGIN, Alice())
     await trail.close()
 
 
 def test_two_brokers_do_not_share_a_file(tmp_path):
     async def scenario() -> None:
-        first = AuditTrail(config_of(tmp_path / "audit.log"), surroundings())
+        first = AuditTrail(config_of(tmp_path / "audit.log"), make_environment())
         with pytest.raises(ConfigError, match="written by another broker"):
-            AuditTrail(config_of(tmp_path / "audit.log"), surroundings())
+            AuditTrail(config_of(tmp_path / "audit.log"), make_environment())
         await first.close()
 
     asyncio.run(scenario())
@@ -205,12 +205,12 @@ def test_two_brokers_do_not_share_a_file(tmp_path):
 
 def test_a_file_that_cannot_be_written_stops_the_start(tmp_path):
     with pytest.raises(ConfigError, match=r"barnabas\.audit\.file=.*cannot be written"):
-        AuditTrail(config_of(tmp_path / "no folder" / "audit.log"), surroundings())
+        AuditTrail(config_of(tmp_path / "no folder" / "audit.log"), make_environment())
 
 
 def test_without_a_file_a_denial_is_a_line_of_the_log_once(caplog):
     async def scenario() -> None:
-        trail = AuditTrail(BrokerConfig.from_text({}), surroundings())
+        trail = AuditTrail(BrokerConfig.from_text({}), make_environment())
         assert not trail.has_file
         for _ in range(3):
             trail.note(LOGIN, Alice())
@@ -229,4 +229,4 @@ def test_threads_are_not_used_without_a_file():
         def pool(self, name: str, threads: int) -> Any:
             raise AssertionError(name)
 
-    AuditTrail(BrokerConfig.from_text({}), replace(surroundings(), blocking=NoThreads()))
+    AuditTrail(BrokerConfig.from_text({}), replace(make_environment(), blocking=NoThreads()))

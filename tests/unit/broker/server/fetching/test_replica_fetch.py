@@ -9,7 +9,7 @@ from simulation.clocks import ManualClock
 from simulation.virtual_time import VirtualTimeLoop
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import is_pending
+from barnabas.broker.awaitables import is_awaitable
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metrics.traffic import TopicTraffic
 from barnabas.broker.replication.throttles import Throttle
@@ -137,7 +137,7 @@ class Leader:
         )
         context = SimpleNamespace(api_version=17, access=UNRESTRICTED)
         answer = handler.fetch.handle(self.ports, context, request)
-        if is_pending(answer):
+        if is_awaitable(answer):
             return asyncio.ensure_future(answer)
         done = asyncio.get_running_loop().create_future()
         done.set_result(answer)

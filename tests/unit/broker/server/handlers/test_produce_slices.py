@@ -69,7 +69,7 @@ def serve(work, asked):
     context = SimpleNamespace(api_version=11, client_id="c", reported_errors=0)
 
     async def scenario():
-        return await produce.settled(produce.produce.handle(ports, context, asked))
+        return await produce.resolve(produce.produce.handle(ports, context, asked))
 
     return asyncio.run(scenario())
 

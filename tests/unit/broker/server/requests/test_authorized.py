@@ -10,7 +10,7 @@ import pytest
 from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.broker.answers import LongAnswer
+from barnabas.broker.awaitables import LongResponse
 from barnabas.broker.metadata import ClusterImage
 from barnabas.broker.server.handlers import load
 from barnabas.broker.server.handlers.heartbeat import heartbeat
@@ -129,11 +129,11 @@ def test_allowed_topics_are_served_and_the_others_refused_within_one_answer(hand
 
 
 def test_an_answer_in_slices_stays_one_though_something_in_it_is_refused():
-    world = World(produce, lambda *asked: LongAnswer(served_later(*asked)), MINE)
+    world = World(produce, lambda *asked: LongResponse(served_later(*asked)), MINE)
 
     async def ask():
         answer = world.ask(asked("mine", "other"))
-        assert isinstance(answer, LongAnswer)
+        assert isinstance(answer, LongResponse)
         return codes(await answer)
 
     assert asyncio.run(ask()) == {"mine": 0, "other": NOT_MINE}

@@ -9,7 +9,7 @@ from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
-from barnabas.broker.answers import is_pending
+from barnabas.broker.awaitables import is_awaitable
 from barnabas.broker.server.requests.confirmed import confirmed
 
 PLACE = TopicPartition("t", 0)
@@ -58,7 +58,7 @@ async def test_handler_runs_in_the_order_of_requests_and_its_answer_waits():
     answer = gated(lambda context, request: served.append(request) or "answer", index)
     assert served == ["request"]
     assert index.asked == [[PLACE]]
-    assert is_pending(answer)
+    assert is_awaitable(answer)
     held = asyncio.ensure_future(answer)
     await asyncio.sleep(0)
     assert not held.done()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from barnabas.base.environment.environment import Environment
-from barnabas.broker.answers import LongAnswer
+from barnabas.broker.awaitables import LongResponse
 from barnabas.broker.server.requests.long_work import LISTED_AT_ONCE, LongWork
 
 
@@ -45,7 +45,7 @@ def test_many_things_are_listed_in_slices_though_most_are_left_out(work):
                 await asyncio.sleep(0)
 
         answer = work.listed(range(2 * LISTED_AT_ONCE), describe, list)
-        assert isinstance(answer, LongAnswer)
+        assert isinstance(answer, LongResponse)
         listing = asyncio.ensure_future(answer)
         await asyncio.sleep(0)
         serving = asyncio.ensure_future(others())

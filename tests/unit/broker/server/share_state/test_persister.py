@@ -14,7 +14,7 @@ from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import SHARE_GROUP_STATE_TOPIC
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.coordinator import ShareCoordinator, SharePartitionKey, ShareState, StateBatch
 from barnabas.broker.interbroker import DisconnectedError, UnsupportedVersionError
@@ -98,7 +98,7 @@ class Cluster:
         version = request.versions[1]
         request = codec.decode(type(request), version, codec.encode(request, version))
         api = load()[request.api_key]
-        response: Any = await settled(api.handle(self.remote, None, request))
+        response: Any = await resolve(api.handle(self.remote, None, request))
         return codec.decode(type(response), version, codec.encode(response, version))
 
 

@@ -1,4 +1,4 @@
-"""Server-side assignors of the consumer protocol (KIP-848): who gets which partitions."""
+"""Server-side assignors of the consumer protocol (KIP-848): they decide which member gets a partition."""
 
 from collections.abc import Mapping
 

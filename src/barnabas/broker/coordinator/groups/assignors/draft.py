@@ -11,10 +11,11 @@ NOBODY = -1
 
 
 class AssignmentDraft:
-    """The owner of each partition.
+    """The owner of each partition while an assignor computes an assignment.
 
-    A draft begins with the partitions that members have and may keep: those that exist, of topics that they
-    subscribe to. Members are numbered in the order of `in_order`. Topics are in the order of their names.
+    A draft begins with the partitions that members have and can keep: existing partitions of topics that the
+    member subscribes to. Members have numbers in the order of `in_order`. Topics are in the order of their
+    names.
     """
 
     def __init__(self, members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> None:
@@ -41,7 +42,7 @@ class AssignmentDraft:
                         self.give(topic, partition, member)
 
     def racks(self, topic: str, partition: int) -> frozenset[str]:
-        """The known racks of the partition's replicas."""
+        """Return the known racks of the partition's replicas."""
         racks = self._topics[topic].racks
         return racks[partition] if partition < len(racks) else frozenset()
 
@@ -58,13 +59,13 @@ class AssignmentDraft:
         self.owners[topic][partition] = member
 
     def partitions(self) -> Iterator[tuple[str, int, int]]:
-        """Each partition as (topic, partition, owner); the caller may change owners meanwhile."""
+        """Yield each partition as (topic, partition, owner). The caller may change owners meanwhile."""
         for topic, owners in self.owners.items():
             for partition, owner in enumerate(owners):
                 yield topic, partition, owner
 
     def result(self) -> dict[str, Assignment]:
-        """The targets; a member whose target did not change has the same object as before."""
+        """Return the targets. A member whose target did not change gets the same object as before."""
         owned: list[dict[str, list[int]]] = [{} for _ in self._members]
         for topic, partition, owner in self.partitions():
             if owner != NOBODY:

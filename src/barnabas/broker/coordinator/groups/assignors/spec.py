@@ -37,9 +37,9 @@ Assignor = Callable[[Mapping[str, MemberSpec], Mapping[str, TopicSpec]], dict[st
 
 
 def in_order(members: Mapping[str, MemberSpec]) -> list[str]:
-    """The members' ids in the order of the assignors: static ones by instance id, then the others by id.
+    """Return the members' ids in the order for assignors: static members by instance id, then others by id.
 
-    So a static member that restarts with a new id has the same position.
+    So a static member that restarts with a new id keeps its position.
     """
     return sorted(
         members, key=lambda id: (members[id].instance_id is None, members[id].instance_id or "", id)

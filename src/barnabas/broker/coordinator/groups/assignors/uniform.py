@@ -1,10 +1,10 @@
 """The assignor `uniform`: equally many partitions for each member, with as few moves as possible.
 
-If all members subscribe to the same topics, their counts differ by one at most, and no partition moves
-without need. Members with one partition more than others keep it while the counts cannot be equal. If
-subscriptions differ, each partition goes to the subscriber with the fewest. Then, topic by topic, partitions
-move from subscribers with the most to those with the fewest. Apache Kafka 4.2 gives each partition to the
-same member.
+If all members subscribe to the same topics, their numbers of partitions differ by at most one, and no
+partition moves without need. Members with one partition more than others keep it if the numbers cannot be
+equal. If subscriptions differ, each partition goes to the subscriber with the fewest partitions. Then, topic
+by topic, partitions move from subscribers with the most to those with the fewest. Apache Kafka 4.2 gives each
+partition to the same member.
 
 Apache Kafka 4 ignores racks. Here, if all members subscribe to the same topics, a member in the rack of a
 replica comes first. Racks decide only between members that balance and stickiness do not distinguish.
@@ -61,13 +61,13 @@ def _level(draft: AssignmentDraft) -> None:
 
 
 def _is_far(draft: AssignmentDraft, topic: str, partition: int, owner: int) -> bool:
-    """Whether the owner's rack is known to have no replica: such partitions move first."""
+    """Whether no replica of the partition is known to be in the owner's rack. Such partitions move first."""
     racks = draft.racks(topic, partition)
     return bool(racks) and owner != NOBODY and draft.rack(owner) not in racks
 
 
 def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) -> None:
-    """Give partitions to members with room for them: first to those in the rack of a replica."""
+    """Give partitions to members below their share, first to members in the rack of a replica."""
     waiting: dict[str | None, list[int]] = {}
     for member in reversed(range(len(room))):
         if room[member]:
@@ -93,13 +93,13 @@ def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) 
 
 
 def _scarcity(draft: AssignmentDraft, topic: str) -> tuple[float, int, str]:
-    """The sort key of topics: those whose subscribers get many partitions come first."""
+    """Return the sort key of a topic: topics whose subscribers get many partitions come first."""
     subscribers = len(draft.subscribers[topic])
     return -len(draft.owners[topic]) / subscribers, subscribers, topic
 
 
 def _by_load(draft: AssignmentDraft, topic: str) -> list[int]:
-    """The topic's subscribers, the one with the fewest partitions first."""
+    """Return the topic's subscribers, the one with the fewest partitions first."""
     return sorted(draft.subscribers[topic], key=draft.loads.__getitem__)
 
 
@@ -113,7 +113,7 @@ def _hand_out(draft: AssignmentDraft, topic: str) -> None:
 
 
 def _balance(draft: AssignmentDraft, order: list[str]) -> None:
-    """Balance topic by topic, until no partition moves in a whole round."""
+    """Balance topic by topic, until one pass over all topics moves no partition."""
     still = 0
     for _ in range(MAX_ROUNDS):
         for topic in order:
@@ -125,7 +125,7 @@ def _balance(draft: AssignmentDraft, order: list[str]) -> None:
 def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
     """Move partitions of a topic from subscribers with the most to those with the fewest.
 
-    Stops when a move would not reduce the difference. Returns whether any partition moved.
+    It stops when a move would not reduce the difference. Return whether any partition moved.
     """
     loads = [draft.loads[member] for member in draft.subscribers[topic]]
     if max(loads) - min(loads) <= 1:
@@ -146,10 +146,10 @@ def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
 
 
 def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, int]]:
-    """The member that gets the next partition, with its load, endlessly.
+    """Yield without end the member that gets the next partition, with its number of partitions.
 
-    `members` are in the order of their loads. Members with the fewest come in turn, then also those that had
-    one more, and so on. The caller gives each a partition before it takes the next.
+    `members` are sorted by their numbers of partitions. Members with the fewest come in turn, then also those
+    that had one more, and so on. The caller must give each member a partition before it takes the next one.
     """
     end = 0
     for level in count(draft.loads[members[0]]):
@@ -162,10 +162,7 @@ def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, i
 def _givers(
     draft: AssignmentDraft, members: list[int], owned: dict[int, list[int]]
 ) -> Iterator[tuple[int, int]]:
-    """The member that gives the next partition, with its load: like `_takers`, from the other end.
-
-    Skips members without partitions in `owned`, and ends when no other member is left.
-    """
+    """Yield the member that gives up the next partition, with its number of partitions."""
     start = end = len(members)
     level = draft.loads[members[-1]]
     while end:

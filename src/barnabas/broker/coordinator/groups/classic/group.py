@@ -1,8 +1,8 @@
 """A classic group's state: its members, its generation, and the requests that wait for an answer.
 
 `apply` replays a record (`GroupMetadataValue`: generation, protocol, leader, members with their assignments).
-It alone changes the state that a restart loads. The rest is the rebalance in progress: the operations in
-`barnabas.broker.coordinator.groups.classic.rebalance` change it, and a restart loses it.
+Only this method changes the state that a restart loads. The other state belongs to the rebalance in progress.
+The operations in `barnabas.broker.coordinator.groups.classic.rebalance` change it, and a restart loses it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue
 
 
 class ClassicGroup:
-    """One group. Owned by its shard."""
+    """A classic group. Its shard owns it."""
 
     def __init__(self, group_id: str, now_ms: int, held: HeldMetadata) -> None:
         self.group_id = group_id
@@ -62,7 +62,7 @@ class ClassicGroup:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether the members' metadata has the topics that they subscribe to."""
+        """Whether the members' metadata contains subscribed topics."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
@@ -81,7 +81,7 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and self.members.has_in_common(protocols)
 
     def topics_in_use(self) -> Container[str]:
-        """The topics that members subscribe to; all topics if a subscription cannot be read."""
+        """The topics that members subscribe to; all topics if a subscription cannot be decoded."""
         topics: set[str] = set()
         if not self.is_consumer_group:
             return topics
@@ -93,7 +93,10 @@ class ClassicGroup:
         return topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None:
-        """From when on offsets of topics without subscribers expire; None while they must not expire."""
+        """The time at which the expiry of offsets begins, for topics without subscribers.
+
+        None means that no offset may expire.
+        """
         if self.protocol_type is None:
             return committed_ms
         if self.has(GroupState.EMPTY):
@@ -107,7 +110,7 @@ class ClassicGroup:
     # --- the rebalance in progress ---
 
     def react(self, event: Event) -> Action:
-        """The action for an event in the group's state; see `states.TABLE`."""
+        """Return the action for an event in the group's present state; see `states.TABLE`."""
         return action_for(self.state, event)
 
     def enter(self, action: Action, now_ms: int) -> None:
@@ -134,7 +137,7 @@ class ClassicGroup:
             self.leader = next((other.member_id for other in self.members), None)
 
     def take_over(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Replace the member that held the instance id of `new`, and fence its delayed requests."""
+        """Replace the member that has the instance id of `new`, and fence its delayed requests."""
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.members.answer_join(old, JoinGroupResponse(error_code=fenced, member_id=old.member_id))
         old.answer_sync(SyncGroupResponse(error_code=fenced))
@@ -165,7 +168,10 @@ class ClassicGroup:
         self.enter(Action.COMPLETE_JOIN, now_ms)
 
     def join_response(self, member: ClassicMember) -> JoinGroupResponse:
-        """The JoinGroup response of a member in this generation; only the leader's has all members."""
+        """Return the JoinGroup response for a member in this generation.
+
+        Only the leader's response lists all members.
+        """
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -187,7 +193,7 @@ class ClassicGroup:
     def to_record(
         self, assignments: dict[str, bytes], members: Sequence[ClassicMember]
     ) -> GroupMetadataValue:
-        """The generation that `apply` will install, with these members and their assignments."""
+        """Return the record of the generation that `apply` will install, with members and assignments."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -200,7 +206,7 @@ class ClassicGroup:
         )
 
     def empty_record(self, now_ms: int) -> GroupMetadataValue:
-        """The next generation, without members."""
+        """Return the record of the next generation, without members."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation + 1,
@@ -210,7 +216,10 @@ class ClassicGroup:
         )
 
     def apply(self, value: GroupMetadataValue) -> None:
-        """Install a stored generation: its assignments, a static member's successor, or no members."""
+        """Install a stored generation.
+
+        It has new assignments, the successor of a static member, or no members.
+        """
         self.protocol_type = value.protocol_type or None
         self.generation = value.generation
         self.protocol = value.protocol

@@ -21,7 +21,7 @@ class Protocol(NamedTuple):
 
 
 class ClassicMember:
-    """A member; `join` and `sync` are the answers to its delayed requests."""
+    """A member. `join` and `sync` are the futures of its delayed requests."""
 
     __slots__ = (
         "assignment",
@@ -63,7 +63,7 @@ class ClassicMember:
 
     @classmethod
     def from_record(cls, record: MemberMetadata, protocol: str | None) -> ClassicMember:
-        """A stored member: records have only the chosen one of its protocols."""
+        """Make a member from its record, which has only the chosen one of its protocols."""
         # Records of version 0 had one timeout for both.
         rebalance = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout
         return cls(
@@ -90,16 +90,19 @@ class ClassicMember:
         )
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The member's metadata for `protocol`; empty if it does not support the protocol."""
+        """Return the member's metadata for `protocol`; empty if it does not support the protocol."""
         return next((p.metadata for p in self.protocols if p.name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate that the member prefers."""
+        """Return the candidate protocol that the member prefers."""
         return next(p.name for p in self.protocols if p.name in candidates)
 
     @property
     def may_expire(self) -> bool:
-        """Whether the session may time out. While a member waits for an answer, only a new one may."""
+        """Whether the session can time out.
+
+        While the member waits for an answer, it cannot, unless the member is new.
+        """
         return self.is_new or (self.join is None and self.sync is None)
 
     def answer_join(self, response: JoinGroupResponse) -> bool:
@@ -108,7 +111,7 @@ class ClassicMember:
         return _answer(parked, response)
 
     def take_sync(self) -> asyncio.Future[SyncGroupResponse] | None:
-        """The delayed SyncGroup, for the caller to answer."""
+        """Return the future of the delayed SyncGroup, which the caller must answer."""
         parked, self.sync = self.sync, None
         return parked
 

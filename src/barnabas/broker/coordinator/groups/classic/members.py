@@ -1,6 +1,6 @@
 """The members of a group, with counters so that thousands of members join in linear time.
 
-Members hold the metadata of their protocols in memory. `HeldMetadata` bounds it for all groups of a broker.
+Members hold the metadata of their protocols in memory. `HeldMetadata` limits it for all groups of a broker.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ MOST_METADATA = 256 * 1024 * 1024
 
 
 class HeldMetadata:
-    """The metadata that the members of a broker's classic groups hold in memory."""
+    """Counts the bytes of metadata that the members of a broker's classic groups hold in memory."""
 
     def __init__(self) -> None:
         self.bytes = 0
 
     def check(self, before: Sequence[Protocol], after: Sequence[Protocol]) -> None:
-        """Raises KafkaError COORDINATOR_NOT_AVAILABLE if a member's protocols would exceed the limit."""
+        """Raise KafkaError COORDINATOR_NOT_AVAILABLE if a member's protocols would exceed the limit."""
         more = _size(after) - _size(before)
         if more > 0 and self.bytes + more > MOST_METADATA:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "members hold too much metadata")
 
 
 class Members:
-    """Members by id, in the order they joined; static members also by their group.instance.id."""
+    """Members by id, in the order in which they joined; static members also by group.instance.id."""
 
     def __init__(self, held: HeldMetadata) -> None:
         self._members: dict[str, ClassicMember] = {}
@@ -46,18 +46,18 @@ class Members:
         return len(self._members)
 
     def __iter__(self) -> Iterator[ClassicMember]:
-        """The members of now; the caller may add and remove members meanwhile."""
+        """Iterate over the present members. The caller may add and remove members meanwhile."""
         return iter(list(self._members.values()))
 
     def get(self, member_id: str) -> ClassicMember | None:
         return self._members.get(member_id)
 
     def holder(self, instance_id: str | None) -> ClassicMember | None:
-        """The member that holds a group.instance.id."""
+        """Return the member with a group.instance.id."""
         return None if instance_id is None else self._members.get(self._static.get(instance_id, ""))
 
     def check(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that sent a request.
+        """Return the member that sent a request.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has its instance id.
@@ -117,14 +117,14 @@ class Members:
         return any(self._supporters[protocol.name] == len(self._members) for protocol in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol of the next generation: see `most_preferred`."""
+        """Return the protocol of the next generation: see `most_preferred`."""
         return most_preferred(self._members.values())
 
     # --- the join phase ---
 
     @property
     def joined(self) -> int:
-        """The number of members whose JoinGroup waits until the join phase completes."""
+        """Number of members whose JoinGroup waits until the join phase completes."""
         return len(self._joined)
 
     def park_join(self, member: ClassicMember, reply: asyncio.Future[JoinGroupResponse]) -> None:
@@ -141,7 +141,7 @@ class Members:
 
 
 def most_preferred(members: Collection[ClassicMember]) -> str:
-    """The protocol that most members prefer among those that all members support."""
+    """Return the protocol that most members prefer, among those that all members support."""
     candidates = set.intersection(*(_names(member.protocols) for member in members))
     votes = Counter(member.vote(candidates) for member in members)
     return votes.most_common(1)[0][0]
@@ -152,5 +152,5 @@ def _names(protocols: Sequence[Protocol]) -> set[str]:
 
 
 def _size(protocols: Sequence[Protocol]) -> int:
-    """The memory that a member's protocols take, in bytes."""
+    """Return the memory of a member's protocols, in bytes."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)

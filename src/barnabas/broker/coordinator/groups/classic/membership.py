@@ -127,7 +127,7 @@ class ClassicMembership:
     def _take_over(
         self, group: ClassicGroup, member: ClassicMember, old: ClassicMember, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """A static member has restarted, with a new member id."""
+        """Replace a static member that has restarted with a new member id."""
         member.assignment = old.assignment
         logger.info("group %s: member %s replaces %s", group.group_id, member.member_id, old.member_id)
         action = group.react(Event.SUCCESSOR)
@@ -150,7 +150,7 @@ class ClassicMembership:
         successors: list[ClassicMember],
         caller: Caller,
     ) -> Result[JoinGroupResponse]:
-        """No member has to rebalance: only the new member id is stored."""
+        """Store the new member id of a static member. No member must rebalance."""
         was_leader = group.is_leader(old)
         assignments = {other.member_id: other.assignment for other in successors}
         value = group.to_record(assignments, successors)
@@ -218,7 +218,7 @@ class ClassicMembership:
         return Result(LeaveGroupResponse(members=outcomes), records)
 
     def _remove(self, group: ClassicGroup, leaver: MemberIdentity) -> bool:
-        """Remove a member, or a pending one. False for a pending one: it leaves without a rebalance."""
+        """Remove a member. Return False for a pending member: it leaves without a rebalance."""
         if leaver.member_id in group.pending:
             group.pending.remove(leaver.member_id)
             self._sessions.unwatch(group, leaver.member_id)
@@ -259,7 +259,7 @@ class ClassicMembership:
         self._sessions.keep_alive(group, member)
 
     def expire(self, group: ClassicGroup, member_id: str) -> list[GroupRecord]:
-        """The session of a member, or of a pending member, has timed out."""
+        """Remove a member, or a pending member, whose session has timed out."""
         if member_id in group.pending:
             group.pending.remove(member_id)
             return self._rebalance.fewer_awaited(group)
@@ -286,7 +286,7 @@ def _member(
 
 
 def _rebalance_timeout(request: JoinGroupRequest) -> int:
-    """JoinGroup v0 has one timeout for both."""
+    """Return the rebalance timeout. In JoinGroup v0 it is the session timeout."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
@@ -297,5 +297,5 @@ def _park(group: ClassicGroup, member: ClassicMember) -> Awaitable[JoinGroupResp
 
 
 def _because(reason: str | None) -> str:
-    """The client's reason (KIP-800), for the log: one line of bounded length."""
+    """Format the client's reason (KIP-800) for the log, as one line of limited length."""
     return f": {reason[:255]!r}" if reason else ""

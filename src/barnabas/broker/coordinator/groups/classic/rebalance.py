@@ -1,12 +1,12 @@
 """The rebalance of a classic group: prepare, join, sync. `states.py` has the states and the events.
 
 A rebalance begins when the membership or a member's metadata changes. Its join phase waits for all members,
-for the longest rebalance timeout at most, and then removes members that have not joined, except static ones.
+at most for the longest rebalance timeout. Then it removes members that have not joined, except static ones.
 The leader gets the list of members. The coordinator stores the leader's assignment before any member gets its
 part: only the replay of that record makes the group STABLE.
 
 If the assignment cannot be stored, the rebalance ends with an error for all members, as in Kafka. The
-coordinator delays the next rebalance, for longer after each failure, however fast members retry.
+coordinator delays the next rebalance, for longer after each failure, even if members retry sooner.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TOO_LARGE = "the assignment is larger than max.message.bytes of __consumer_offs
 class Rebalance:
     """Runs the rebalances of one shard's groups.
 
-    Its methods return the records to append, most often none.
+    Its methods return the records to append. In most cases there are none.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Rebalance:
     # --- join ---
 
     def advance(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """React to a change of the members: `Event.MEMBERS_CHANGED`."""
+        """Handle a change of the members: `Event.MEMBERS_CHANGED`."""
         return self.act(group, group.react(Event.MEMBERS_CHANGED), reason)
 
     def act(self, group: ClassicGroup, action: Action, reason: str) -> list[GroupRecord]:
@@ -74,7 +74,7 @@ class Rebalance:
         return []
 
     def _prepare(self, group: ClassicGroup, reason: str) -> list[GroupRecord]:
-        """Begin a rebalance: all members have to join again."""
+        """Begin a rebalance, for which all members must join again."""
         logger.log(
             _level(group),
             "group %s, generation %d: rebalancing (%s)",
@@ -97,7 +97,10 @@ class Rebalance:
         return []
 
     def _prepare_held(self, group: ClassicGroup, error: KafkaError) -> None:
-        """Begin a rebalance after a failure to store, and hold its join phase open for a while."""
+        """Begin a rebalance after an assignment could not be stored.
+
+        Its join phase lasts for a minimum time.
+        """
         group.store_failures += 1
         pause_ms = backoff_ms(group.store_failures)
         if group.store_failures == 1:
@@ -120,7 +123,7 @@ class Rebalance:
         return self.fewer_awaited(group)
 
     def fewer_awaited(self, group: ClassicGroup) -> list[GroupRecord]:
-        """React to a pending member that is gone, or to the end of a pause: `Event.FEWER_AWAITED`."""
+        """Handle the loss of a pending member, or the end of a pause: `Event.FEWER_AWAITED`."""
         return self.act(group, group.react(Event.FEWER_AWAITED), "")
 
     def _check_joined(self, group: ClassicGroup) -> list[GroupRecord]:
@@ -178,7 +181,7 @@ class Rebalance:
         return []
 
     def _wait_for_first_members(self, group: ClassicGroup, delay: int, remaining: int) -> None:
-        """Wait while more members join a new group, so that one rebalance is enough."""
+        """Wait for more members of a new group, so that one rebalance is enough."""
 
         def fire() -> list[GroupRecord]:
             if group.new_member_added and remaining > 0:
@@ -199,7 +202,7 @@ class Rebalance:
     def sync(
         self, group: ClassicGroup, member: ClassicMember, request: SyncGroupRequest
     ) -> Result[SyncGroupResponse]:
-        """A member's SyncGroup in the current generation."""
+        """Handle a member's SyncGroup in the current generation."""
         action = group.react(Event.SYNC)
         if action is Action.REFUSE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -295,7 +298,10 @@ def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
 
 
 def _level(group: ClassicGroup) -> int:
-    """The log level for a rebalance: a failure to store its assignment has been logged before."""
+    """Return the log level for a rebalance.
+
+    It is lower after an assignment could not be stored: the log already contains that error.
+    """
     return logging.DEBUG if group.store_failures else logging.INFO
 
 

@@ -1,4 +1,4 @@
-"""Session timeouts: a member that sends no heartbeat within its session timeout is removed (KIP-62)."""
+"""Session timeouts: removes a member that sends no heartbeat within its session timeout (KIP-62)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class SessionTimeouts:
         self._expire = expire
 
     def keep_alive(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """Restart the session timeout: the member has sent a request."""
+        """Restart the session timeout, because the member has sent a request."""
         self.watch(group, member.member_id, member.session_timeout_ms)
 
     def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Expect a heartbeat from a member, or from a pending member, within `timeout_ms`."""
+        """Start the timeout of a member or a pending member: it must send a heartbeat within `timeout_ms`."""
         key = _key(group, member_id)
 
         def expire() -> list[GroupRecord]:

@@ -3,8 +3,9 @@
     EMPTY or STABLE ──► PREPARING_REBALANCE ──► COMPLETING_REBALANCE ──► STABLE
                         (all join again)        (the leader assigns)
 
-The table decides what an operation does; the modules beside this one do it. A pair that cannot occur has the
-reason in place of an action. `tests/unit/broker/coordinator/test_states.py` walks the table.
+The table decides the action of an operation; the other modules of this package execute it. A pair that cannot
+occur has the reason instead of an action. `tests/unit/broker/coordinator/test_states.py` checks the whole
+table.
 """
 
 from __future__ import annotations
@@ -184,11 +185,11 @@ TABLE: Mapping[GroupState, Mapping[Event, Action | Illegal]] = {
 
 
 class IllegalEvent(RuntimeError):
-    """An event has reached a group in a state in which it cannot occur."""
+    """An event happened in a state in which it cannot occur."""
 
 
 def action_for(state: GroupState, event: Event) -> Action:
-    """The action for an event in a state.
+    """Return the action for an event in a state.
 
     Raises:
         IllegalEvent: the pair cannot occur.

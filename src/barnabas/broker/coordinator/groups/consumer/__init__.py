@@ -1,1 +1,4 @@
-"""Groups of the consumer protocol (KIP-848): the coordinator assigns, each member follows at its own pace."""
+"""Groups of the consumer protocol (KIP-848).
+
+The coordinator assigns partitions, and each member adopts its assignment at its own pace.
+"""

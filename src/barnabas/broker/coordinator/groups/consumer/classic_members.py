@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
 
-There is no leader. A joining member gets its epoch as its generation at once, and later its assignment by
-SyncGroup. A member gets REBALANCE_IN_PROGRESS until it has reached the target assignment.
+These members have no leader. A joining member gets its epoch as its generation at once, and later its
+assignment by SyncGroup. It gets REBALANCE_IN_PROGRESS until it has reached the target assignment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEMBER_ID_REQUIRED_FROM = 4
 
 
 class ClassicMembers:
-    """Serves members of the classic protocol in consumer groups; `GroupShard` has the contracts."""
+    """Serves members of the classic protocol in consumer groups. `GroupShard` describes the operations."""
 
     def __init__(self, membership: ConsumerMembership, unique: Callable[[], str]) -> None:
         self._membership = membership
@@ -41,7 +41,7 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """JoinGroup, which does not wait for other members."""
+        """Handle JoinGroup. It does not wait for other members."""
         instance_id = request.group_instance_id
         member_id = request.member_id or f"{instance_id or caller.client_id}-{self._unique()}"
         self._membership.check_room(group, member_id)
@@ -92,7 +92,7 @@ class ClassicMembers:
         return Result(records=draft.records, then=then)
 
     def _find(self, draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
-        """The member before the request, or a new one."""
+        """Return the member before the request, or a new one."""
         group, instance_id = draft.group, request.group_instance_id
         if instance_id is None:
             return group.members.get(member_id, ConsumerMember(member_id))
@@ -110,7 +110,7 @@ class ClassicMembers:
         caller: Caller,
         protocols: tuple[Protocol, ...],
     ) -> tuple[ConsumerMember, dict[bytes, frozenset[int]]]:
-        """The member with the fields of a JoinGroup, and the partitions that it reports as owned."""
+        """Return the member with the fields of a JoinGroup, and the partitions that it reports as owned."""
         try:
             subscription = decode_subscription(protocols[0].metadata)
         except ValueError as error:
@@ -134,7 +134,7 @@ class ClassicMembers:
         return updated, dict(owned)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
-        """SyncGroup, which returns the member's assignment."""
+        """Handle SyncGroup: return the member's assignment."""
         member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
         protocol = classic.protocols[0]
         if (request.protocol_type or CONSUMER_PROTOCOL_TYPE) != CONSUMER_PROTOCOL_TYPE or (
@@ -187,7 +187,7 @@ class ClassicMembers:
 
 
 def _check_protocols(group: ConsumerGroup, protocol_type: str, protocols: tuple[Protocol, ...]) -> None:
-    """Raises KafkaError INCONSISTENT_GROUP_PROTOCOL unless all classic members have one in common."""
+    """Raise KafkaError INCONSISTENT_GROUP_PROTOCOL unless all classic members support a common protocol."""
     names = {protocol.name for protocol in protocols}
     for member in group.classic_members():
         assert member.classic is not None
@@ -199,7 +199,7 @@ def _check_protocols(group: ConsumerGroup, protocol_type: str, protocols: tuple[
 def _check(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[ConsumerMember, ClassicSide]:
-    """The member of the classic protocol that sent a request.
+    """Return the member of the classic protocol that sent a request.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.

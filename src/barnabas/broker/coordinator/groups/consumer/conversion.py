@@ -1,4 +1,4 @@
-"""Conversions of groups with members: from the classic to the consumer protocol, and back (KIP-848).
+"""Converts groups with members from the classic to the consumer protocol, and back (KIP-848).
 
 A classic group becomes a consumer group when a member of the consumer protocol joins it. The other members
 still use the classic protocol. When the last member of the consumer protocol leaves, the group becomes a
@@ -33,10 +33,10 @@ _DOWNGRADES = ("downgrade", "bidirectional")
 
 
 def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupDraft:
-    """A consumer group with the members of a classic one and their assignments.
+    """Make a consumer group with the members of a classic group and their assignments.
 
     Raises:
-        KafkaError: GROUP_ID_NOT_FOUND, the group has to stay classic.
+        KafkaError: GROUP_ID_NOT_FOUND, the group cannot be converted.
     """
     _check_upgrade(group, config)
     tombstone = GroupRecord(group.group_id, None)
@@ -55,7 +55,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupD
 
 
 def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: BrokerConfig) -> bool:
-    """Whether a group becomes a classic group when only the members `staying` are left."""
+    """Whether a group becomes a classic group when only the members `staying` remain."""
     return (
         bool(staying)
         and all(member.classic is not None for member in staying)
@@ -67,7 +67,7 @@ def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: B
 def downgrade(
     group: ConsumerGroup, staying: list[ConsumerMember], topics: Topics, now_ms: int
 ) -> tuple[ClassicGroup, GroupRecord]:
-    """A classic group in which each of these members has its target, and its record."""
+    """Make a classic group in which each of these members has its target assignment, and its record."""
     classic = ClassicGroup(group.group_id, now_ms, HeldMetadata())
     classic.generation = group.epoch
     for member in staying:
@@ -96,7 +96,7 @@ def downgrade(
 
 
 def classic_assignment(partitions: Partitions, topics: Topics, metadata: bytes) -> bytes:
-    """An assignment in the format of a member with this subscription."""
+    """Encode an assignment in the version of a member's subscription."""
     return encode_assignment(topics.named(partitions), subscription_version(metadata))
 
 

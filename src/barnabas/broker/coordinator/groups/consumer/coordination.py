@@ -79,12 +79,12 @@ class ConsumerGroups:
                 )
 
     def unload(self) -> None:
-        """This broker no longer has the shard."""
+        """Drop the groups, because this broker no longer has the shard."""
         self._regexes.stop()
         self._delayed.stop()
 
     def forget(self, group: ConsumerGroup) -> None:
-        """The group was deleted."""
+        """Remove all state of a deleted group."""
         self._rounds.forget(group.group_id)
         self._regexes.forget(group.group_id)
 
@@ -176,7 +176,7 @@ class ConsumerGroups:
 
 
 def _consumer_group(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> ConsumerGroup:
-    """Raises KafkaError GROUP_ID_NOT_FOUND unless it is one."""
+    """Return the consumer group. Raise KafkaError GROUP_ID_NOT_FOUND if the group is not one."""
     if isinstance(group, ConsumerGroup):
         return group
     reason = "not found" if group is None else "is not a consumer group"

@@ -1,9 +1,9 @@
-"""Targets of large groups, computed in a thread and stored piece by piece.
+"""Computes the target assignments of large groups in a thread, and stores them in parts.
 
-A computation begins a moment after a change, so that members that join together share one target. The
-coordinator stores the targets of some members at a time, and the assignment epoch last. If it dies in
-between, the next coordinator computes another target. Until the epoch is stored, members stay in their
-epochs. A member that advances meanwhile gets a partition of its new target only if no member owns it.
+A computation begins a short time after a change, so that members that join together share one target. The
+coordinator stores the targets of some members at a time, and the assignment epoch last. If the coordinator
+fails in between, the next one computes another target. Until the epoch is stored, members stay in their
+epochs. A member that advances meanwhile gets a partition of its new target only if no other member owns it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Stored: TypeAlias = Callable[[KafkaError | None], None]
 
 
 class DelayedRounds:
-    """The rounds of one shard's large groups.
+    """The computations for the large groups of one shard.
 
     Args:
-        find: the group with an id, if it exists.
-        inputs: the inputs of a group's next target.
-        store: applies a change to a group, if it exists, and passes on the outcome.
+        find: returns the group with an id, if it exists.
+        inputs: returns the inputs of a group's next target.
+        store: applies a change to a group, if it exists, and reports the outcome.
         thread: computes targets.
     """
 
@@ -59,7 +59,7 @@ class DelayedRounds:
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, group_id: str) -> None:
-        """Compute and store the group's target, unless that is under way."""
+        """Compute and store the group's target, unless that is already in progress."""
         if group_id in self._under_way:
             return
         task = asyncio.get_running_loop().create_task(self._run(group_id))
@@ -108,7 +108,7 @@ class DelayedRounds:
 def _put_targets(
     targets: Mapping[str, Partitions], members: Mapping[str, ConsumerMember], draft: GroupDraft
 ) -> None:
-    """Store targets of present members; `members` are those at the time of the computation."""
+    """Store the targets of present members. `members` are those at the time of the computation."""
     for member_id, target in targets.items():
         if member_id in draft.group.members:
             draft.put_target(member_id, target)

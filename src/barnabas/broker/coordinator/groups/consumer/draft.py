@@ -1,6 +1,6 @@
 """A pending change of a consumer group: its records, and the group after their replay.
 
-A decision of an operation often depends on the one before. So the draft replays each record at once, on a
+A decision of an operation often depends on the previous one. So the draft replays each record at once, on a
 copy. The group itself changes when the runtime replays the committed records.
 """
 
@@ -20,7 +20,7 @@ class GroupDraft:
     """A change of a group."""
 
     def __init__(self, group: ConsumerGroup, before: Iterable[StoredRecord] = ()) -> None:
-        """`before` are records of another kind that come first."""
+        """Create a draft. `before` are records of another kind that must come first."""
         self._committed = group
         #: the group after the records so far; changed only through the draft
         self.group = group

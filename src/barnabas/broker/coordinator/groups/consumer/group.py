@@ -34,7 +34,7 @@ class ConsumerGroupState(Enum):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression matches, and the time of the last search (milliseconds)."""
+    """The topics that match a regular expression, and the time of the last search (milliseconds)."""
 
     topics: frozenset[str]
     resolved_ms: int
@@ -62,7 +62,7 @@ class ConsumerGroup:
         self._votes: dict[str, int] = {}
 
     def copy(self) -> ConsumerGroup:
-        """A copy that can be changed independently."""
+        """Make a copy that can be changed independently."""
         other = ConsumerGroup(self.group_id)
         other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
         other.assignment_epoch = self.assignment_epoch
@@ -88,7 +88,7 @@ class ConsumerGroup:
         return not self.members
 
     def member(self, member_id: str) -> ConsumerMember:
-        """The member with this id.
+        """Return the member with this id.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID.
@@ -101,11 +101,11 @@ class ConsumerGroup:
             ) from None
 
     def holder(self, instance_id: str | None) -> ConsumerMember | None:
-        """The static member that holds a group.instance.id."""
+        """Return the static member with a group.instance.id."""
         return None if instance_id is None else self.members.get(self._static.get(instance_id, ""))
 
     def static_member(self, instance_id: str, member_id: str) -> ConsumerMember:
-        """The static member with this instance id and this member id.
+        """Return the static member with this instance id and this member id.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id.
@@ -125,16 +125,16 @@ class ConsumerGroup:
         return self.targets.get(member_id, NOTHING)
 
     def is_owned(self, topic: TopicId, partition: int) -> bool:
-        """Whether a member owns the partition, or may still own it."""
+        """Whether a member owns the partition, or could still own it."""
         return (topic, partition) in self._owners
 
     def subscription(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics a member subscribes to, by name or by a regular expression that has been resolved."""
+        """Return the topics that a member subscribes to, by name or by a resolved regular expression."""
         resolved = self.regexes.get(member.regex)
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int]:
-        """From when on offsets of topics without subscribers expire."""
+        """The time from which offsets of topics without subscribers begin to expire."""
         return committed_ms
 
     def topics_in_use(self) -> frozenset[str]:
@@ -143,11 +143,11 @@ class ConsumerGroup:
         return frozenset().union(*self._names, *resolved)
 
     def subscribers(self, regex: str) -> int:
-        """The number of members that subscribe by a regular expression."""
+        """Return the number of members that subscribe with a regular expression."""
         return self._patterns.get(regex, 0)
 
     def subscribed_regexes(self) -> frozenset[str]:
-        """The regular expressions that members subscribe by."""
+        """The regular expressions with which members subscribe."""
         return frozenset(self._patterns)
 
     def preferred_assignor(self) -> str | None:
@@ -170,11 +170,11 @@ class ConsumerGroup:
     # --- commits and fetches of offsets ---
 
     def check_commit(self, member_id: str, epoch: int, *, in_transaction: bool, speaks_epochs: bool) -> None:
-        """Check that the sender may commit.
+        """Check that the sender of a request may commit offsets.
 
         Args:
-            epoch: the member's, or -1 from outside the group.
-            speaks_epochs: whether the request's version has members of the consumer protocol.
+            epoch: epoch of the member; -1 for a sender that is not in the group.
+            speaks_epochs: whether members of the consumer protocol can use the request's version.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -190,7 +190,7 @@ class ConsumerGroup:
         _check_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Check that the sender may read offsets; a sender without a member id may.
+        """Check that the sender of a request may read offsets. A sender without a member id may.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -205,7 +205,7 @@ class ConsumerGroup:
         _REPLAY[type(key)](self, key, value)
 
     def tombstones(self) -> list[records.ConsumerGroupRecord]:
-        """The records that delete the group, in the order of their replay."""
+        """Return the records that delete the group, in the order of their replay."""
         group_id = self.group_id
         keys: list[stored.Key] = [
             *(records.current_key(group_id, member_id) for member_id in self.members),

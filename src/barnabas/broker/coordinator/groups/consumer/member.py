@@ -1,4 +1,4 @@
-"""A member of a consumer group as a value, and its steps towards the target assignment.
+"""A member of a consumer group as an immutable value, and its steps towards the target assignment.
 
     STABLE ──► UNREVOKED_PARTITIONS ──► STABLE or UNRELEASED_PARTITIONS ──► STABLE
                (it has to give up       (it waits for partitions
@@ -40,7 +40,7 @@ class MemberState(IntEnum):
 
 
 class ClassicSide(NamedTuple):
-    """The fields of a classic member's JoinGroup."""
+    """Fields of a classic member's JoinGroup."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
@@ -72,7 +72,7 @@ class ConsumerMember(NamedTuple):
     revoking: Partitions = NOTHING
 
     def at(self, epoch: int) -> ConsumerMember:
-        """The member in another epoch; its present one becomes the previous."""
+        """Return the member in another epoch. Its present epoch becomes the previous one."""
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
     def is_reconciled(self, target_epoch: int) -> bool:
@@ -89,7 +89,7 @@ class ConsumerMember(NamedTuple):
         subscription_changed: bool,
         is_owned: Callable[[TopicId, int], bool],
     ) -> ConsumerMember:
-        """One step towards its target, or none.
+        """Return the member after one step towards its target; the same member if there is no step.
 
         Args:
             target: its target assignment in `target_epoch`.
@@ -127,7 +127,10 @@ class ConsumerMember(NamedTuple):
         )
 
     def _without_unsubscribed(self, owned: Partitions | None, subscribed: Set[TopicId]) -> ConsumerMember:
-        """Revoke partitions of unsubscribed topics before there is a new target."""
+        """Return the member without partitions of unsubscribed topics.
+
+        It must revoke them before there is a new target.
+        """
         kept = {topic: partitions for topic, partitions in self.assigned.items() if topic in subscribed}
         if len(kept) == len(self.assigned):
             return self
@@ -140,19 +143,19 @@ class ConsumerMember(NamedTuple):
 
 
 def common(one: Partitions, other: Partitions) -> Partitions:
-    """The partitions in both."""
+    """Return the partitions that are in both."""
     both = {topic: partitions & other.get(topic, frozenset()) for topic, partitions in one.items()}
     return {topic: partitions for topic, partitions in both.items() if partitions}
 
 
 def without(one: Partitions, other: Partitions) -> Partitions:
-    """The partitions in the first that are not in the second."""
+    """Return the partitions of the first that are not in the second."""
     left = {topic: partitions - other.get(topic, frozenset()) for topic, partitions in one.items()}
     return {topic: partitions for topic, partitions in left.items() if partitions}
 
 
 def union(one: Partitions, other: Partitions) -> Partitions:
-    """The partitions in either."""
+    """Return the partitions that are in either."""
     topics = {
         topic: one.get(topic, frozenset()) | other.get(topic, frozenset()) for topic in {**one, **other}
     }

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: members join, stay and leave, and get their assignments (KIP-848)."""
+"""Handles ConsumerGroupHeartbeat: members join, stay and leave, and get their assignments (KIP-848)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SOON_MS = 500
 
 
 class ConsumerMembership:
-    """Adds and removes members of one shard's groups; `GroupShard` has the operations' contracts.
+    """Adds and removes members of one shard's consumer groups. `GroupShard` describes the operations.
 
     Args:
         downgraded: receives each group that has become classic, and the reason for its rebalance, or "".
@@ -71,7 +71,7 @@ class ConsumerMembership:
     def heartbeat(
         self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """A heartbeat that joins or stays."""
+        """Handle a heartbeat that joins a group or stays in it."""
         self.check_room(draft.group, request.member_id)
         owned = owned_partitions(request)
         before = self._find(draft, request, owned)
@@ -101,7 +101,7 @@ class ConsumerMembership:
         return Result(records=draft.records, then=then)
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raises KafkaError GROUP_MAX_SIZE_REACHED if another member would be too many."""
+        """Raise KafkaError GROUP_MAX_SIZE_REACHED if the group has no room for another member."""
         limit = self.view.config.group_consumer_max_size
         if len(group.members) >= limit and member_id not in group.members:
             raise KafkaError(
@@ -110,7 +110,7 @@ class ConsumerMembership:
             )
 
     def subscribe(self, draft: GroupDraft, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Store the member's metadata. Returns whether its subscribed topic names have changed."""
+        """Store the member's metadata. Return whether its subscribed topic names have changed."""
         if member != before or member.member_id not in draft.group.members:
             draft.put_subscription(member)
         return member.topics != before.topics
@@ -129,7 +129,7 @@ class ConsumerMembership:
     def _find(
         self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
     ) -> ConsumerMember:
-        """The member before the request; a new one if it joins."""
+        """Return the member before the request; a new member if it joins."""
         group, member_id, instance_id = draft.group, request.member_id, request.instance_id
         joins = request.member_epoch == JOIN_EPOCH
         if instance_id is not None:
@@ -193,7 +193,7 @@ class ConsumerMembership:
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """A heartbeat that leaves the group; a static member may leave temporarily."""
+        """Handle a heartbeat that leaves the group. A static member can leave temporarily."""
         response = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
@@ -209,7 +209,7 @@ class ConsumerMembership:
     def remove(
         self, group: ConsumerGroup, gone: Iterable[ConsumerMember], reason: str, response: T
     ) -> Result[T]:
-        """Remove members; the group becomes classic when only members of the classic protocol are left."""
+        """Remove members. The group becomes classic when only members of the classic protocol remain."""
         leavers = {member.member_id for member in gone}
         if not leavers:
             return Result(response)
@@ -267,7 +267,7 @@ class ConsumerMembership:
 
 
 def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """The partitions that a member reports as owned; None if it reports nothing."""
+    """Return the partitions that a member reports as owned; None if it reports nothing."""
     if request.topic_partitions is None:
         return None
     return {
@@ -278,7 +278,7 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | Non
 def _updated(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerMember:
-    """The member with the fields of a heartbeat."""
+    """Return the member with the fields of a heartbeat."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout = request.rebalance_timeout_ms
     return member._replace(
@@ -295,7 +295,7 @@ def _updated(
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """Raises KafkaError FENCED_MEMBER_EPOCH unless the epoch is the member's present one, or its last one."""
+    """Raise KafkaError FENCED_MEMBER_EPOCH unless the epoch is the member's present or previous one."""
     if member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise _fenced("The consumer group member is in a unknown state.")
     if epoch in (JOIN_EPOCH, member.epoch):

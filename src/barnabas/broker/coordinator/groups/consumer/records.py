@@ -30,7 +30,7 @@ _VERSION = 0
 
 
 class ConsumerGroupRecord(NamedTuple):
-    """One record of a consumer group; a value of None deletes what the key names."""
+    """One record of a consumer group. A value of None deletes the key."""
 
     key: stored.Key
     value: Message | None
@@ -43,10 +43,10 @@ class ConsumerGroupRecord(NamedTuple):
 
 
 def decode_record(kind: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord:
-    """A record of one of `barnabas.kafka.protocol.records.consumer_group.KINDS`.
+    """Decode a record of one of `barnabas.kafka.protocol.records.consumer_group.KINDS`.
 
     Raises:
-        ProtocolError: it cannot be read, or is of a version from the future.
+        ProtocolError: it cannot be decoded, or has a newer version.
     """
     key_class, value_class = stored.KINDS[kind]
     key_message = decode(key_class, _VERSION, key, _PREFIX.size)
@@ -80,7 +80,7 @@ def regex_key(group_id: str, regex: str) -> stored.ConsumerGroupRegularExpressio
 
 
 def subscription_value(member: ConsumerMember) -> stored.ConsumerGroupMemberMetadataValue:
-    """A member's metadata and subscription, as stored."""
+    """Return the stored form of a member's metadata and subscription."""
     return stored.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -103,7 +103,7 @@ def subscription_value(member: ConsumerMember) -> stored.ConsumerGroupMemberMeta
 
 
 def subscribed(member: ConsumerMember, value: stored.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-    """`member` with the stored metadata and subscription."""
+    """Return `member` with the stored metadata and subscription."""
     classic = value.classic_member_metadata
     return member._replace(
         instance_id=value.instance_id,
@@ -124,7 +124,7 @@ def subscribed(member: ConsumerMember, value: stored.ConsumerGroupMemberMetadata
 
 
 def current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAssignmentValue:
-    """A member's epoch, state and partitions, as stored."""
+    """Return the stored form of a member's epoch, state and partitions."""
     return stored.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -137,7 +137,7 @@ def current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAs
 def advanced(
     member: ConsumerMember, value: stored.ConsumerGroupCurrentMemberAssignmentValue
 ) -> ConsumerMember:
-    """`member` with the stored epoch, state and partitions."""
+    """Return `member` with the stored epoch, state and partitions."""
     return member._replace(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,

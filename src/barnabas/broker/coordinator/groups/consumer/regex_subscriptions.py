@@ -1,4 +1,4 @@
-"""The regular expressions that groups subscribe by, and the topics that they match (KIP-848).
+"""Resolves the regular expressions with which members subscribe to the matching topics (KIP-848).
 
 Expressions have the syntax of RE2 and match whole topic names. The coordinator resolves them in the
 background, when an expression or a topic is new, and periodically. It resolves all expressions of a group
@@ -33,7 +33,7 @@ _NAMES_A_TURN = 1000
 
 
 def check(regex: str) -> None:
-    """Raises KafkaError INVALID_REGULAR_EXPRESSION unless it can be compiled."""
+    """Raise KafkaError INVALID_REGULAR_EXPRESSION if the expression cannot be compiled."""
     try:
         compiled(regex)
     except ValueError as error:
@@ -49,10 +49,10 @@ async def resolve(
     names: Collection[str],
     may_see: Callable[[str], bool],
 ) -> dict[str, frozenset[str]]:
-    """The topics of `names` that each expression matches, without those that `may_see` hides.
+    """Return the topics in `names` that match each expression, without those that `may_see` hides.
 
     Args:
-        regexes: the expressions, and their present topics: an expression that is too costly keeps them.
+        regexes: expressions, with their present topics; an expression that takes too long keeps these.
     """
     found = {}
     names = list(names)
@@ -72,7 +72,7 @@ async def resolve(
 
 
 class RegexChange(Enum):
-    """The effect of a heartbeat on a member's subscription by regular expression."""
+    """The change of a member's subscription by regular expression in a heartbeat."""
 
     NONE = "none"
     #: the topics are unknown yet; their search raises the group epoch
@@ -89,7 +89,7 @@ class RegexChange(Enum):
 
 
 class RegexSubscriptions:
-    """The regular expressions of one shard's groups."""
+    """Resolves the regular expressions of one shard's groups."""
 
     def __init__(
         self,
@@ -99,7 +99,10 @@ class RegexSubscriptions:
         search: PatternSearch,
         resolved: Callable[[str, Mapping[str, frozenset[str]]], None],
     ) -> None:
-        """`resolved` gets a group id and the found topics, and calls `store` under the group's lock."""
+        """Create it.
+
+        `resolved` receives a group id and the found topics, and must call `store` under the group's lock.
+        """
         self._view = view
         self._topics = topics
         self._rounds = rounds
@@ -112,7 +115,7 @@ class RegexSubscriptions:
         self._failed: dict[str, tuple[int, int]] = {}
 
     def change(self, draft: GroupDraft, old: str, new: str) -> RegexChange:
-        """A member subscribes by another expression; `draft` has the new subscription already.
+        """Handle a member's new expression. `draft` already has the new subscription.
 
         Raises:
             KafkaError: INVALID_REGULAR_EXPRESSION.
@@ -129,7 +132,7 @@ class RegexSubscriptions:
         return RegexChange.RESOLVED if new in group.regexes else RegexChange.PENDING
 
     def refresh(self, group: ConsumerGroup, may_see: Callable[[str], bool]) -> None:
-        """Search the topics that the client `may_see`, if a search for the group is due."""
+        """Search the topics that the client `may_see`, if the group needs a new search now."""
         if group.group_id in self._under_way:
             return
         wanted = group.subscribed_regexes()
@@ -144,7 +147,7 @@ class RegexSubscriptions:
         task.add_done_callback(partial(self._done, group.group_id))
 
     def store(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> GroupDraft:
-        """The draft with the found topics, and with a new group epoch if they have changed."""
+        """Return the draft with the found topics. If these have changed, it has a new group epoch."""
         draft = GroupDraft(group)
         subscribed = group.subscribed_regexes()
         has_changed = False
@@ -158,11 +161,11 @@ class RegexSubscriptions:
         return draft
 
     def stored(self, group_id: str) -> None:
-        """The resolved topics are stored."""
+        """Note that the resolved topics are stored."""
         self._failed.pop(group_id, None)
 
     def failed(self, group_id: str) -> None:
-        """The topics could not be resolved or stored: a later heartbeat resolves them again."""
+        """Note that the topics could not be resolved or stored: a later heartbeat resolves them again."""
         failures = self._failed.get(group_id, (0, 0))[0] + 1
         self._failed[group_id] = failures, self._view.clock.now_ms() + backoff_ms(failures)
 
@@ -171,7 +174,7 @@ class RegexSubscriptions:
             task.cancel()
 
     def forget(self, group_id: str) -> None:
-        """The group was deleted."""
+        """Remove all state of a deleted group."""
         self._searched.pop(group_id, None)
         self._failed.pop(group_id, None)
 

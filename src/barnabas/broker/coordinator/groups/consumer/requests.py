@@ -1,4 +1,4 @@
-"""Validates a ConsumerGroupHeartbeat without its group."""
+"""Validates a ConsumerGroupHeartbeat without the state of its group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN_MEMBER_ID_FROM = 1
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Refuse a request that no member may send.
+    """Reject a request that would be invalid from any member.
 
     Raises:
         KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.

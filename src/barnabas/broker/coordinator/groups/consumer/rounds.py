@@ -1,4 +1,4 @@
-"""The effects of a change of a consumer group: a group epoch, a target assignment, members' steps."""
+"""Follows up a change of a consumer group: a new group epoch, a target assignment, members' steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGE = 500
 
 
 class AssignmentInputs(NamedTuple):
-    """The immutable inputs of a target assignment: a thread may compute it."""
+    """Immutable inputs of a target assignment, which a thread can use."""
 
     assignor: Assignor
     members: Mapping[str, ConsumerMember]
@@ -28,7 +28,7 @@ class AssignmentInputs(NamedTuple):
     topics: Topics
 
     def assign(self) -> dict[str, Partitions]:
-        """The new target of each member whose target changes."""
+        """Return the new target of each member whose target changes."""
         names: frozenset[str] = frozenset()
         specs = {}
         for member in self.members.values():
@@ -47,11 +47,11 @@ class AssignmentInputs(NamedTuple):
 
 
 class Rounds:
-    """Advances the groups of one shard. Writes its decisions into drafts.
+    """Advances the groups of one shard, and writes its decisions into drafts.
 
     Args:
         topics: the topics of the cluster.
-        assignors: the names of the enabled assignors, the default first.
+        assignors: names of the enabled assignors, the default first.
         put_off: computes and stores the target of a large group later.
     """
 
@@ -76,17 +76,20 @@ class Rounds:
         return False
 
     def forget(self, group_id: str) -> None:
-        """The group was deleted."""
+        """Remove all state of a deleted group."""
         self._verified.pop(group_id, None)
 
     def raise_epoch(self, draft: GroupDraft) -> None:
-        """Raise the group epoch: the members need another target assignment."""
+        """Raise the group epoch, because the members need another target assignment."""
         epoch = draft.group.epoch + 1
         draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.topics_in_use()))
         logger.info("group %s: epoch %d", draft.group_id, epoch)
 
     def assign(self, draft: GroupDraft) -> None:
-        """Compute the target of the group's epoch, if there is none yet; for a large group, later."""
+        """Compute the target for the group's epoch, if there is none yet.
+
+        For a large group, this happens later.
+        """
         group = draft.group
         if group.epoch <= group.assignment_epoch:
             return
@@ -102,7 +105,7 @@ class Rounds:
         draft.put_assignment_epoch(group.epoch)
 
     def inputs(self, group: ConsumerGroup) -> AssignmentInputs:
-        """The inputs of the target for the group's epoch."""
+        """Return the inputs of the target for the group's epoch."""
         return AssignmentInputs(
             ASSIGNORS[group.preferred_assignor() or self._assignors()[0]],
             dict(group.members),
@@ -112,14 +115,14 @@ class Rounds:
         )
 
     def _is_large(self, group: ConsumerGroup) -> bool:
-        """Whether the computation of a target is too long for a turn of the event loop."""
+        """Whether the computation of a target takes too long for one turn of the event loop."""
         size = len(group.members)
         return size > LARGE or size + self._topics.partition_count(group.topics_in_use()) > LARGE
 
     def reconcile(
         self, draft: GroupDraft, member_id: str, owned: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
-        """Advance a member by one step, and return the member after it."""
+        """Advance a member by one step. Return the new member."""
         group = draft.group
         member = group.members[member_id]
         if member.is_reconciled(group.assignment_epoch) and not subscription_changed:

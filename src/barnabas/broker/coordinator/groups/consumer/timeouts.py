@@ -24,10 +24,13 @@ class Late(NamedTuple):
 
 
 class Timeouts:
-    """The timers of the members of one shard's consumer groups."""
+    """Timers for the members of one shard's consumer groups."""
 
     def __init__(self, timers: Timers, fence: Callable[[Late], None]) -> None:
-        """`fence` fences a member under the group's lock, if the member is still late then."""
+        """Create the timers.
+
+        `fence` must fence a member under the group's lock, if the member is still late then.
+        """
         self._timers = timers
         self._fence = fence
         #: members whose timeout has expired, and whose fencing waits for the group's lock
@@ -38,19 +41,19 @@ class Timeouts:
         self._set("session", group_id, member_id, timeout_ms, "its session has expired")
 
     def expect_revocation(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """The member has to revoke partitions within its rebalance timeout."""
+        """Start the rebalance timeout, within which the member must revoke partitions."""
         self._set("rebalance", group_id, member_id, timeout_ms, "it did not revoke partitions in time")
 
     def revoked(self, group_id: str, member_id: str) -> None:
         self._cancel("rebalance", group_id, member_id)
 
     def expect_join(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A classic member has to join again; its time begins with the first answer that says so."""
+        """Start the time within which a classic member must join again, at the first answer that says so."""
         if ("join", group_id, member_id) not in self._timers:
             self._set("join", group_id, member_id, timeout_ms, "it did not rejoin in time")
 
     def joined(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A classic member has joined, and has to send SyncGroup."""
+        """Note that a classic member has joined. It must now send SyncGroup."""
         self._cancel("join", group_id, member_id)
         self._set("sync", group_id, member_id, timeout_ms, "it did not send SyncGroup in time")
 
@@ -58,7 +61,7 @@ class Timeouts:
         self._cancel("sync", group_id, member_id)
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """The member was removed."""
+        """Cancel the timers of a removed member."""
         for kind in ("session", "rebalance", "join", "sync"):
             self._cancel(kind, group_id, member_id)
 

@@ -1,4 +1,4 @@
-"""The topics of the cluster for assignors: partition counts, racks, ids, and a hash of them."""
+"""The topics of the cluster for assignors: numbers of partitions, racks, ids, and a hash of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Hashed(NamedTuple):
 
 
 class HasImage(Protocol):
-    """The view of a broker, or a snapshot of it."""
+    """An object with a cluster image: the view of a broker, or a snapshot."""
 
     @property
     def image(self) -> ClusterImage: ...
@@ -44,7 +44,7 @@ class Topics:
 
     @property
     def names(self) -> Collection[str]:
-        """All topics; another object after each change of a topic."""
+        """The names of all topics: another object after each change of a topic."""
         return self._view.image.topics
 
     def snapshot(self) -> Topics:
@@ -52,27 +52,27 @@ class Topics:
         return Topics(_Snapshot(self._view.image))
 
     def partition_count(self, names: Collection[str]) -> int:
-        """The number of partitions of the topics that exist."""
+        """Return the numbers of partitions of the existing topics."""
         topics = self._view.image.topics
         return sum(len(topics[name].partitions) for name in names if name in topics)
 
     def ids(self, names: Collection[str]) -> frozenset[TopicId]:
-        """The ids of the topics that exist."""
+        """Return the ids of the existing topics."""
         topics = self._view.image.topics
         return frozenset(topics[name].id for name in names if name in topics)
 
     def named(self, partitions: Partitions) -> Assignment:
-        """The partitions by topic name, without deleted topics."""
+        """Return the partitions by topic name, without deleted topics."""
         names = self._view.image.topic_names
         return {names[topic]: numbers for topic, numbers in partitions.items() if topic in names}
 
     def identified(self, assignment: Assignment) -> Partitions:
-        """The partitions by topic id, without topics that do not exist."""
+        """Return the partitions by topic id, without topics that do not exist."""
         topics = self._view.image.topics
         return {topics[name].id: numbers for name, numbers in assignment.items() if name in topics}
 
     def specs(self, names: Collection[str]) -> dict[str, TopicSpec]:
-        """The topics that exist, for an assignor."""
+        """Return the existing topics in the form for an assignor."""
         image = self._view.image
         has_racks = any(broker.rack is not None for broker in image.brokers.values())
         return {
@@ -87,9 +87,9 @@ class Topics:
         }
 
     def metadata_hash(self, names: Collection[str]) -> int:
-        """A hash of the topics that exist: their ids, names, partitions and racks (KIP-1101).
+        """Return a hash of the existing topics: their ids, names, partitions and racks (KIP-1101).
 
-        Like Apache Kafka's, it is the XXH3 of the topics' hashes, in the order of their names.
+        As in Apache Kafka, it is the XXH3 of the topics' hashes, in the order of their names.
         """
         image = self._view.image
         hashes = [self._hash(image, image.topics[name]) for name in sorted(names) if name in image.topics]
@@ -104,7 +104,7 @@ class Topics:
 
 
 def topic_hash(topic: TopicImage, brokers: Mapping[BrokerId, BrokerImage]) -> int:
-    """One topic's part of a metadata hash: its id, name, partitions and their racks."""
+    """Return one topic's part of the hash: its id, name, partitions and their racks."""
     high, low = struct.unpack(">qq", topic.id)
     parts = [
         bytes([_HASH_FORMAT]),
@@ -130,7 +130,7 @@ def _text(text: str) -> bytes:
 
 
 def _length(text: str) -> int:
-    """In Java's characters."""
+    """Return the length in Java's characters."""
     return len(text.encode("utf-16-le")) // 2
 
 

@@ -14,7 +14,7 @@ from tests.unit.broker.server.handlers.parts import others_than
 
 from barnabas.base.environment.environment import Environment
 from barnabas.base.environment.randomness import system_random
-from barnabas.broker.answers import settled
+from barnabas.broker.awaitables import resolve
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import Controller
 from barnabas.broker.logins.delegation_tokens import TokenKeys
@@ -124,7 +124,7 @@ class AdminBroker:
         assert api.versions[0] <= version <= api.versions[1]
         request = decode(cls, version, encode(request, version))
         context = RequestContext(RequestHeader(cls.api_key, version, 1, "test"), FakeConnection(principal))
-        response = await settled(served.handle(context, request))
+        response = await resolve(served.handle(context, request))
         assert response is not None
         return decode(api.response, version, encode(response, version))
 

@@ -1,4 +1,7 @@
-"""A follower's fetch session (KIP-227): the leader knows its partitions, requests have what has changed."""
+"""A follower's side of a fetch session (KIP-227).
+
+The leader knows the partitions of the session, so that requests have only changes.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +58,11 @@ class Followed:
 
     @property
     def is_told(self) -> bool:
-        """Whether the leader knows of it in the present session."""
+        """Whether the leader knows the partition in the present session."""
         return self.told_in != _NEVER
 
     def tell(self, number: int, max_bytes: int) -> FetchPartition:
-        """Return the partition's entry in the request of that number."""
+        """Make the partition's entry in the request with this number."""
         log = self.partition.log
         if not self.is_told:
             self.told_first = number
@@ -75,12 +78,12 @@ class Followed:
         )
 
     def forget_told(self) -> None:
-        """Ignore the responses to requests in flight: their data on this log's end is out of date."""
+        """Ignore the responses to requests in flight, because they are for an earlier end of this log."""
         self.told_in = self.told_first = _NEVER
 
 
-class Session:
-    """The state of the fetch session that the leader knows."""
+class FollowerFetchSession:
+    """The fetch session with one leader, as both sides know it."""
 
     def __init__(self) -> None:
         #: 0 until the leader has given it one
@@ -98,13 +101,13 @@ class Session:
         unwanted: Iterable[Key],
         max_bytes: int,
     ) -> FetchRequest:
-        """Return the next request, without its limits.
+        """Make the next request, without its limits.
 
         Args:
-            number: of the request; grows from one to the next.
-            changed: the partitions to be named.
-            unwanted: those to be forgotten.
-            max_bytes: of one partition.
+            number: number of the request, higher than that of the previous one.
+            changed: partitions to name in the request.
+            unwanted: partitions to remove from the session.
+            max_bytes: largest number of bytes for one partition.
         """
         topics: dict[TopicId, FetchTopic] = {}
         for followed in changed:
@@ -131,7 +134,7 @@ class Session:
         return request
 
     def final_request(self, replica: BrokerId, broker_epoch: int) -> FetchRequest:
-        """Return the request that ends the session."""
+        """Make the request that ends the session."""
         return FetchRequest(
             replica_state=ReplicaState(replica_id=replica, replica_epoch=broker_epoch),
             session_id=self.id,

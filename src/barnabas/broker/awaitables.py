@@ -1,0 +1,113 @@
+"""`MaybeAwaitable[T]`: the result of an operation, or an awaitable that gives the result later.
+
+Most operations of a broker return their result at once. A task or a future for each would cost more than many
+of these operations. So an operation that can have to wait returns `MaybeAwaitable[T]`. Its type says whether
+the operation is complete, and when the next request of the connection begins:
+
+| type | the operation | the next request of the connection |
+|---|---|---|
+| `T` | is complete | begins |
+| a coroutine, any other future | is not complete | waits |
+| `LongResponse[T]` | works in slices; its response may be long | waits |
+| `SecondPhase[T]` | has had all its effects; is not acknowledged yet | begins if it is of the same API |
+| `LongPoll[T]` | waits for new data | makes the long poll respond at once |
+
+Only this module decides whether an object is a result or an awaitable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: a result, or an awaitable of it
+MaybeAwaitable: TypeAlias = T | Awaitable[T]
+
+
+class LongResponse(Generic[T]):
+    """An awaitable response that a handler makes in slices. A thread encodes it, because it may be long.
+
+    Args:
+        work: makes the response.
+    """
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._work.__await__()
+
+
+class SecondPhase(asyncio.Future[T]):
+    """The response to a request that has had all its effects, and only waits for its acknowledgement."""
+
+    def __init__(self) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+
+
+class LongPoll(asyncio.Future[T]):
+    """The response to a request that waits for new data. It can be sent at any time, with the data there is.
+
+    Args:
+        patient_with: the key of an API whose requests do not end the wait; None if every request ends it.
+    """
+
+    def __init__(self, patient_with: int | None = None) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._patient_with = patient_with
+        self._end: Callable[[], object] | None = None
+
+    def ended_by(self, end: Callable[[], object]) -> None:
+        """Set the function that ends the wait: it sets the result to the data there is."""
+        self._end = end
+        self.add_done_callback(LongPoll._forget)
+
+    def give_way(self, api_key: int) -> None:
+        """End the wait, because a request of the API `api_key` is behind it on the connection."""
+        if self._end is not None and api_key != self._patient_with:
+            self._end()
+
+    @staticmethod
+    def _forget(poll: asyncio.Future[T]) -> None:
+        assert isinstance(poll, LongPoll)
+        poll._end = None
+
+
+#: the types of awaitables. An `isinstance` check for the abstract class `Awaitable` takes five times as long
+_AWAITABLES = (asyncio.Future, CoroutineType, LongResponse)
+
+
+def is_awaitable(result: MaybeAwaitable[T]) -> TypeIs[Awaitable[T]]:
+    """Whether the caller must await `result`."""
+    return isinstance(result, _AWAITABLES)
+
+
+def then(result: MaybeAwaitable[T], transform: Callable[[T], R]) -> MaybeAwaitable[R]:
+    """Apply `transform` to a result. If the result is there, this needs no task and no await."""
+    if is_awaitable(result):
+        return continued(result, _then(result, transform))
+    return transform(result)
+
+
+def continued(result: object, rest: Coroutine[Any, Any, R]) -> Awaitable[R]:
+    """Return `rest`, a coroutine that awaits `result`, as a `LongResponse` if `result` is one."""
+    return LongResponse(rest) if isinstance(result, LongResponse) else rest
+
+
+async def resolve(result: MaybeAwaitable[T]) -> T:
+    """Await the result if it is awaitable."""
+    return await result if is_awaitable(result) else result
+
+
+async def _then(result: Awaitable[T], transform: Callable[[T], R]) -> R:
+    return transform(await result)
