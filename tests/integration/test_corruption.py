@@ -203,6 +203,7 @@ FILES = (
     ".kafka_cleanshutdown",
     "barnabas-segment-sizes",
     "rolled-0/barnabas-txnindex-checksums",
+    *(f"{folder}-0/barnabas-sealed-segments" for folder in ("many", "rolled")),
     "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",
     "log-start-offset-checkpoint",

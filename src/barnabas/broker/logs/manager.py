@@ -940,6 +940,8 @@ class LogManager:
         return truncation
 
     async def _store_lower_recovery_point(self, opened: PartitionLog) -> None:
+        if opened.files.sealed is not None:
+            await self._disk.run(opened.sync_sealed)
         directory = self.directory_of(opened.topic_partition)
         writing = self._recovery_point_writes.get(directory)
         if writing is None:

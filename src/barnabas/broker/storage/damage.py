@@ -12,6 +12,7 @@ from barnabas.broker.storage.checkpoints import SegmentSizes
 from barnabas.broker.storage.harm import is_about_one_file
 from barnabas.broker.storage.log_files import LogFiles
 from barnabas.broker.storage.salvage import whole_batches
+from barnabas.broker.storage.sealed import SealedSegment, is_listed
 from barnabas.broker.storage.segment import LogSegment
 from barnabas.broker.storage.segments import Segments
 
@@ -89,13 +90,18 @@ def check_sealed(
     segments: Segments,
     count: int,
     sizes: Mapping[Offset, SegmentSizes] | None,
+    sealed: Mapping[Offset, SealedSegment],
     *,
     has_holes: bool,
 ) -> None:
     """Check that the first `count` segments, which are not read through, are there and end right.
 
     Args:
+        topic_partition: the log's name.
+        segments: all segments.
+        count: how many of them.
         sizes: what the segments' sizes were at a clean stop; None when that is not known.
+        sealed: the list of those that a flush has covered.
         has_holes: compaction may have left holes between segments.
 
     Raises:
@@ -110,7 +116,7 @@ def check_sealed(
     for place in range(count):
         segment, follower = segments[place], segments[place + 1].base_offset
         known = sizes.get(segment.base_offset) if sizes is not None else None
-        if known is not None and known.size == segment.size:
+        if (known is not None and known.size == segment.size) or is_listed(segments, place, sealed):
             continue
         try:
             end = segment.next_offset()

@@ -19,6 +19,7 @@ from barnabas.broker.storage.harm import TornError
 from barnabas.broker.storage.open_files import LogFile
 from barnabas.broker.storage.producer_snapshot import encode_snapshot
 from barnabas.broker.storage.producers import Producer
+from barnabas.broker.storage.sealed import SealedSegments
 from barnabas.broker.storage.segment import Cut, LogSegment, file_name
 from barnabas.broker.storage.segments import Segments
 from barnabas.broker.storage.swap import Swap
@@ -56,6 +57,7 @@ class LogFiles:
         "is_reported_damaged",
         "path",
         "recovery_point",
+        "sealed",
         "segments",
         "snapshots",
         "swap",
@@ -72,6 +74,7 @@ class LogFiles:
         recovery_point: Offset = 0,
         is_blank: bool = False,
         is_safe: bool = False,
+        sealed: SealedSegments | None = None,
     ) -> None:
         """`is_safe`: the names in the folder, and its own, are on disk for sure."""
         self.env = env
@@ -81,6 +84,8 @@ class LogFiles:
         self.snapshots: Sequence[Offset] = tuple(snapshots)
         #: everything before this offset is known to be on disk
         self.recovery_point = recovery_point
+        #: the file that lists the sealed segments on disk; None until there is one
+        self.sealed = sealed
         #: sealed and not known to be on disk with their indexes
         self._unflushed: dict[Offset, LogSegment] = _NOTHING
         #: whether the file with the checksums of transaction indexes exists, and whether it is behind
@@ -260,6 +265,8 @@ class LogFiles:
         swap.finish()
         self.swap = None
         self.segments.replace(place, len(swap.replaced), swap.cleaned)
+        if self.sealed is not None:
+            self.sealed.replace(self.segments, place)
         for segment in swap.replaced:
             self._forget_unflushed(segment.base_offset)
         self._note_checksums(swap.cleaned, *swap.replaced)
@@ -305,9 +312,14 @@ class LogFiles:
         )
 
     def lower_recovery_point(self, offset: Offset) -> bool:
-        """Lower the recovery point to `offset`, before a truncation to it; return whether it was higher."""
+        """Lower the recovery point to `offset`, before a truncation to it; return whether it was higher.
+
+        If it was, `SealedSegments.sync` is to be called, too.
+        """
         if offset >= self.recovery_point:
             return False
+        if self.sealed is not None:
+            self.sealed.cut(offset)
         self.recovery_point = offset
         self._tail += 1  # a flush that is under way must not raise it again
         return True
@@ -421,8 +433,20 @@ class LogFiles:
             raise flush.error
         if flush.tail == self._tail:
             self.recovery_point = max(self.recovery_point, flush.offset)
+            self._note_sealed(flush.sealed)
             for base_offset in flush.sealed:
                 self._forget_unflushed(base_offset)
+
+    def _note_sealed(self, base_offsets: Sequence[Offset]) -> None:
+        """List sealed segments that are on disk now, and close their files: a read opens what it needs."""
+        places = [self.segments.place_of(each) for each in base_offsets if each in self._unflushed]
+        if not places:
+            return
+        if self.sealed is None:
+            self.sealed = SealedSegments(self.env.files, self.path)
+        self.sealed.append(self.segments, places)
+        for place in places:
+            self.segments[place].close()
 
     def seal_active(self) -> None:
         """Complete the active segment's indexes, so that a start after a clean stop finds all it needs."""
@@ -474,7 +498,10 @@ class LogFiles:
             file.close()
 
     def _all(self) -> list[LogFile]:
-        return [file for segment in self.segments for file in segment.all_files()] + [*self._unsynced]
+        files = [file for segment in self.segments for file in segment.all_files()]
+        return (
+            [*files, *self._unsynced] if self.sealed is None else [*files, *self._unsynced, self.sealed.file]
+        )
 
     def _note_checksums(self, *changed: LogSegment) -> None:
         """Have the next flush write the checksums if these segments have transaction indexes."""

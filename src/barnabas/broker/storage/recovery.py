@@ -1,9 +1,10 @@
 """Opens a partition's log from its folder, and recovers it after a crash.
 
 After a clean stop recovery trusts the files if their ends have not changed. After a crash it reads every
-segment that may have records beyond the recovery point. It checks each batch's CRC and position, rebuilds the
-indexes, and cuts off everything after the first damage, with a log line. If that suffix has whole batches, a
-file beside the segment keeps it.
+segment that may have records beyond the recovery point, except those that a flush has listed as sealed
+(`barnabas.broker.storage.sealed`). It checks each batch's CRC and position, rebuilds the indexes, and cuts
+off everything after the first damage, with a log line. If that suffix has whole batches, a file beside the
+segment keeps it.
 
 Records before the recovery point were durable. If some of them are damaged or gone, the log is not opened: an
 operator must decide on the remaining records (`barnabas log repair`).
@@ -48,6 +49,8 @@ from barnabas.broker.storage.log_files import (
 )
 from barnabas.broker.storage.open_files import LogFile
 from barnabas.broker.storage.producers import Producers
+from barnabas.broker.storage.sealed import FILE_NAME as SEALED
+from barnabas.broker.storage.sealed import SealedSegment, SealedSegments, decode, is_listed
 from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET, LogSegment, TimestampedOffset
 from barnabas.broker.storage.segments import Segments
 from barnabas.broker.storage.swap import complete_swaps
@@ -122,6 +125,8 @@ def load_log(
             topic_partition,
         )
     segments = _open_segments(env, path, entries, config, log_start_offset)
+    sealed = _read_sealed(env, path, entries, is_needed=is_known and not was_clean)
+    recovery_point = _flushed_to(segments, recovery_point, sealed)
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in entries if name.endswith(SNAPSHOT)]
     files = LogFiles(
         env,
@@ -131,6 +136,7 @@ def load_log(
         snapshots=snapshots,
         recovery_point=recovery_point,
         is_safe=was_clean,
+        sealed=SealedSegments(env.files, path, entries[SEALED].size) if SEALED in entries else None,
     )
     epochs = _load_epochs(env, path, segments, read_through=not was_clean and not recovery_point)
     first = segments[0].base_offset
@@ -144,7 +150,7 @@ def load_log(
             removed_to,
             first - 1,
         )
-    known = sizes or {}
+    known = sizes or {base_offset: each.sizes for base_offset, each in sealed.items()}
     if was_clean:
         try:
             _ensure_indexes(files, segments.active, entries, config, known)
@@ -154,14 +160,15 @@ def load_log(
         if problem is not None:
             logger.warning("%s: %s: checking the whole log as after a crash", topic_partition, problem)
             was_clean = False
-    suspect = len(segments) - 1 if was_clean else _first_suspect(segments, recovery_point)
+    suspect = len(segments) - 1 if was_clean else _first_suspect(segments, recovery_point, sealed)
+    is_rebuilt = False
     for place in range(suspect):
         try:
-            _ensure_indexes(files, segments[place], entries, config, known)
+            is_rebuilt |= _ensure_indexes(files, segments[place], entries, config, known)
         except KafkaError as error:
             base_offset, follower = segments[place].base_offset, segments[place + 1].base_offset
             raise lost_records(topic_partition, base_offset, follower, error.message) from error
-    check_sealed(topic_partition, segments, suspect, sizes, has_holes=has_holes)
+    check_sealed(topic_partition, segments, suspect, sizes, sealed, has_holes=has_holes)
     trusted = segments.from_place(0) if was_clean else segments.from_place(0)[:suspect]
     check_transaction_indexes(files, entries, trusted)
     snapshot_at = recovery_point if was_clean else segments[suspect].base_offset
@@ -176,6 +183,8 @@ def load_log(
         holes_to = max(recovery_point, cleaned_to)
         if config.is_compacted and not is_known:  # no checkpoint tells how far it is clean
             holes_to = segments.active.base_offset
+        # What was rebuilt is not on disk yet.
+        _list_checked(files, 0 if is_rebuilt else suspect, sealed)
         producers = _recover(files, suspect, recovery_point, holes_to, epochs, config, topic_partition)
         end = producers.end_offset
     files.recovery_point = end if was_clean else min(recovery_point, end)
@@ -332,20 +341,28 @@ def _ensure_indexes(
     entries: dict[str, Entry],
     config: TopicConfig,
     sizes: Mapping[Offset, SegmentSizes],
-) -> None:
+) -> bool:
     """Make both sparse indexes true at their ends: retention uses the time index's last entry.
+
+    Returns:
+        Whether they were rebuilt.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, an index is damaged, and so is its segment.
     """
     known = sizes.get(segment.base_offset)
-    if not _has_whole_indexes(segment, entries):
-        _rebuild_indexes(files, segment, config)
-    elif known is None or known[:3] != (segment.size, segment.offsets.size, segment.times.size):
-        if not segment.has_true_indexes(are_complete=False):
-            _rebuild_indexes(files, segment, config)
-    else:
+    is_whole = _has_whole_indexes(segment, entries)
+    if (
+        is_whole
+        and known is not None
+        and known[:3] == (segment.size, segment.offsets.size, segment.times.size)
+    ):
         segment.restore_latest(TimestampedOffset(known.latest_timestamp, known.latest_offset))
+        return False
+    if is_whole and segment.has_true_indexes(are_complete=False):
+        return False
+    _rebuild_indexes(files, segment, config)
+    return True
 
 
 def _has_whole_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
@@ -368,13 +385,55 @@ def _rebuild_indexes(files: LogFiles, segment: LogSegment, config: TopicConfig) 
     files.note_indexes(segment)  # the next flush is to cover what was rebuilt
 
 
-def _first_suspect(segments: Segments, recovery_point: Offset) -> int:
+def _first_suspect(segments: Segments, recovery_point: Offset, sealed: Mapping[Offset, SealedSegment]) -> int:
     """Return the index of the first segment that recovery must read.
 
-    It is the segment with the last record before the recovery point, even if that record is its last. A flush
-    of an active segment leaves out its indexes, and the segment may have been sealed since.
+    It is the segment with the last record before the recovery point, even if that record is its last, unless
+    it is listed. A flush of an active segment leaves out its indexes, and the segment may have been sealed
+    since.
     """
-    return segments.place_of(max(recovery_point - 1, 0))
+    place = segments.place_of(max(recovery_point - 1, 0))
+    return place + 1 if is_listed(segments, place, sealed) else place
+
+
+def _flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offset, SealedSegment]) -> Offset:
+    """Return the recovery point, moved on behind the listed segments that follow it without a gap."""
+    place = segments.place_of(max(recovery_point - 1, 0))
+    while is_listed(segments, place, sealed):
+        place += 1
+        recovery_point = max(recovery_point, segments[place].base_offset)
+    return recovery_point
+
+
+def _read_sealed(
+    env: LogEnvironment, path: str, entries: dict[str, Entry], *, is_needed: bool
+) -> dict[Offset, SealedSegment]:
+    """Return the list of sealed segments on disk, if it is needed; move a file aside that cannot be read."""
+    file = f"{path}/{SEALED}"
+    if SEALED not in entries or not (is_needed or entries[SEALED].is_directory):
+        return {}
+    try:
+        return decode(read_small_file(env.fs, file))
+    except ValueError as error:
+        logger.warning("%s: %s: sealed segments are checked by their ends", file, error)
+        keep_damaged(env.fs, file)
+        del entries[SEALED]
+        return {}
+
+
+def _list_checked(files: LogFiles, count: int, sealed: Mapping[Offset, SealedSegment]) -> None:
+    """List the first `count` segments, which are in order, and none that recovery may change.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    segments = files.segments
+    if files.sealed is not None:
+        files.sealed.cut(segments[count].base_offset)
+        files.sealed.sync()
+    if not all(is_listed(segments, place, sealed) for place in range(count)):
+        files.sealed = files.sealed or SealedSegments(files.env.files, files.path)
+        files.sealed.write(segments, range(count))
 
 
 def _recover(

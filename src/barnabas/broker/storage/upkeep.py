@@ -312,12 +312,27 @@ class LogUpkeep:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, as `truncate_to`.
         """
         found = self._found(truncation, offset)
-        if found is None:
-            return self.files.lower_recovery_point(offset)
         # a batch goes as a whole: what is written next begins where it began
-        is_lower = self.files.lower_recovery_point(self._remainder(found).cut.end)
-        found.tail = self.files.tail
+        end = offset if found is None else self._remainder(found).cut.end
+        try:
+            is_lower = self.files.lower_recovery_point(end)
+        except OSError as error:
+            raise self._failed(error) from error
+        if found is not None:
+            found.tail = self.files.tail
         return is_lower
+
+    def sync_sealed(self) -> None:
+        """Tell the disk which sealed segments the truncation will take. In any thread.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the fsync failed, and the log is offline.
+        """
+        try:
+            if self.files.sealed is not None:
+                self.files.sealed.sync()
+        except OSError as error:
+            raise self._failed(error, syncing=True) from error
 
     def _found(self, truncation: Truncation | None, offset: Offset) -> Truncation | None:
         """Return a truncation that has run, and fits the log as it is now: `truncation` if it does."""
@@ -395,8 +410,12 @@ class LogUpkeep:
 
     def _announce_truncation(self, offset: Offset) -> None:
         self._check_usable()
-        if self._env.before_truncation is not None and offset < self.recovery_point:
-            self._env.before_truncation(self.topic_partition, offset)
+        if offset < self.recovery_point:
+            if self.files.sealed is not None:
+                self.files.sealed.cut(offset)
+                self.sync_sealed()
+            if self._env.before_truncation is not None:
+                self._env.before_truncation(self.topic_partition, offset)
 
     def _now_ends_at(self, end: Offset) -> None:
         logger.info("%s: truncated, it ends at %d", self.topic_partition, end)

@@ -21,6 +21,7 @@ from barnabas.broker.metadata.store import StoreNode
 from barnabas.broker.storage import checkpoints
 from barnabas.broker.storage.incomplete import FILE_NAME as INCOMPLETE
 from barnabas.broker.storage.incomplete import Mark, encode_mark
+from barnabas.broker.storage.sealed import FILE_NAME as SEALED
 from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET, file_name
 from barnabas.broker.storage.transaction_index import AbortedTransaction
 from barnabas.cli.log.check import Directories, topics_of
@@ -292,7 +293,8 @@ class Repair:
             tags.pop(topic_partition, None)
         content = checkpoints.encode_offsets(offsets, tags)
         self._write(file, content, "the next start reads repaired partitions through")
-        for name in (checkpoints.CLEAN_SHUTDOWN, checkpoints.SEGMENT_SIZES):
+        sealed = [f"{topic_partition}/{SEALED}" for topic_partition in unsure]
+        for name in (checkpoints.CLEAN_SHUTDOWN, checkpoints.SEGMENT_SIZES, *sealed):
             self._move_aside(path / name)
 
     # --- partitions ---

@@ -1,0 +1,181 @@
+"""The file that lists a log's sealed segments on disk: a start after a crash need not read them.
+
+A flush appends an entry for each sealed segment that it has made durable. After a crash recovery trusts a
+segment whose files have the sizes of its entry. So it does beyond the recovery point of the checkpoint, which
+is up to `log.flush.offset.checkpoint.interval.ms` old. It checks a segment without such an entry.
+
+Entries ascend by base offset. Each has 52 bytes, big-endian:
+
+- base offset and end offset (int64 each);
+- the bytes of `.log` (int64), `.index` and `.timeindex` (uint32 each);
+- the largest timestamp, and the last offset of the first batch that has it (int64 each);
+- CRC-32C of the fields before (uint32).
+
+The file is not fsynced: recovery checks the segments whose entries a power cut took. But a truncation removes
+entries durably, before it changes their segments. Apache Kafka ignores the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from barnabas.base.environment.filesystem import FileSystem
+from barnabas.base.types import Offset
+from barnabas.broker.storage.checkpoints import SegmentSizes
+from barnabas.broker.storage.open_files import LogFile, OpenFiles
+from barnabas.broker.storage.segments import Segments
+from barnabas.kafka.records.crc import crc32c
+
+FILE_NAME = "barnabas-sealed-segments"
+
+_FIELDS = struct.Struct(">qqqIIqq")
+_CRC = struct.Struct(">I")
+_BOUNDS = struct.Struct(">qq")
+_SIZE = _FIELDS.size + _CRC.size
+#: so many entries of removed segments may stay in the file, and as many as there are segments
+_MOST_STALE = 256
+
+
+class SealedSegment(NamedTuple):
+    """One entry: a segment whose files are on disk."""
+
+    base_offset: Offset
+    #: where the next segment begins
+    end_offset: Offset
+    sizes: SegmentSizes
+
+
+def encode(entry: SealedSegment) -> bytes:
+    """Return an entry as the file has it."""
+    base_offset, end_offset, sizes = entry
+    fields = _FIELDS.pack(base_offset, end_offset, *sizes)
+    return fields + _CRC.pack(crc32c(fields))
+
+
+def decode(content: bytes) -> dict[Offset, SealedSegment]:
+    """Return the whole entries of a file by their base offsets. Never raises."""
+    entries = {}
+    for position in range(0, len(content) - _SIZE + 1, _SIZE):
+        fields = content[position : position + _FIELDS.size]
+        if _CRC.unpack_from(content, position + _FIELDS.size)[0] == crc32c(fields):
+            base_offset, end_offset, *sizes = _FIELDS.unpack(fields)
+            entries[base_offset] = SealedSegment(base_offset, end_offset, SegmentSizes(*sizes))
+    return entries
+
+
+def is_listed(segments: Segments, place: int, entries: Mapping[Offset, SealedSegment]) -> bool:
+    """Whether the segment at `place` is sealed, and its files are as they were when a flush covered them."""
+    segment = segments[place]
+    entry = entries.get(segment.base_offset)
+    return (
+        entry is not None
+        and place < len(segments) - 1
+        and entry.end_offset == segments[place + 1].base_offset
+        and entry.sizes[:3] == (segment.size, segment.offsets.size, segment.times.size)
+    )
+
+
+class SealedSegments:
+    """The file of one log. Owned by the log, but for `sync`.
+
+    Args:
+        size: bytes of the file.
+    """
+
+    __slots__ = ("_count", "_fs", "_is_cut", "file")
+
+    def __init__(self, files: OpenFiles, folder: str, size: int = 0) -> None:
+        self.file = LogFile(files, folder, FILE_NAME)
+        self._fs: FileSystem = files.fs
+        self._count = size // _SIZE
+        #: whether entries were removed of which the disk has yet to be told
+        self._is_cut = False
+
+    def append(self, segments: Segments, places: Sequence[int]) -> None:
+        """List more segments, behind all that are listed; those that cannot be stored are left out."""
+        with suppress(OSError):
+            most = len(segments)
+            if self._count > 2 * most + _MOST_STALE:
+                self._write(self.file.read_at(most * _SIZE, (self._count - most) * _SIZE))
+            self.file.write_at([_encoded(segments, places)], self._count * _SIZE)
+            self._count += len(places)
+
+    def write(self, segments: Segments, places: Sequence[int]) -> None:
+        """List these segments alone; none when they cannot be stored."""
+        with suppress(OSError):
+            self._write(_encoded(segments, places))
+
+    def replace(self, segments: Segments, place: int) -> None:
+        """Replace the entry of a segment that was rewritten, if it has one.
+
+        If that fails the old entry stays, which does not count: its sizes are not the segment's.
+        """
+        base_offset = segments[place].base_offset
+        with suppress(OSError):
+            number = bisect_left(range(self._count), base_offset, key=lambda number: self._bounds(number)[0])
+            if number < self._count and self._bounds(number)[0] == base_offset:
+                self.file.write_at([_encoded(segments, [place])], number * _SIZE)
+
+    def cut(self, offset: Offset) -> None:
+        """Remove the entries of segments that end behind `offset`, before the log is truncated: then `sync`.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        kept = bisect_right(range(self._count), offset, key=lambda number: self._bounds(number)[1])
+        if kept < self._count:
+            self.file.truncate(kept * _SIZE)
+            self._count = kept
+            self._is_cut = True
+
+    def sync(self) -> None:
+        """Tell the disk of removed entries. From any thread.
+
+        Raises:
+            OSError: the disk failed; the disk has yet to be told.
+        """
+        if not self._is_cut:
+            return
+        self._is_cut = False  # first: more may be cut meanwhile
+        folder, _, _ = self.file.path.rpartition("/")
+        try:
+            file = self._fs.open(self.file.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._fs.sync_directory(folder)  # the file may be one that has replaced another
+        except OSError:
+            self._is_cut = True
+            raise
+
+    def _write(self, content: bytes) -> None:
+        self._count = 0
+        self.file.remove()
+        self.file.write_at([content], 0)
+        self._count = len(content) // _SIZE
+
+    def _bounds(self, number: int) -> tuple[Offset, Offset]:
+        data = self.file.read_at(_BOUNDS.size, number * _SIZE)
+        if len(data) < _BOUNDS.size:  # somebody has shortened the file: it has no such entry
+            return 2**63 - 1, 2**63 - 1
+        base_offset, end_offset = _BOUNDS.unpack(data)
+        return base_offset, end_offset
+
+
+def _encoded(segments: Segments, places: Sequence[int]) -> bytes:
+    """Return the entries of sealed segments. Raises OSError: a time index could not be read."""
+    return b"".join([encode(_entry_of(segments, place)) for place in places])
+
+
+def _entry_of(segments: Segments, place: int) -> SealedSegment:
+    segment = segments[place]
+    return SealedSegment(
+        segment.base_offset,
+        segments[place + 1].base_offset,
+        SegmentSizes(segment.size, segment.offsets.size, segment.times.size, *segment.latest),
+    )
