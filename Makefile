@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PORTABLE := tests/unit/base/system tests/unit/broker/storage tests/unit/broker/logs tests/unit/broker/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup lock demo test test-all coverage test-portable check check-mypy check-others check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
+.PHONY: help setup lock demo test test-all coverage test-portable check check-mypy check-others check-types docs site package compat corruption hostile properties kills mutants bench simulate soak night clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -32,6 +32,7 @@ help:
 	@echo "make corruption  every file a broker keeps, damaged in every way, after a stop and after a kill"
 	@echo "make simulate  whole brokers in virtual time, with clients and faults, each from a seed (SEEDS=50)"
 	@echo "make soak    ten minutes of clients and faults, and a checker of what the clients saw"
+	@echo "make night   simulations that go on where the last night was stopped, at the lowest priority"
 
 setup: $(STAMP)
 
@@ -137,6 +138,10 @@ simulate: setup
 
 soak: setup
 	$(BIN)/python -m soak $(SOAK)
+
+# goes on where the last night was stopped: docs/development/long-runs.md
+night: setup
+	$(BIN)/python -m soak.night $(NIGHT)
 
 clean:
 	rm -rf $(VENV) .site .demo .bench .compat .soak build dist .mypy_cache .ruff_cache .pytest_cache

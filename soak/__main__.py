@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +76,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--check", type=Path, metavar="DIR", help="only check the histories of an earlier soak"
     )
     parser.add_argument("--keep", action="store_true", help="keep the histories though nothing was found")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON at the end, too")
     options = parser.parse_args(arguments)
     options.faults = [word for word in options.faults.split(",") if word]
     if options.faults and options.brokers < 2:
@@ -273,15 +275,23 @@ def main() -> int:
     outputs = soak.outputs if soak is not None else sorted((directory / "broker").rglob("*.log"))
     said = report.complaints(outputs)
     report.write(findings, directory / "findings.jsonl")
-    print(report.text(report.operations(read(histories)), faults, crashes, findings, excused, said))
-    for line in [] if soak is None else [*soak.deaths, *filter(None, soak.not_whole)]:
+    operations = report.operations(read(histories))
+    print(report.text(operations, faults, crashes, findings, excused, said))
+    failed = [] if soak is None else [*soak.deaths, *filter(None, soak.not_whole)]
+    for line in failed:
         print(f"the cluster: {line}")
     for failure in [] if soak is None else soak.failed_starts:
         print(f"while faults went on, a start failed: {failure}")
+    if options.json:
+        found = [(finding.kind, finding.text) for finding in findings] + [
+            ("cluster", text) for text in failed
+        ]
+        counts = operations | Counter({f"fault {kind}": count for kind, count in faults.items()})
+        print(report.json_line(options.seed, options.minutes * 60, found, counts))
     print(f"seed {options.seed}" if options.check is None else f"{directory}")
     if not findings and not options.keep and options.check is None:
         shutil.rmtree(directory)
-    return 1 if findings or (soak is not None and (soak.deaths or any(soak.not_whole))) else 0
+    return 1 if findings or failed else 0
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -80,3 +80,10 @@ def text(
 
 def write(findings: list[Finding], path: Path) -> None:
     path.write_text("".join(json.dumps(asdict(finding)) + "\n" for finding in findings))
+
+
+def json_line(
+    seed: int, seconds: float, findings: Sequence[tuple[str, str]], counts: Mapping[str, int]
+) -> str:
+    """Return a run as a line of JSON, for `soak.night`; a finding is its kind and a text."""
+    return json.dumps({"seed": seed, "seconds": seconds, "findings": findings, "counts": counts})

@@ -55,6 +55,7 @@ SLOW = (
     "tests/spark",
     "tests/unit/broker/coordinator/consumer/test_large_groups.py"
     "::test_two_thousand_members_that_join_at_once_share_few_rounds_of_short_turns",
+    "tests/unit/soak/test_night.py::test_a_night_runs_the_commit_that_is_checked_out_and_can_be_stopped",
     "tests/unit/test_slow.py::test_pytest_finds_each_fast_test_with_its_parameters",
 )
 

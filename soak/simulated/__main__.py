@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
+from soak.report import json_line
 from soak.simulated.bugs import BUGS
 from soak.simulated.cluster_bugs import CLUSTER_BUGS
 from soak.simulated.run import STORM, Outcome, outcome_of, planted, simulate
@@ -41,6 +42,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, help="as many seeds as this time allows, from --first on")
     parser.add_argument("--jobs", type=int, default=_WORKERS, help="processes (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each seed, and no more")
     return parser.parse_args(arguments)
 
 
@@ -93,15 +95,19 @@ def many(options: argparse.Namespace) -> int:
     while True:
         for outcome in outcomes(options, options.bug):
             done += 1
+            if options.json:
+                print(json_line(outcome.seed, outcome.seconds, outcome.findings, outcome.counts), flush=True)
             if outcome.findings:
                 failed += 1
                 kinds.update(outcome.kinds)
-                show(outcome, options)
+                if not options.json:
+                    show(outcome, options)
         options.first += options.seeds
         if options.minutes is None or time.monotonic() - began > options.minutes * 60:
             break
     seconds = time.monotonic() - began
-    print(f"{done} seeds in {seconds:.0f} s, {failed} with findings {dict(kinds) or ''}")
+    if not options.json:
+        print(f"{done} seeds in {seconds:.0f} s, {failed} with findings {dict(kinds) or ''}")
     return 1 if failed else 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -68,6 +69,8 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
     histories: list[list[Event]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    #: of CPU
+    seconds: float = 0.0
 
     @property
     def kinds(self) -> list[str]:
@@ -125,10 +128,13 @@ def planted(name: str | None) -> AbstractContextManager[object]:
 
 def outcome_of(seed: int, *, brokers: int, storm: float, bug: str | None, unclean: bool = False) -> Outcome:
     """`simulate`, for a worker process: an end by an exception is a finding, too."""
+    began = time.process_time()
     try:
-        return simulate(seed, brokers=brokers, storm=storm, unclean=unclean, bug=planted(bug))
+        outcome = simulate(seed, brokers=brokers, storm=storm, unclean=unclean, bug=planted(bug))
     except Exception as error:
-        return Outcome(seed, findings=[("simulation-failed", f"{type(error).__name__}: {error}")])
+        outcome = Outcome(seed, findings=[("simulation-failed", f"{type(error).__name__}: {error}")])
+    outcome.seconds = time.process_time() - began
+    return outcome
 
 
 async def _run(
