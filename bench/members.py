@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
+from collections import Counter
 from contextlib import suppress
 from random import Random
 from typing import TypeVar
@@ -63,12 +64,18 @@ class _Group:
         self.settled = asyncio.Event()
         #: generation or member epoch, and how many partitions it has, by member
         self._states: dict[object, tuple[int, int]] = {}
+        self._generations: Counter[int] = Counter()
+        self._count = 0
 
     def has(self, member: object, generation: int, partitions: int) -> None:
         """A member has its part: the group is settled when all have it in the same generation."""
+        before, count = self._states.get(member, (None, 0))
+        if before is not None:
+            self._generations[before] -= 1
         self._states[member] = generation, partitions
-        generations, counts = zip(*self._states.values(), strict=True)
-        if len(counts) == self.size and len(set(generations)) == 1 and sum(counts) == self.partitions:
+        self._generations[generation] += 1
+        self._count += partitions - count
+        if self._generations[generation] == self.size and self._count == self.partitions:
             self.settled.set()
 
 

@@ -110,7 +110,7 @@ class World:
                         assert owners.setdefault((topic, partition), member.member_id) == member.member_id
         assert owners == group._owners
         # Loading takes turns of the loop, in which the group goes on.
-        group, log = group.copy(), type(self.log)()
+        group, log = group.draft(), type(self.log)()
         log.batches = {0: list(self.log.batches[0])}
         replayed = type(self.groups)(log, self.groups.config, self.groups.image)
         await replayed.loaded()

@@ -69,6 +69,6 @@ class GroupDraft:
 
     def _write(self, key: stored.Key, value: Message | None) -> None:
         if self.group is self._committed:
-            self.group = self._committed.copy()
+            self.group = self._committed.draft()
         self.group.replay(key, value)
         self.records.append(records.ConsumerGroupRecord(key, value))

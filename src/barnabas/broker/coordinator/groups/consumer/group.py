@@ -7,7 +7,7 @@ towards it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,11 +15,17 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicId
 from barnabas.broker.coordinator.groups.codec import CommittedOffset, committed_ms
 from barnabas.broker.coordinator.groups.consumer import records
+from barnabas.broker.coordinator.groups.consumer.layered import Layered
 from barnabas.broker.coordinator.groups.consumer.member import NOTHING, ConsumerMember, Partitions
 from barnabas.kafka.protocol.records import consumer_group as stored
 from barnabas.kafka.protocol.schema import Message
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
+
+#: a mapping of up to so many keys is copied in a few microseconds
+_FEW = 200
 
 
 class ConsumerGroupState(Enum):
@@ -48,27 +54,27 @@ class ConsumerGroup:
         self.epoch = 0
         self.metadata_hash = 0
         self.assignment_epoch = 0
-        self.members: dict[str, ConsumerMember] = {}
-        self.targets: dict[str, Partitions] = {}
+        self.members: MutableMapping[str, ConsumerMember] = {}
+        self.targets: MutableMapping[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         #: static members by group.instance.id
-        self._static: dict[str, str] = {}
+        self._static: MutableMapping[str, str] = {}
         #: the member that owns a partition, or may still own it
-        self._owners: dict[tuple[TopicId, int], str] = {}
+        self._owners: MutableMapping[tuple[TopicId, int], str] = {}
         #: the number of members with the same topic names, the same regular expression, the same assignor:
         #: many members have few subscriptions
         self._names: dict[frozenset[str], int] = {}
         self._patterns: dict[str, int] = {}
         self._votes: dict[str, int] = {}
 
-    def copy(self) -> ConsumerGroup:
-        """Make a copy that can be changed independently."""
+    def draft(self) -> ConsumerGroup:
+        """Make a copy that can be changed. Do not use it any more when this group has changed."""
         other = ConsumerGroup(self.group_id)
         other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
         other.assignment_epoch = self.assignment_epoch
-        other.members, other.targets = dict(self.members), dict(self.targets)
+        other.members, other.targets = _layer(self.members), _layer(self.targets)
         other.regexes = dict(self.regexes)
-        other._static, other._owners = dict(self._static), dict(self._owners)
+        other._static, other._owners = _layer(self._static), _layer(self._owners)
         other._names, other._patterns = dict(self._names), dict(self._patterns)
         other._votes = dict(self._votes)
         return other
@@ -290,6 +296,10 @@ class ConsumerGroup:
             self._owners.update(dict.fromkeys(_partitions(new), new.member_id))
             if new.instance_id is not None:
                 self._static[new.instance_id] = new.member_id
+
+
+def _layer(mapping: MutableMapping[K, V]) -> MutableMapping[K, V]:
+    return dict(mapping) if len(mapping) <= _FEW else Layered(mapping)
 
 
 def _add(counts: dict[T, int], key: T, change: int) -> None:
