@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.integration.conftest import Wire, use_share_groups
+from tests.integration.test_share_group_state import initialize, ready, write
 
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.metrics.catalogue import METRICS
@@ -128,6 +130,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerServer]:
             "log.dirs": str(tmp_path_factory.mktemp("metrics")),
             "barnabas.metrics.listener": "127.0.0.1:0",
             "offsets.topic.num.partitions": "2",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.prune.interval.ms": "20",
+            "share.coordinator.snapshot.update.records.per.snapshot": "0",
         }
     )
     with BrokerServer(config) as running:
@@ -139,6 +144,27 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerServer]:
 def url(server: BrokerServer) -> str:
     assert server.metrics_url is not None
     return server.metrics_url
+
+
+def test_the_share_coordinator_tells_what_it_stores_and_deletes(server: BrokerServer, url: str) -> None:
+    use(server.bootstrap_servers, "t", 1, group="others")
+    wire = Wire(server.bootstrap_servers)
+    try:
+        use_share_groups(wire)
+        ready(wire)
+        assert initialize(wire).error_code == 0
+        prefix = "kafka_server_share_coordinator_metrics_"
+        for _ in range(3):
+            assert write(wire).error_code == 0
+        series = scrape(url, "/metrics")
+        assert value(series, "barnabas_share_partitions") == 1
+        assert value(series, prefix + "write_total") == 3
+        labels = {"topic": "__share_group_state", "partition": "0"}
+        while not any(each.name == prefix + "last_pruned_offset" for each in series):
+            series = scrape(url, "/metrics")
+        assert 0 < value(series, prefix + "last_pruned_offset", **labels) <= 3
+    finally:
+        wire.close()
 
 
 def test_every_expression_of_strimzis_dashboards_has_data(url: str) -> None:

@@ -97,6 +97,9 @@ _BROKER = (
     Metric("barnabas_groups", _G, ("state",), "Groups that this broker coordinates, by state."),
     Metric("kafka_consumergroup_members", _G, ("consumergroup",), "Members of a group, at its coordinator."),
     Metric("barnabas_transactions", _G, ("state",), "Transactional ids that this broker coordinates, by state."),
+    Metric("barnabas_share_partitions", _G, (), "Partitions of share groups whose state this broker coordinates."),
+    Metric("kafka_server_share_coordinator_metrics_write_total", _C, (), "Changes of share groups' states that this broker was asked to store."),
+    Metric("kafka_server_share_coordinator_metrics_last_pruned_offset", _G, _PARTITION, "The offset of __share_group_state below which this broker has deleted superseded records last."),
     Metric("barnabas_oldest_transaction_seconds", _G, (), "The age of the oldest open transaction that this broker coordinates; 0 without one."),
     # the cluster, as kafka_exporter has it
     Metric("kafka_brokers", _G, (), "Live brokers, at the controller."),

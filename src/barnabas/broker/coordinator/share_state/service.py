@@ -7,19 +7,20 @@ snapshots, deletes superseded records, and deletes the states of deleted topics.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
-from barnabas.base.types import SHARE_GROUP_STATE_TOPIC, BrokerId, Offset
+from barnabas.base.types import SHARE_GROUP_STATE_TOPIC, BrokerId, LeaderEpoch, Offset
+from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.coordinator.contract import ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.share_state.codec import snapshot_key
-from barnabas.broker.coordinator.share_state.persister import SharePartitionKey
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, StateBatch
 from barnabas.broker.coordinator.share_state.shard import Held, ShareShard
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.view import BrokerView
@@ -57,11 +58,13 @@ class ShareCoordinator(Coordinator[ShareShard]):
     ) -> None:
         self._delete_before = delete_before
         self._housekeeping: list[asyncio.Task[None]] = []
+        #: the number of changes that clients have asked for, for the metrics
+        self.writes = 0
         #: by partition: the offset below which records were deleted last
-        self._deleted: dict[int, Offset] = {}
+        self._pruned: dict[int, Offset] = {}
 
         def make_shard(context: ShardContext[ShareShard]) -> ShareShard:
-            self._deleted.pop(context.partition, None)
+            self._pruned.pop(context.partition, None)
             return ShareShard(context, view)
 
         config = view.config
@@ -116,9 +119,34 @@ class ShareCoordinator(Coordinator[ShareShard]):
 
     initialize = writing(ShareShard.initialize, _checked)
     read_state = writing(ShareShard.read, _checked)
-    write_state = writing(ShareShard.write, _checked)
+    _write_state = writing(ShareShard.write, _checked)
     delete = writing(ShareShard.delete, _checked)
+
+    def write_state(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        leader_epoch: LeaderEpoch,
+        start_offset: Offset,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> MaybeAwaitable[None]:
+        """`ShareShard.write`, counted."""
+        self.writes += 1
+        return self._write_state(
+            key, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches
+        )
+
     summary = reading(ShareShard.summary, _checked)
+
+    def last_pruned(self) -> list[tuple[int, Offset]]:
+        """Each partition of which superseded records were deleted, and the offset below which they were."""
+        led = set(self.partitions())
+        return [(partition, offset) for partition, offset in sorted(self._pruned.items()) if partition in led]
+
+    def count(self) -> int:
+        """The number of share partitions coordinated here whose shard is loaded."""
+        return sum(len(shard.states) for _, shard in self.active_shards())
 
     def loaded_states(self) -> list[tuple[SharePartitionKey, Held]]:
         """The state of every share partition coordinated here whose shard is loaded."""
@@ -145,9 +173,9 @@ class ShareCoordinator(Coordinator[ShareShard]):
         for partition, shard in self.active_shards():
             try:
                 needed = shard.needed_from()
-                if needed > self._deleted.get(partition, 0):
+                if needed > self._pruned.get(partition, 0):
                     await self._delete_before(partition, needed)
-                    self._deleted[partition] = needed
+                    self._pruned[partition] = needed
             except KafkaError as error:
                 logger.warning("%s-%d keeps its superseded records for now: %s", self.topic, partition, error)
 

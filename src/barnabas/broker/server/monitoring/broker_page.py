@@ -238,6 +238,12 @@ SAMPLERS: Mapping[str, Sampler] = {
     "barnabas_groups": _by_state(lambda r: r.census.groups),
     "kafka_consumergroup_members": _members,
     "barnabas_transactions": _by_state(lambda r: r.census.transactions),
+    "barnabas_share_partitions": _one(lambda r: r.sources.shares.count()),
+    "kafka_server_share_coordinator_metrics_write_total": _one(lambda r: r.sources.shares.writes),
+    "kafka_server_share_coordinator_metrics_last_pruned_offset": lambda r: (
+        ((r.sources.shares.topic, str(partition)), offset)
+        for partition, offset in r.sources.shares.last_pruned()
+    ),
     "barnabas_oldest_transaction_seconds": _counted("oldest_transaction"),
     "kafka_brokers": _one(
         lambda r: len(r.sources.view.image.brokers) if r.sources.controller.active else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.broker.controller import Controller
-from barnabas.broker.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.broker.coordinator import GroupCoordinator, ShareCoordinator, TransactionCoordinator
 from barnabas.broker.interbroker import BrokerClient
 from barnabas.broker.logs.cleaner import LogCleaner
 from barnabas.broker.logs.manager import LogManager
@@ -55,5 +55,6 @@ class Sources:
     controller: Controller
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    shares: ShareCoordinator
     peers: BrokerClient
     telemetry: TelemetryClients

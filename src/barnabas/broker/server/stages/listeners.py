@@ -200,6 +200,7 @@ def _sources(stages: Stages, served: Mapping[int, Served], loop_watch: LoopWatch
         controller=stages.membership.controller,
         groups=stages.coordination.groups,
         transactions=stages.coordination.transactions,
+        shares=stages.coordination.shares,
         peers=stages.metadata.peers,
         telemetry=foundation.telemetry,
     )
