@@ -10,6 +10,7 @@ from typing import Any
 from tests.hostile.generated import World
 from tests.hostile.measured import PASSWORD, MeasuredBroker
 
+from barnabas.base.types import topic_id_to_str
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.kafka.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -23,6 +24,13 @@ from barnabas.kafka.protocol.messages.create_topics import (
 )
 from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.kafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.kafka.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+)
+from barnabas.kafka.protocol.messages.initialize_share_group_state import (
+    PartitionData as InitializedPartition,
+)
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.kafka.protocol.messages.offset_commit import (
@@ -31,6 +39,13 @@ from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.kafka.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.kafka.protocol.messages.write_share_group_state import PartitionData as WrittenPartition
+from barnabas.kafka.protocol.messages.write_share_group_state import (
+    StateBatch,
+    WriteShareGroupStateRequest,
+    WriteStateData,
+)
 from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.records import Record, encode_batch
 
@@ -170,5 +185,22 @@ def populate(broker: MeasuredBroker) -> World:
     for number in range(20):
         wire(InitProducerIdRequest(transactional_id="a" * 28 + str(number), transaction_timeout_ms=60_000))
     (found,) = wire(MetadataRequest(topics=[MetadataRequestTopic(name="here")])).topics
+    _share(wire, found.topic_id)
     wire.close()
     return World(topic_id=found.topic_id, records=batch)
+
+
+def _share(wire: Wire, topic_id: bytes) -> None:
+    """The share group g has a state in each partition, with many ranges in the first."""
+    feature = FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
+    assert not wire(UpdateFeaturesRequest(feature_updates=[feature])).error_code
+    key = f"g:{topic_id_to_str(topic_id)}:0"
+    assert not wire(FindCoordinatorRequest(key_type=2, coordinator_keys=[key])).coordinators[0].error_code
+    partitions = [InitializedPartition(partition=number) for number in range(PARTITIONS)]
+    topics = [InitializeStateData(topic_id=topic_id, partitions=partitions)]
+    (answer,) = wire(InitializeShareGroupStateRequest(group_id="g", topics=topics)).results
+    assert not any(partition.error_code for partition in answer.partitions)
+    ranges = [StateBatch(first_offset=first, last_offset=first) for first in range(0, 4000, 2)]
+    written = [WriteStateData(topic_id=topic_id, partitions=[WrittenPartition(state_batches=ranges)])]
+    (answer,) = wire(WriteShareGroupStateRequest(group_id="g", topics=written)).results
+    assert not answer.partitions[0].error_code

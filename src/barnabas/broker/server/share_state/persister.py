@@ -43,6 +43,8 @@ _LONGEST_PAUSE_MS = 1000
 _GRACE = 5.0
 #: a request with more partitions and batches is sent before the turn of the event loop ends
 _MOST_ELEMENTS = 2000
+#: what a partition counts for in a request whose answer has the batches
+_ELEMENTS_READ = 100
 
 #: errors that end by themselves
 _RETRIED = frozenset(
@@ -284,7 +286,7 @@ class CoordinatorPersister:
             loop.call_soon(self._send, purpose, batch)
         item = _Item(key, data, loop.create_future())
         batch.items.append(item)
-        batch.elements += 1 + len(getattr(data, "state_batches", ()))
+        batch.elements += _ELEMENTS_READ if api is _READ else 1 + len(getattr(data, "state_batches", ()))
         if batch.elements >= _MOST_ELEMENTS:
             self._send(purpose, batch)
         result = await item.result
