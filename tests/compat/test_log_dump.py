@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer
+from tests.integration.conftest import Wire, use_share_groups
+from tests.integration.test_share_group_state import delete, initialize, ready, write
 
 from barnabas.cli.app import app
 from barnabas.testing import BarnabasBroker
@@ -55,9 +59,32 @@ def data(tmp_path_factory):
     ],
 )
 def test_it_prints_what_kafkas_tool_prints(java, data, name):
-    path = data / name
     decoder = ["--offsets-decoder"] if name.startswith("__") else []
+    assert_same(java, data / name, *decoder)
+
+
+def assert_same(java, path: Path, *decoder: str) -> None:
+    """Ours prints of a file what Kafka's tool prints."""
     theirs = java.run(DUMP, "--files", str(path), "--print-data-log", *decoder).splitlines()
     ours = CliRunner().invoke(app, ["log", "dump", str(path), "--records"]).output.splitlines()
     assert ours == [line for line in theirs if not line.startswith("Log starting offset")]
     assert len(ours) > 1
+
+
+def test_it_prints_the_states_of_share_groups_as_kafkas_tool_does(java, tmp_path):
+    settings = {
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.snapshot.update.records.per.snapshot": "2",
+    }
+    with BarnabasBroker(settings, data=tmp_path / "data") as broker:
+        broker.create_topic("t")
+        wire = Wire(broker.bootstrap_servers)
+        use_share_groups(wire)
+        ready(wire)
+        initialize(wire, state_epoch=2, start_offset=5)
+        for offset in range(5, 10):
+            write(wire, (offset, offset + 9, 2, offset), state_epoch=2, delivery_complete_count=offset)
+        delete(wire)
+        wire.close()
+    log = tmp_path / "data" / "__share_group_state-0" / "00000000000000000000.log"
+    assert_same(java, log, "--share-group-state-decoder")

@@ -43,8 +43,8 @@ def log() -> None:
 def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool) -> None:
     """Print .log files, indexes, snapshots and checkpoints.
 
-    A partition's directory means all its files. Records of __consumer_offsets and __transaction_state are
-    decoded.
+    A partition's directory means all its files. Records of __consumer_offsets, __transaction_state and
+    __share_group_state are decoded.
     """
     from barnabas.cli.log.dump import dump_file, files_of
 
