@@ -3,8 +3,8 @@
     spark.readStream.format("barnabas").option("kafka.bootstrap.servers", ...).option("subscribe", "orders")
 
 Options have the names and meanings of Spark's own Kafka connector ("Structured Streaming + Kafka Integration
-Guide"): a job moves over by one changed word. The brokers can be any that speak the Kafka
-protocol. PySpark finds the data source by the name of `pyspark_barnabas`.
+Guide"). So a job needs only one changed word, the format. The brokers can be any that speak the Kafka
+protocol. PySpark finds the data source through the package `pyspark_barnabas`.
 
 | task | modules |
 |---|---|

@@ -14,7 +14,7 @@ Sizes = dict[TopicPartition, float]
 
 
 class Admission:
-    """Decides where each micro-batch of a query ends; remembers the start of the last one."""
+    """Decides where each micro-batch of a query ends. It remembers the start of the last one."""
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -22,7 +22,7 @@ class Admission:
         self._last: float | None = None
 
     def waits(self, start: Offsets, available: Offsets) -> bool:
-        """Whether to wait for more records; the first micro-batch does not wait, as in Spark's connector."""
+        """Whether to wait for more records. The first micro-batch does not wait, as in Spark's connector."""
         least = self._options.min_offsets_per_trigger
         if least is None or sum(max(0, end - start[tp]) for tp, end in available.items()) >= least:
             waits = False
@@ -36,7 +36,10 @@ class Admission:
     def end(
         self, start: Offsets, available: Offsets, most: int | None, sizes: Callable[[], Sizes]
     ) -> Offsets:
-        """The end of a micro-batch of at most `most` records; calls `sizes` only for a limit in bytes."""
+        """Return the end of a micro-batch of at most `most` records.
+
+        `sizes` is called only for a limit in bytes.
+        """
         end = available if most is None else limit_to(most, start, available)
         most_bytes = self._options.max_bytes_per_trigger
         if most_bytes is None or not (known := sizes()):

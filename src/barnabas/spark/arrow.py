@@ -1,7 +1,7 @@
-"""Records as Arrow batches, with columns of `barnabas.spark.columns`.
+"""Converts records to Arrow batches with the columns of `barnabas.spark.columns`.
 
-Arrow's own `take` copies the byte strings, from an array over the whole buffer. Its elements are the byte
-strings and the gaps between them, in turn.
+Arrow's own `take` copies the byte strings, from an array over the whole buffer. The elements of this array
+are the byte strings and the gaps between them.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _TYPES = {
 
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """The schema of batches with these columns, in this order."""
+    """Return the schema of batches with these columns, in this order."""
     return pa.schema([(name, _TYPES[name]) for name in columns])
 
 
 def to_record_batches(
     tp: TopicPartition, payloads: Iterable[Payload], start: Offset, end: Offset, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `tp` from offset `start` up to, not including, `end`.
+    """Return the records of `tp` from offset `start` up to, but without, `end`.
 
-    Headers are decoded for their column only.
+    It decodes headers only if there is a column for them.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE; INVALID_TIMESTAMP, a time that Spark cannot hold; and what `payloads`
-            raises.
+        KafkaError: CORRUPT_MESSAGE; INVALID_TIMESTAMP, Spark cannot represent a timestamp; and the errors of
+            `payloads`.
     """
     for group in _groups(payloads):
         fields = fields_of(group)
@@ -94,7 +94,7 @@ def _nulls(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
 
 
 def _text(data: Buffer, spans: Spans) -> pa.Array:
-    """Decode UTF-8; damaged bytes are replaced, as by Java's clients."""
+    """Decode UTF-8. Damaged bytes are replaced, as in Java's clients."""
     raw = _binary(data, spans)
     try:
         return raw.cast(pa.string())

@@ -1,4 +1,4 @@
-"""Registered Avro in DataFrames; `barnabas.spark.formats` has all formats behind one function.
+"""Registered Avro in DataFrames. `barnabas.spark.formats` has one function for all formats.
 
     from barnabas.spark.avro import dead_letters, decode_avro, encode_avro
 
@@ -6,7 +6,7 @@
     good = orders.where("error IS NULL").select("record.*")
     bad = dead_letters(orders)          # to a topic of their own, each with its reason
 
-It needs the extras `spark` and `registry`, on the executors too.
+It needs the extras `spark` and `registry`, also on the executors.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["dead_letters", "decode_avro", "encode_avro"]
 
 
 def decode_avro(rows: DataFrame, **options: Any) -> DataFrame:
-    """`decode_registered` of Avro, with its options: the columns `record` and `error` of payloads."""
+    """Call `decode_registered` for Avro, with its options: add the columns `record` and `error`."""
     return decode_registered(rows, "avro", **options)
 
 
 def encode_avro(rows: DataFrame, schema: str, **options: Any) -> DataFrame:
-    """`encode_registered` of Avro, with its options: the column `value` with each row as a payload."""
+    """Call `encode_registered` for Avro, with its options: add the column `value` with the payloads."""
     return encode_registered(rows, "avro", schema, **options)

@@ -1,4 +1,4 @@
-"""Registered Avro in Arrow: columns of payloads to columns of records, and back."""
+"""Converts columns of registered Avro payloads to columns of records in Arrow, and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from barnabas.spark.payloads import FindWriter, PayloadDecoder, PayloadEncoder, 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A schema in fastavro's form, with dates and times as numbers."""
+    """A schema in fastavro's form, in which dates and times are numbers."""
 
     parsed: Any
     #: equal for equal schemas
@@ -31,7 +31,10 @@ class AvroSchema:
 
     @classmethod
     def parse(cls, schema: Registered) -> AvroSchema:
-        """Raises ConfigError when it is no Avro schema, or no column can hold its records."""
+        """Parse a schema.
+
+        Raises ConfigError if it is not an Avro schema, or no column can hold its records.
+        """
         parsed, names = _parse(schema, bare=False)
         bare, bare_names = _parse(schema, bare=True)
         form = json.dumps([bare, *(bare_names[name] for name in sorted(bare_names))], sort_keys=True)
@@ -39,7 +42,7 @@ class AvroSchema:
 
 
 def parse_writer(schema: Registered) -> tuple[Any, str]:
-    """Return a writer's schema for fastavro, and its form: equal for equal schemas."""
+    """Return a writer's schema for fastavro, and a form of it that is equal for equal schemas."""
     bare, names = _parse(schema, bare=True)
     return bare, json.dumps([bare, *(names[name] for name in sorted(names))], sort_keys=True)
 
@@ -57,12 +60,15 @@ def _parse(schema: Registered, *, bare: bool) -> tuple[Any, dict[str, Any]]:
 
 
 class Decoder(PayloadDecoder[tuple[Any, Any]]):
-    """Keeps each writer's schema as fastavro has it, with the reader's if records need resolution."""
+    """Decodes payloads.
+
+    It keeps each writer's schema in fastavro's form, with the reader's if records need resolution.
+    """
 
     def __init__(
         self, reader: Registered, find_writer: FindWriter, column: pa.DataType | None = None
     ) -> None:
-        """`column` is the type of the records' column where it is not the schema's own."""
+        """Create a decoder. `column` is the type of the records' column, if it is not that of the schema."""
         self._reader = AvroSchema.parse(reader)
         self._find_writer = find_writer
         super().__init__(self._reader.arrow, column)
@@ -85,10 +91,13 @@ class Decoder(PayloadDecoder[tuple[Any, Any]]):
 
 
 class Encoder(PayloadEncoder):
-    """Writes a record in Avro's binary encoding."""
+    """Encodes records in Avro's binary encoding."""
 
     def __init__(self, schema: Registered) -> None:
-        """Raises ConfigError when it is no schema of records, or no column can hold them."""
+        """Create an encoder.
+
+        Raises ConfigError if it is not a schema of records, or no column can hold them.
+        """
         self._schema = AvroSchema.parse(schema)
         parsed = self._schema.parsed
         if not isinstance(parsed, dict) or parsed["type"] != "record":
@@ -106,7 +115,7 @@ class Encoder(PayloadEncoder):
         return stream.getvalue()
 
     def _unfit_field(self, row: dict[str, Any]) -> str:
-        """The name of the first field that the schema does not allow, if fastavro finds one."""
+        """Return the name of the first field that the schema does not allow; None if fastavro finds none."""
         try:
             fastavro.validate(row, self._schema.parsed, raise_errors=True)
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Avro types as Arrow's, and so as columns.
+"""Converts Avro types to Arrow types, and so to types of columns.
 
 | Avro | column |
 |---|---|
@@ -11,7 +11,7 @@
 | a union of int and long; of float and double | bigint; double |
 
 Other logical types have the column of the type below them, as in the specification. Other unions, and records
-that contain themselves, have no column type and are refused.
+that contain themselves, have no column type and are rejected.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "d
 
 
 def arrow_type(schema: Any, names: Mapping[str, Any], *, raw: bool = False) -> pa.DataType:
-    """The Arrow type of a schema that fastavro has parsed, with the named types that it knows.
+    """Return the Arrow type of a schema that fastavro has parsed, with the named types in it.
 
-    With `raw`, dates and times are the numbers that Avro writes.
+    With `raw`, dates and times have the number types that Avro writes.
 
     Raises:
-        ConfigError: a column cannot hold it.
+        ConfigError: no column can hold the type.
     """
     return _Types(names, raw).of(schema, ())
 
 
 def without_logical_types(schema: Any) -> Any:
-    """The schema with dates and times as plain numbers: Arrow makes them of numbers, by the column.
+    """Return the schema with dates and times as plain numbers, which Arrow converts for the column.
 
-    Decimals stay, since only fastavro knows how to make one of bytes.
+    Decimals do not change, because only fastavro can make a decimal from bytes.
     """
     if isinstance(schema, list):
         return [without_logical_types(item) for item in schema]

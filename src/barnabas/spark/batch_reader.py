@@ -1,4 +1,4 @@
-"""Reading in batch: ``spark.read.format("barnabas")``, from one set of offsets to another."""
+"""Reads topics in batch queries: ``spark.read.format("barnabas")``, from start offsets to end offsets."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from barnabas.spark.worker_heap import count_use
 
 
 class TopicReader(DataSourceReader):
-    """Plans in a separate process, which pickles it for the tasks: it has only plain settings."""
+    """Plans the tasks of a batch query.
+
+    It runs in a separate process and is pickled for the tasks, so it has only plain settings.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._wanted = Wanted()
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks for the present records between the two bounds."""
+        """Return the tasks for the records between the start and the end offsets."""
         with closing(OffsetLookup(self._options)) as lookup:
             partitions = lookup.partitions()
             start = lookup.resolve(self._options.starting, partitions)
@@ -47,7 +50,7 @@ class TopicReader(DataSourceReader):
         return [Task.of(each.ranges, topic_ids) for each in tasks] or [Task([])]
 
     def _check(self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> None:
-        """Fit the bounds to the logs, in place."""
+        """Adjust the start and end offsets to the logs, in place."""
         losses = []
         for tp in start:
             if end[tp] > latest[tp]:
@@ -69,26 +72,26 @@ class TopicReader(DataSourceReader):
             report_data_loss("; ".join(losses), fail=self._options.fail_on_data_loss)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One task's records, in an executor's Python worker."""
+        """Yield the records of one task, in an executor's Python worker."""
         return read_task(self._options, partition)
 
 
 class FilteredTopicReader(TopicReader):
-    """Reads less when the query's filters allow it."""
+    """A reader that reads fewer records if the query's filters allow it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Use the filters to narrow the ranges. Spark applies all of them."""
+        """Use the filters to reduce the ranges, and return all of them, so that Spark applies them again."""
         self._wanted = wanted_by(filters)
         return filters
 
 
 def plan_for(options: ReadOptions, ranges: list[OffsetRange]) -> list[Task]:
-    """The tasks of a batch."""
+    """Return the tasks of a batch."""
     return Plan.of(options, {}).tasks(ranges)
 
 
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The records of one task, of a batch or of a micro-batch."""
+    """Yield the records of one task, of a batch or of a micro-batch."""
     assert isinstance(partition, Task)
     count_use()
     return read_ranges(

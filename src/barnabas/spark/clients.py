@@ -1,7 +1,7 @@
-"""librdkafka clients for Spark's processes: their settings, and one of each kept in a worker.
+"""librdkafka clients for Spark's processes: their settings, and a cache of clients in a worker.
 
-A Python worker of Spark runs many tasks, one after another. It keeps clients with their connections and
-metadata for the next task that has the same settings.
+A Python worker of Spark runs many tasks, one after another. It keeps its clients, with their connections and
+metadata, for the next task with the same settings.
 """
 
 from __future__ import annotations
@@ -64,27 +64,27 @@ _kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any
 
 
 def consumer_settings(given: Mapping[str, str]) -> Settings:
-    """Settings of a consumer that only reads assigned partitions, and reports their ends."""
+    """Return the settings of a consumer that reads only assigned partitions, and reports their ends."""
     return {**CONSUMER_DEFAULTS, **given, **_CONSUMER_FIXED}
 
 
 def producer_settings(given: Mapping[str, str]) -> Settings:
-    """Settings of an idempotent producer that places keys as Java's producer does.
+    """Return the settings of an idempotent producer, which chooses partitions by key like Java's producer.
 
-    The producer is not idempotent if `given` has settings that rule it out, as with Java's. librdkafka
-    rejects such settings together with `enable.idempotence`.
+    The producer is not idempotent if `given` has settings that exclude it, as with Java's producer.
+    librdkafka rejects such settings together with `enable.idempotence`.
     """
     return {**PRODUCER_DEFAULTS, "enable.idempotence": not _rules_idempotence_out(given), **given}
 
 
 def transaction_settings(given: Mapping[str, str], transactional_id: str) -> Settings:
-    """Settings of a producer that writes in transactions; a delivery may take as long as a transaction."""
+    """Return the settings of a transactional producer. A delivery may take as long as a transaction."""
     defaults = {name: value for name, value in PRODUCER_DEFAULTS.items() if name != "delivery.timeout.ms"}
     return {**defaults, **TRANSACTION_DEFAULTS, **given, "transactional.id": transactional_id}
 
 
 def connection_settings(given: Mapping[str, Any]) -> Settings:
-    """The settings of connections among a client's settings; admin clients have them, too."""
+    """Return the connection settings among a client's settings, which admin clients also accept."""
     kinds = (
         "bootstrap.",
         "security.",
@@ -99,29 +99,32 @@ def connection_settings(given: Mapping[str, Any]) -> Settings:
 
 
 def new_admin(settings: Settings) -> AdminClient:
-    """An admin client; raises ConfigError as `new_consumer`."""
+    """Create an admin client. Raises ConfigError as `new_consumer`."""
     return _create(AdminClient, settings)
 
 
 def new_consumer(settings: Settings, on_error: Callable[[ClientError], None] | None = None) -> Consumer:
-    """A consumer for its caller alone; it calls `on_error` with errors of its connections.
+    """Create a consumer, which is not cached. It calls `on_error` with errors of its connections.
 
     Raises:
-        ConfigError: librdkafka does not take a setting.
+        ConfigError: librdkafka rejects a setting.
     """
     return _create(Consumer, {**settings, "error_cb": on_error} if on_error else settings)
 
 
 def new_producer(settings: Settings, on_failure: Callable[[Failed], None]) -> BatchProducer:
-    """A producer that calls `on_failure` with each failed record; raises ConfigError as `new_consumer`."""
+    """Create a producer that calls `on_failure` with each failed record.
+
+    Raises ConfigError as `new_consumer`.
+    """
     return _create(lambda given: BatchProducer(given, on_failure), settings)
 
 
 def check_producer_settings(settings: Settings) -> None:
-    """Raises ConfigError for a setting that librdkafka does not take.
+    """Raise ConfigError for a setting that librdkafka rejects.
 
-    A process tries each set of settings once. A producer, with its thread and its connection, costs some
-    milliseconds, and a process of Spark plans or commits many micro-batches.
+    A process checks each set of settings only once. A check creates a producer, with its thread and its
+    connection, for some milliseconds, and a process of Spark plans or commits many micro-batches.
     """
     _check_producer(frozenset(settings.items()))
 
@@ -132,7 +135,7 @@ def _check_producer(settings: frozenset[tuple[str, str | bool | int]]) -> None:
 
 
 def kept(create: Callable[[Settings], Client], settings: Settings) -> Client:
-    """The client of this process by `create(settings)`; the first call makes it."""
+    """Return the cached client for `create(settings)`. The first call creates it."""
     key = (create, frozenset(settings.items()))
     if key not in _kept:
         _kept[key] = create(settings)
@@ -141,7 +144,7 @@ def kept(create: Callable[[Settings], Client], settings: Settings) -> Client:
 
 
 def forget(client: object) -> None:
-    """Stop keeping `client`, which has failed for good."""
+    """Remove `client` from the cache, because it cannot be used any more."""
     for key in [key for key, value in _kept.items() if value is client]:
         del _kept[key]
 
@@ -162,7 +165,7 @@ def _create(kind: Callable[[Mapping[str, Any]], Client], settings: Mapping[str, 
 
 
 def _explain(settings: Mapping[str, Any], reason: str) -> ConfigError:
-    """librdkafka's complaint, with the option it is about when it names one."""
+    """Return librdkafka's error text, with the data source's option if the text names a setting."""
     for name, value in settings.items():
         if f'"{name}"' in reason:
             return refuse(f"kafka.{name}", value, f"{reason}; see librdkafka's CONFIGURATION.md")

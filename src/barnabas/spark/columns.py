@@ -1,9 +1,9 @@
 """The columns of a topic as a DataFrame.
 
-Read: ``key``, ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType`` (0
-the producer's, 1 the broker's). With ``includeHeaders`` also ``headers``, NULL for none. ``schema()`` can
-choose some of them. Written: ``value``, and if they exist ``key``, ``headers``, ``topic``, ``partition``.
-Other columns are ignored.
+A read has ``key``, ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``
+(0 for the producer's timestamp, 1 for the broker's). With ``includeHeaders`` it also has ``headers``, NULL if
+there are none. ``schema()`` can select some of these columns. A write uses ``value``, and if they exist
+``key``, ``headers``, ``topic``, ``partition``. It ignores other columns.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _WRITABLE: dict[str, tuple[type[DataType], ...]] = {
 
 
 def read_schema(include_headers: bool) -> StructType:
-    """The columns that ``load()`` returns, unless ``schema()`` asks for fewer."""
+    """Return the columns of ``load()``, unless ``schema()`` selects fewer."""
     headers = [StructField("headers", _SPARK_HEADERS)] if include_headers else []
     return StructType(_SPARK_COLUMNS + headers)
 
 
 def column_names(include_headers: bool) -> tuple[str, ...]:
-    """The names in `read_schema`."""
+    """Return the names in `read_schema`."""
     return tuple(read_schema(include_headers).names)
 
 
 def chosen_columns(schema: StructType) -> tuple[str, ...]:
-    """The columns that a job asks for with ``schema()``: any of a topic's, in any order.
+    """Return the columns that a job selects with ``schema()``: any columns of a topic, in any order.
 
     Raises:
-        ConfigError: a topic has no such column, or it is of another type.
+        ConfigError: a topic has no such column, or its type is different.
     """
     types = {each.name: each.dataType for each in read_schema(include_headers=True).fields}
     for each in schema.fields:
@@ -72,10 +72,10 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
 
 
 def check_writable(schema: StructType, topic_option: str | None) -> None:
-    """Check that rows of `schema` can become records.
+    """Check that rows with this schema can be written as records.
 
     Raises:
-        ConfigError: a column is missing or has a type that a record cannot hold.
+        ConfigError: a column is missing, or has a type that a record cannot have.
     """
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:

@@ -1,4 +1,4 @@
-"""Rows for a dead-letter topic: undecodable records and rows that a sink rejects, each with the reason."""
+"""Makes rows for a dead-letter topic from undecodable records and rejected rows, each with the reason."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("
 
 
 class TooManyRejectedError(BarnabasError):
-    """A sink rejects more rows than may go to its dead-letter topic."""
+    """A sink rejects more rows than its limit for the dead-letter topic."""
 
 
 def check_rejected(count: int, most: int, topic: str, reason: str = "") -> None:
-    """Raise TooManyRejectedError when one batch has more dead letters than `most`."""
+    """Raise TooManyRejectedError if one batch has more than `most` dead letters."""
     if count > most:
         last = f"; the last reason: {reason}" if reason else ""
         raise TooManyRejectedError(
@@ -31,10 +31,10 @@ def check_rejected(count: int, most: int, topic: str, reason: str = "") -> None:
 
 
 def letters(rows: DataFrame, value: Column, reason: Column, origin: Iterable[str]) -> DataFrame:
-    """The rows of which `reason` is not NULL, as the data source writes them.
+    """Return the rows with a `reason`, in the form that the data source writes.
 
-    `value` and, where there are such columns, `key` and `headers` are as they came. Further headers say why
-    (``__barnabas.errors.message``) and hold the columns of `origin` as text, such as
+    `value` and, if there are such columns, `key` and `headers` are unchanged. Additional headers have the
+    reason (``__barnabas.errors.message``), and the columns of `origin` as text, for example
     ``__barnabas.errors.offset``.
     """
     named = {"message": reason, **{name: F.col(name) for name in origin}}
@@ -45,7 +45,10 @@ def letters(rows: DataFrame, value: Column, reason: Column, origin: Iterable[str
 
 
 def headers_of(rows: DataFrame, named: Mapping[str, Column]) -> Column:
-    """The headers of `rows`, if they have any, and then those of a dead letter. NULL makes no header."""
+    """Return the headers of `rows`, if they have any, followed by those of a dead letter.
+
+    NULL adds no header.
+    """
     said = [F.when(value.isNotNull(), _header(name, value.cast("string"))) for name, value in named.items()]
     added = F.filter(F.array(*said), lambda header: header.isNotNull()).cast(_HEADERS)
     if "headers" not in rows.columns:
@@ -54,9 +57,9 @@ def headers_of(rows: DataFrame, named: Mapping[str, Column]) -> Column:
 
 
 def dead_letters(decoded: DataFrame, *, column: str = "value", error: str = "error") -> DataFrame:
-    """The rows of a decoded DataFrame that have an error, as rows for a dead-letter topic.
+    """Return the rows of a decoded DataFrame that have an error, as rows for a dead-letter topic.
 
-    Their headers have the reason, and the record's topic, partition and offset, or its file.
+    Their headers contain the reason, and the record's topic, partition and offset, or its file.
     """
     origin = [name for name in ("topic", "partition", "offset", "file") if name in decoded.columns]
     return letters(decoded, F.col(column), F.col(error), origin)

@@ -1,7 +1,7 @@
-"""Debezium's change events: each becomes the row after the change, or the row that was deleted.
+"""Decodes Debezium's change events: each becomes the row after the change, or the deleted row.
 
-An event has ``op``: with c, r and u the row is now ``after``; with d the row ``before`` is deleted. In Kafka
-Connect's JSON with schemas the event is the ``payload``. Source: Debezium's documentation of its connectors,
+An event has ``op``. For c, r and u the row is now ``after``. For d the row ``before`` was deleted. In Kafka
+Connect's JSON with schemas, the event is the ``payload``. Source: Debezium's documentation of its connectors,
 "Data change events".
 """
 
@@ -38,13 +38,15 @@ DELETED = "_deleted"
 def decode_debezium_json(
     rows: DataFrame, schema: str, options: dict[str, str], time_unit: str = ""
 ) -> tuple[DataFrame, Decoded]:
-    """`rows` with the changes in their column value, which is JSON; `schema` are the columns of the table.
+    """Return `rows` with the changes in their column value, which is JSON.
+
+    `schema` has the columns of the table.
 
     Args:
-        time_unit: of numbers that are to be TIMESTAMPs, where an event has no schema that names it.
+        time_unit: unit of numbers for TIMESTAMP columns, if the event has no schema with the unit.
 
     Raises:
-        ConfigError: the schema cannot be read.
+        ConfigError: the schema is invalid.
     """
     table = parse_schema(schema)
     row = StructType([StructField(each.name, _parsed_type(each.dataType)) for each in table.fields])
@@ -76,12 +78,15 @@ def decode_debezium_json(
 
 
 def _parsed_type(declared: DataType) -> DataType:
-    """Times are parsed as text: numbers have a unit of their own."""
+    """Return the type for parsing a column.
+
+    Times are parsed as text, because numbers have different units.
+    """
     return StringType() if isinstance(declared, DateType | TimestampType) else parsed_type(declared)
 
 
 def _unit(schema: Column, name: str) -> Column:
-    """The unit of a column's numbers by the event's own schema; NULL where there is none."""
+    """Return the unit of a column's numbers from the event's own schema; NULL if it has none."""
     rows = F.filter(schema["fields"], lambda side: side["field"].isin("before", "after"))
     fields = F.flatten(F.transform(rows, lambda side: side["fields"]))
     kind = F.get(F.filter(fields, lambda field: field["field"] == name), F.lit(0))["name"]
@@ -90,10 +95,10 @@ def _unit(schema: Column, name: str) -> Column:
 
 
 def unwrap(decoded: Decoded, record: StructType) -> Decoded:
-    """The changes of decoded events, by the columns of their `record`.
+    """Return the changes in decoded events, with the columns of their `record`.
 
     Raises:
-        ConfigError: these are not Debezium's.
+        ConfigError: the events are not Debezium's.
     """
     row = record["after"].dataType if "after" in record.fieldNames() else None
     if not isinstance(row, StructType) or not {"before", "op"} <= set(record.fieldNames()):

@@ -1,7 +1,7 @@
-"""Numbers of JSON and CSV that become decimals and times without a silent change.
+"""Converts numbers of JSON and CSV to decimals and times without a silent change of the value.
 
-Spark rounds ``1.999`` into DECIMAL(10,2), and takes each number that becomes a TIMESTAMP for seconds. So
-decimals are parsed with as many decimal places as fit, and checked before they are cut.
+Spark rounds ``1.999`` into DECIMAL(10,2), and treats each number for a TIMESTAMP as seconds. So decimals are
+parsed with as many decimal places as possible, and checked before they get the declared type.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ UNIT_OF_TYPE = {
 
 
 def parsed_type(declared: DataType) -> DataType:
-    """The type to parse a field as, from which `exact_decimal` makes the declared one."""
+    """Return the type for parsing a field, from which `exact_decimal` makes the declared type."""
     if isinstance(declared, DecimalType):
         return DecimalType(_MOST_DIGITS, _MOST_DIGITS - (declared.precision - declared.scale))
     return declared
 
 
 def exact_decimal(parsed: Column, name: str, declared: DecimalType) -> tuple[Column, Column]:
-    """A field of `parsed_type` as declared, and the reason if it has more decimal places than that."""
+    """Convert a field of `parsed_type` to the declared type.
+
+    Return also the reason if it has too many decimal places.
+    """
     made = parsed.try_cast(declared)
     words = F.lit(f"field {name} does not fit {declared.simpleString()}: ")
     reason = F.when(~made.eqNullSafe(parsed), F.concat(words, _plain(parsed)))
@@ -43,17 +46,17 @@ def exact_decimal(parsed: Column, name: str, declared: DecimalType) -> tuple[Col
 
 
 def _plain(number: Column) -> Column:
-    """A decimal as text, without the zeros at its end."""
+    """Return a decimal as text, without zeros at its end."""
     return F.regexp_replace(number.cast("string"), r"\.?0+$", "")
 
 
 def epoch_time(text: Column, name: str, declared: DataType, unit: Column) -> tuple[Column, Column]:
-    """A time from a number since 1970 or from ISO 8601, and the reason if it is neither.
+    """Convert a number since 1970 or an ISO 8601 text to a time. Return also the reason if it is neither.
 
     Args:
         text: the field as text.
         declared: TIMESTAMP or DATE.
-        unit: one of `TIME_UNITS`, `d` for days, or NULL where it is not known.
+        unit: one of `TIME_UNITS`, `d` for days, or NULL if it is not known.
     """
     number = F.when(text.rlike(r"^-?\d+$"), text.try_cast("bigint"))
     of_days = F.date_add(F.lit("1970-01-01").cast("date"), number.try_cast("int"))

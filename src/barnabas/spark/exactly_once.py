@@ -1,15 +1,15 @@
-"""Exactly once: a task's rows, and the mark that they are written, are one Kafka transaction.
+"""Exactly once: one Kafka transaction contains a task's rows, and the mark that they are written.
 
 A task of a batch writes its rows in a transaction, and commits its mark (`barnabas.spark.sink_progress`) in
-the same transaction. Spark, or a killed and restarted query, can try a task again: the task then finds the
-mark and writes nothing. When all tasks have written, `close_batch` marks the batch as a whole.
+the same transaction. Spark, or a killed and restarted query, can try a task again. The task then finds the
+mark and writes nothing. When all tasks have written, `close_batch` marks the whole batch.
 
-The order matters. A task first takes the transactional id over: this aborts the open transaction of an older
-attempt, and fences that attempt for good. Only then the task reads its mark. So no older attempt can commit
-after the read, and of two attempts at the same time only one commits. Before all this the task checks that
-its batch follows the sink's last one: a query that must not write fences no other query.
+The order is important. A task first takes over the transactional id. This aborts the open transaction of an
+older attempt, and fences that attempt forever. Only then does the task read its mark. So no older attempt can
+commit after the read, and of two attempts at the same time only one commits. Before all this the task checks
+that its batch follows the sink's last one. So a query that must not write fences no other query.
 
-Rows become visible task by task, and which rows a task holds must not change from one attempt to the next.
+Rows become visible task by task. The rows of a task must be the same in each attempt.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class TaskReport:
-    """The part of a batch that a task has written, in this attempt or in an earlier one."""
+    """The part of a batch that a task has written, in this or an earlier attempt."""
 
     what: WriteId
     #: rows of this attempt
@@ -73,9 +73,9 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     """Write the rows of one task, unless an earlier attempt has written them.
 
     Raises:
-        ReplayError: the batch was written with other rows, or does not go on where the sink is.
-        DeliveryError: a record was refused, another attempt of the task has taken over, or the transaction
-            took longer than it may.
+        ReplayError: the batch was written with other rows, or does not follow the sink's last batch.
+        DeliveryError: a broker rejected a record, another attempt of the task has taken over, or the
+            transaction took too long.
     """
     batches = (batch for batch in batches if batch.num_rows)
     first = next(batches, None)
@@ -131,10 +131,10 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
 
 
 def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
-    """Mark a batch as written by all of its tasks; a second call only compares.
+    """Mark a batch as written by all of its tasks. A second call only compares.
 
     Raises:
-        ReplayError: other tasks have written the batch, or these with other rows, or a later one is written.
+        ReplayError: other tasks have written the batch, or it had other rows, or a later batch exists.
         DeliveryError: the sink's topic does not exist.
     """
     if not reports:
@@ -167,7 +167,7 @@ def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
 
 
 class _Topics:
-    """The topics that a task writes to, with their ids as they were before its first row to each."""
+    """The topics that a task writes to, with their ids from before its first row to each."""
 
     def __init__(self, progress: SinkProgress, what: WriteId, marks: Mapping[str, BatchMark]) -> None:
         self._progress = progress
@@ -176,7 +176,7 @@ class _Topics:
         self.ids: dict[str, str] = {}
 
     def add(self, topic: str) -> None:
-        """Raises ReplayError if the sink has written to another topic of this name."""
+        """Add a topic. Raises ReplayError if the sink has written to a deleted topic of the same name."""
         if topic not in self.ids:
             # which the producer would have created as well; without a topic it fails, and says so
             found = self._progress.topic_id(topic) or self._progress.topic_id(topic, create=True) or ""
@@ -203,7 +203,7 @@ def _new_brokers(client: Settings) -> Brokers:
 def _replay(
     what: WriteId, mark: TaskMark | None, now: TaskContent, topics: Mapping[str, str], options: WriteOptions
 ) -> TaskReport:
-    """Compare the written rows of a task with its rows now: raise or log a difference."""
+    """Compare the written rows of a task with its present rows. Raise or log a difference."""
     if mark is not None and mark.batch > what.batch:
         raise ReplayError(
             f"{what}: batch {mark.batch} is written already, and a sink's batches must rise; if the "
@@ -236,7 +236,7 @@ def _refuse_changed(changed: str, options: WriteOptions) -> None:
 
 
 class _Transaction:
-    """One attempt of a task, from taking over to commit or abort."""
+    """The transaction of one attempt of a task."""
 
     def __init__(self, settings: Settings, what: WriteId) -> None:
         self._what = what
@@ -246,7 +246,7 @@ class _Transaction:
         self._open = False
 
     def take_over(self, topic: str) -> None:
-        """Fence every older attempt and abort its open transaction; waits for one that is committing."""
+        """Fence every older attempt and abort its open transaction. Wait for one that is committing."""
         with contextlib.suppress(KafkaException):
             for _ in range(2):
                 # Only to save time: the second answer comes from a broker that is known by its id. Asked for
@@ -255,7 +255,7 @@ class _Transaction:
         self._insist(self._producer.init_transactions)
 
     def write(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> None:
-        """Send the rows."""
+        """Send the rows of a batch."""
         self._producer.begin_transaction()
         self._open = True
         for batch in batches:
@@ -270,9 +270,9 @@ class _Transaction:
         self._open = False
 
     def close(self) -> None:
-        """Abort an open transaction, so that readers need not wait for its timeout.
+        """Abort the transaction if it is open, so that readers need not wait for its timeout.
 
-        A fenced attempt has none.
+        The transaction of a fenced attempt is already aborted.
         """
         self._sink.purge()
         if self._open:
@@ -281,7 +281,7 @@ class _Transaction:
         self._sink.close()
 
     def _insist(self, call: Callable[[float], object]) -> None:
-        """Call until it succeeds: librdkafka continues a call that timed out."""
+        """Repeat a call until it succeeds: librdkafka continues a call that timed out."""
         end = time.monotonic() + self._timeout_s
         while True:
             try:

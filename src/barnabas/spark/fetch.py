@@ -1,4 +1,4 @@
-"""A task reads its offset ranges into Arrow batches."""
+"""Reads the offset ranges of a task into Arrow batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from barnabas.spark.visible_batches import visible_payloads, whole_batches
 
 
 class ReadTimeoutError(BarnabasError):
-    """The brokers sent no records in time."""
+    """The brokers sent no records within the time limit."""
 
 
 def read_ranges(
@@ -36,14 +36,15 @@ def read_ranges(
     fail_on_data_loss: bool,
     poll_timeout_s: float,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `ranges` (each of another partition), in batches of `schema`.
+    """Yield the records of `ranges` (each of another partition), in batches of `schema`.
 
-    `topic_ids` says of which topics they were planned: another of the same name is not read.
+    `topic_ids` are those of the planned topics. A new topic of the same name is not read.
 
     Raises:
-        DataLossError: records are gone, and `fail_on_data_loss`.
-        ReadTimeoutError: for `poll_timeout_s` seconds the brokers sent nothing.
-        BarnabasError: a broker refuses, such as for want of authorisation; or what it sends is damaged.
+        DataLossError: records are missing, and `fail_on_data_loss` is set.
+        ReadTimeoutError: the brokers sent nothing for `poll_timeout_s` seconds.
+        BarnabasError: a broker rejects the read, for example because of missing permissions, or its data is
+            damaged.
     """
     settings = {**settings, "socket.timeout.ms": _milliseconds(settings, poll_timeout_s)}
     fetch_settings = kept(FetchSettings.parse, settings)
@@ -73,7 +74,7 @@ def read_ranges(
 
 
 class _Piece(NamedTuple):
-    """The whole batches of a response for one partition, and the offsets to read of them."""
+    """The whole batches in a response for one partition, and the offsets to read of them."""
 
     tp: TopicPartition
     records: memoryview
@@ -89,13 +90,13 @@ def _new_lookup(settings: Settings) -> TopicLookup:
 
 
 def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
-    """The timeout of one response: at most that of the task."""
+    """Return the timeout of one response, at most that of the task."""
     timeout = settings.get("socket.timeout.ms", FETCH_DEFAULTS["socket.timeout.ms"])
     return min(int(timeout), int(poll_timeout_s * 1000))
 
 
 def _take(fetched: Fetched, fetcher: RangeFetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
-    """Advance the range to the end of the batches that have come for it."""
+    """Advance the range to the end of the received batches."""
     tp, data = fetched
     records = memoryview(cast("Buffer", data.records or b""))  # what was decoded is one buffer
     try:

@@ -1,4 +1,4 @@
-"""The `kafka.*` settings that reading uses: it has a client of its own, without librdkafka."""
+"""The `kafka.*` settings that apply to reads, which use a client of our own instead of librdkafka."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ _OF_LOOKUP_BY_PREFIX = (
 
 
 def has_effect(name: str) -> bool:
-    """Whether a setting (without ``kafka.``) changes anything when a query reads."""
+    """Whether a setting (without ``kafka.``) has an effect on reads."""
     return name in {*FETCH_DEFAULTS, *OTHER_NAMES, *_OF_LOOKUP} or name.startswith(_OF_LOOKUP_BY_PREFIX)
 
 
 def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a read under librdkafka's names.
+    """Return the settings of a read under librdkafka's names.
 
     Raises:
-        ConfigError: one of them has no effect on reading.
+        ConfigError: a setting has no effect on reads.
     """
     for name, value in given.items():
         if not has_effect(name):
@@ -85,7 +85,7 @@ def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """The settings, checked; times in seconds."""
+    """The checked settings. Times are in seconds."""
 
     servers: tuple[Address, ...]
     client_id: str
@@ -101,10 +101,10 @@ class FetchSettings:
 
     @classmethod
     def parse(cls, client: Mapping[str, object]) -> FetchSettings:
-        """Read the settings that reading uses; librdkafka has checked them.
+        """Parse the settings that apply to reads. librdkafka has checked them.
 
         Raises:
-            ConfigError: an address is not HOST:PORT, or as `security_of`.
+            ConfigError: an address is not HOST:PORT; and as `security_of`.
         """
         given = {name: str(value) for name, value in client.items()}
         take = {**FETCH_DEFAULTS, **given}
@@ -140,10 +140,12 @@ def _security(given: Mapping[str, str]) -> ConnectionSecurity:
 
 
 def parse_servers(text: str) -> list[Address]:
-    """Parse a list of HOST:PORT; as librdkafka also PROTOCOL://HOST:PORT, and 9092 for no port.
+    """Parse a list of HOST:PORT.
+
+    As in librdkafka, PROTOCOL://HOST:PORT is valid, and the default port is 9092.
 
     Raises:
-        ConfigError: one of them is something else.
+        ConfigError: an item is invalid.
     """
     return [_address(each) for each in text.split(",") if each.strip()]
 

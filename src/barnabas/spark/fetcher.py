@@ -1,8 +1,7 @@
-"""Asks the leaders of a task's partitions for records: each has one request at a time to answer.
+"""Fetches records from the leaders of a task's partitions, with one request at a time to each leader.
 
-A request goes out before the records of the last one are decoded, so that the broker and the network work
-meanwhile. The fetcher retries after errors that pass (a leader moves, a broker restarts). The caller sets the
-timeout.
+It sends a request before it decodes the records of the previous one, so that the broker and the network work
+meanwhile. It retries after transient errors (a leader moves, a broker restarts). The caller sets the timeout.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Fetched(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A request that a leader has to answer."""
+    """A request that a leader has not answered yet."""
 
     response: PendingResponse
     partitions: list[TopicPartition]
@@ -60,7 +59,10 @@ class RangeFetcher:
         ranges: OpenRanges,
         topic_ids: Mapping[str, str] | None = None,
     ) -> None:
-        """`topic_ids` are those the ranges were planned with; the first lookup gives the missing ones."""
+        """Create a fetcher.
+
+        `topic_ids` are those from the plan of the ranges. The first lookup adds the missing ones.
+        """
         self._lookup = lookup
         self._brokers = lookup.brokers
         self._settings = settings
@@ -78,7 +80,7 @@ class RangeFetcher:
         self.last_problem = ""
 
     def request(self) -> None:
-        """Send a request for the open ranges to each leader without a pending one."""
+        """Send a request for the open ranges to each leader that has no pending request."""
         if self._is_stale and time.monotonic() >= self._not_before:
             self._locate()
         asked = {tp for each in self._asked.values() for tp in each.partitions}
@@ -97,7 +99,7 @@ class RangeFetcher:
                 self._on_failure(leader, error)
 
     def receive(self) -> Iterator[Fetched]:
-        """One leader's response, partition by partition; nothing after a failure."""
+        """Yield one leader's response, partition by partition; nothing after a failure."""
         leader = self._wait()
         if leader is None:
             return
@@ -122,9 +124,9 @@ class RangeFetcher:
                     yield Fetched(tp, data)
 
     def check_end(self, tp: TopicPartition, data: PartitionData) -> None:
-        """Close the range if its log ends before it; called for a response without records.
+        """Close the range if its log ends before it. Call this for a response without records.
 
-        Asks the leader once more: a new leader may not know the end of its log yet.
+        It asks the leader once more, because a new leader may not know the end of its log yet.
         """
         available = data.last_stable_offset if self._settings.read_committed else data.high_watermark
         if self._ranges.position(tp) >= available:
@@ -133,7 +135,7 @@ class RangeFetcher:
                 self._ranges.end_early(tp)
 
     def close(self) -> None:
-        """Abandon pending requests."""
+        """Drop the pending requests."""
         for asked in self._asked.values():
             asked.response.abandon()
         self._asked.clear()
@@ -160,7 +162,7 @@ class RangeFetcher:
         )
 
     def _wait(self) -> BrokerId | None:
-        """A leader whose response has begun; None after the timeout."""
+        """Return a leader whose response has begun; None after the timeout."""
         if not self._asked:
             time.sleep(max(0.0, self._not_before - time.monotonic()))
             return None
@@ -178,7 +180,7 @@ class RangeFetcher:
         return None
 
     def _locate(self) -> None:
-        """Look the leaders up."""
+        """Look up the leaders of the partitions."""
         self._not_before = time.monotonic() + self._settings.retry_s
         try:
             topics = self._lookup.topics({tp.topic for tp in self._ranges})
@@ -214,7 +216,10 @@ class RangeFetcher:
             self.last_problem = f"{tp} has no leader"
 
     def _is_another(self, name: str, topic_id: TopicId) -> bool:
-        """Whether another topic has the name now. A missing id is no evidence: some brokers may give none."""
+        """Whether another topic has the name now.
+
+        A missing id proves nothing, because some brokers send no ids.
+        """
         known = self._topic_ids.get(name, ZERO_TOPIC_ID)
         if known == ZERO_TOPIC_ID:
             self._topic_ids[name] = topic_id
@@ -222,7 +227,7 @@ class RangeFetcher:
         return topic_id not in (known, ZERO_TOPIC_ID)
 
     def _on_failure(self, leader: BrokerId, problem: object) -> None:
-        """Handle a leader that does not answer. Raises a lasting problem."""
+        """Handle a leader that does not answer. Raise the error if it is permanent."""
         if (asked := self._asked.pop(leader, None)) is not None:
             asked.response.abandon()
         if isinstance(problem, AuthenticationError):
@@ -232,7 +237,7 @@ class RangeFetcher:
         self.last_problem = str(problem)
 
     def _on_error(self, tp: TopicPartition, error: ErrorCode) -> None:
-        """Handle a leader's error. Raises BarnabasError for a lasting one."""
+        """Handle a leader's error. Raises BarnabasError if it is permanent."""
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             earliest = self._ask(tp, EARLIEST)
             if earliest is not None:
@@ -245,7 +250,7 @@ class RangeFetcher:
             raise BarnabasError(f"cannot read {tp}: {error.doc}")
 
     def _ask(self, tp: TopicPartition, which_end: int) -> int | None:
-        """An end of the log; None if the leader does not answer now."""
+        """Return an end of the log; None if the leader does not answer now."""
         leader = self._leaders.get(tp)
         if leader is None or leader in self._asked:
             return None

@@ -1,4 +1,4 @@
-"""Every format of the pipelines, for plain Spark.
+"""Encodes and decodes every format of the pipelines, for plain Spark.
 
     from barnabas.spark.formats import dead_letters, decode, encode
 
@@ -50,9 +50,9 @@ def decode(
     error: str = "error",
     **options: Any,
 ) -> DataFrame:
-    """Add the columns `record`, the decoded `value` as a struct, and `error`, the reason if it has none.
+    """Add the columns `record`, the decoded `value` as a struct, and `error`, the reason for a failure.
 
-    `options` are those of `decode_columns`. Of each pair one is NULL.
+    `options` are those of `decode_columns`. In each row, one of the two columns is NULL.
 
     Raises:
         ConfigError: an option is not allowed, or a package is missing.
@@ -77,18 +77,18 @@ def decode_columns(
     time_unit: str = "",
     options: dict[str, str] | None = None,
 ) -> tuple[DataFrame, Decoded]:
-    """`rows` with auxiliary columns, and the decoded columns of their column value.
+    """Return `rows` with auxiliary columns, and the decoded columns of their column value.
 
     Args:
         format: one of `READABLE`.
-        schema: of json and csv, columns as in CREATE TABLE, where NOT NULL ones must be there; of avro and
-            jsonschema the reader's schema, else the newest of `subject` is taken, once, now.
-        message: of protobuf, the message's name; by default the first of the schema.
-        envelope: `debezium` for its change events: the columns are the table's, and `_deleted`. Records
-            without a value, which follow deletions, are left out.
-        time_unit: of debezium as json: ms, us or ns, the unit of times that are numbers, where an event has
-            no schema that names it.
-        options: Spark's for json and csv.
+        schema: for json and csv, columns as in CREATE TABLE; those with NOT NULL must exist in each record.
+            For avro and jsonschema, the reader's schema; by default the present newest schema of `subject`.
+        message: for protobuf, the name of the message; by default the first one of the schema.
+        envelope: `debezium` for its change events. The columns are then those of the table, and `_deleted`.
+            Records without a value, which follow deletions, are left out.
+        time_unit: for debezium as json: ms, us or ns, the unit of times that are numbers, if the event has no
+            schema with the unit.
+        options: Spark's own options for json and csv.
 
     Raises:
         ConfigError: an option is not allowed, or a package is missing.
@@ -127,18 +127,20 @@ def encode(
     keep: Sequence[str] = (),
     error: str = "",
 ) -> DataFrame:
-    """Rows as the data source writes them: the column `value`, and `key` when columns are named for it.
+    """Return rows in the form that the data source writes.
 
-    A key of one column is that column, as text unless it is binary; one of several is a JSON object. Where a
-    row's column `_deleted` is true, the value is NULL: a tombstone. That column is not written.
+    If the key has one column, its value is the key, as text unless it is binary. If it has several columns,
+    The result has the column `value`, and `key` if `key` names columns. If the key has one column, its value
+    is the key, as text unless it is binary. If it has several columns, the key is a JSON object. If the
+    column `_deleted` of a row is true, the value is NULL: a tombstone. That column is not written.
 
     Args:
-        format: json or csv of all columns; text, of the column value; or a registered format, by `schema`,
-            which is registered if need be, else by the newest of `subject`.
-        references: the schemas that `schema` refers to.
-        keep: columns that are no part of the record, and stay beside it.
-        error: of registered formats, the name of a column to add: the reason if the schema does not allow a
-            row. The value is then the row as JSON. Without such a column the row fails the job.
+        format: json or csv of all columns; text, of the column value; or a registered format. A registered
+            format uses `schema`, which is registered if necessary, or else the newest schema of `subject`.
+        references: schemas that `schema` refers to.
+        keep: columns that are not part of the record, and stay in the result.
+        error: for registered formats, the name of a column to add. It has the reason if the schema does not
+            allow a row, and the value is then the row as JSON. Without such a column, the row fails the job.
 
     Raises:
         ConfigError: an option is not allowed, or the columns do not fit the format.
@@ -210,7 +212,7 @@ def _is_deleted(rows: DataFrame) -> Column:
 
 
 def key_of(rows: DataFrame, names: Sequence[str]) -> Column:
-    """One column unchanged, so that any client can make the same key; several as a JSON object."""
+    """Return one column unchanged, so that any client can make the same key; several as a JSON object."""
     if len(names) > 1:
         return F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)))
     (name,) = names

@@ -1,7 +1,7 @@
-"""Settings of Java's clients, which jobs of Spark's own connector have: taken over, translated or ignored.
+"""Converts the settings of Java's clients, which jobs of Spark's own connector have.
 
-A setting is ignored, with a line in the log, if it tunes what this data source does not have. One that asks
-for something that it cannot do is refused elsewhere (`options.REFUSED_SETTINGS`).
+Some settings tune parts that this data source does not have: they are ignored, with a line in the log. A
+setting for a function that it does not have is rejected elsewhere (`options.REFUSED_SETTINGS`).
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ _SECURITY = ("sasl.", "security.", "ssl.")
 
 
 def from_java(given: Mapping[str, str], *, writing: bool) -> dict[str, str]:
-    """`given` (without ``kafka.``) under librdkafka's names, without ignored settings.
+    """Return `given` (without ``kafka.``) under librdkafka's names, without ignored settings.
 
     Raises:
-        ConfigError: a value cannot be translated; the text names the setting and the cure.
+        ConfigError: a value cannot be converted; the text has the setting and the cure.
     """
     ignored = IGNORED_IN_WRITING if writing else IGNORED_IN_READING
     settings = {}
@@ -114,7 +114,7 @@ def from_java(given: Mapping[str, str], *, writing: bool) -> dict[str, str]:
 
 @functools.cache
 def note(option: str, why: str) -> None:
-    """Log once in this process that an option is ignored: options are read for each micro-batch."""
+    """Log that an option is ignored, once in this process: Spark passes the options for each micro-batch."""
     _logger.warning("option %s is ignored: %s", option, why)
 
 
@@ -127,7 +127,7 @@ def _partitioner(value: str) -> str:
 
 
 def _security(settings: dict[str, str]) -> dict[str, str]:
-    """Translate Java's logins and stores, as in a client.properties."""
+    """Convert Java's logins and key stores, as in a client.properties."""
     if not any(name in settings for name in _OF_SECURITY):
         return settings
     if "sasl.jaas.config" in settings:

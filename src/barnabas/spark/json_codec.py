@@ -1,7 +1,7 @@
-"""Registered JSON in Arrow: columns of payloads to columns of records, and back.
+"""Converts columns of registered JSON payloads to columns of records in Arrow, and back.
 
-Behind the schema's id a payload is JSON text, as Confluent's serializers write it. Payloads of any version
-must conform to the reader's schema, and written rows to the schema that they are written with.
+After the schema's id, a payload is JSON text, as Confluent's serializers write it. Payloads of any version
+must conform to the reader's schema. Written rows must conform to the schema of the write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _SHOWN = 300
 
 
 class JsonSchema:
-    """A schema with its columns. Raises ConfigError if it is invalid, or not of objects with properties."""
+    """A schema with its columns.
+
+    Raises ConfigError if it is invalid, or does not describe objects with properties.
+    """
 
     def __init__(self, schema: Registered) -> None:
         try:
@@ -45,7 +48,7 @@ class JsonSchema:
         self.required = [each.name for each in self.column.arrow if each.name in required]
 
     def complaint(self, value: Any) -> str | None:
-        """The reason if `value` does not conform to the schema, else None."""
+        """Return the reason if `value` does not conform to the schema, else None."""
         try:
             self._validator.validate(value)
         except ValidationError as error:
@@ -56,12 +59,12 @@ class JsonSchema:
 
 
 class Decoder(PayloadDecoder[None]):
-    """Requires that the writer's schema is registered, and reads by the reader's."""
+    """Decodes payloads by the reader's schema. The writer's schema must be registered."""
 
     def __init__(
         self, reader: Registered, find_writer: FindWriter, column: pa.DataType | None = None
     ) -> None:
-        """Raises ConfigError, as JsonSchema."""
+        """Create a decoder. Raises ConfigError as `JsonSchema`."""
         self._schema = JsonSchema(reader)
         self._find_writer = find_writer
         super().__init__(self._schema.column.arrow, column)
@@ -83,10 +86,10 @@ class Decoder(PayloadDecoder[None]):
 
 
 class Encoder(PayloadEncoder):
-    """Writes JSON without blanks."""
+    """Encodes records as JSON without spaces."""
 
     def __init__(self, schema: Registered) -> None:
-        """Raises ConfigError, as JsonSchema."""
+        """Create an encoder. Raises ConfigError as `JsonSchema`."""
         self._schema = JsonSchema(schema)
         arrow = self._schema.column.arrow
         super().__init__(arrow, arrow, schema.id, self._schema.required)

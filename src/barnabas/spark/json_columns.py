@@ -1,4 +1,4 @@
-"""JSON Schema's types as columns.
+"""Converts the types of JSON Schema to types of columns.
 
 | JSON Schema | column |
 |---|---|
@@ -8,7 +8,7 @@
 | an array with items of one type | array |
 | all else: other unions, arrays of several types, recursive schemas | string: the value's JSON |
 
-Every property, and every type that allows null, is nullable. Formats such as date-time only annotate, as in
+Every property, and every type that allows null, is nullable. Formats such as date-time have no effect, as in
 JSON Schema: cast such strings.
 """
 
@@ -29,7 +29,7 @@ _PLAIN = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_(), 
 
 @dataclass(frozen=True)
 class JsonColumn:
-    """The type of a value's column; `read` converts JSON values to it, and `write` converts them back."""
+    """The type of a value's column. `read` converts JSON values to it, and `write` converts them back."""
 
     arrow: pa.DataType
     read: Callable[[Any], Any]
@@ -37,7 +37,7 @@ class JsonColumn:
 
 
 def json_column(schema: Any, resolver: Any, inside: tuple[int, ...] = ()) -> JsonColumn:
-    """The column of `schema`, whose references `resolver` resolves. Raises ConfigError."""
+    """Return the column of `schema`. `resolver` resolves its references. Raises ConfigError."""
     while isinstance(schema, dict) and "$ref" in schema:
         try:
             resolved = resolver.lookup(schema["$ref"])

@@ -1,4 +1,7 @@
-"""Requests to group coordinators, without librdkafka: its consumer does not notice a failover in time."""
+"""Sends requests to group coordinators without librdkafka.
+
+librdkafka's consumer does not notice a failover in time.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from barnabas.spark.fetch_settings import parse_servers
 
 
 def new_brokers(client: Mapping[str, object], timeout: float) -> Brokers:
-    """The brokers that a client with these settings of librdkafka connects to.
+    """Return the brokers to which a client with these settings of librdkafka connects.
 
     Args:
-        timeout: seconds for each request, a failover included.
+        timeout: seconds for each request, including a failover.
 
     Raises:
         ConfigError: an address is not HOST:PORT.
@@ -29,12 +32,12 @@ def new_brokers(client: Mapping[str, object], timeout: float) -> Brokers:
 def group_offsets(
     brokers: Brokers, group: str, *, only: Iterable[TopicPartition] | None = None, stable: bool = False
 ) -> dict[TopicPartition, Committed]:
-    """Return a group's committed offsets, with `only` and `stable` as of `committed`.
+    """Return a group's committed offsets; see `committed` for `only` and `stable`.
 
-    With `stable`, it waits while a transaction may still change one of them.
+    With `stable`, it waits while an open transaction can change one of them.
 
     Raises:
-        BarnabasError: the coordinator refuses, or does not answer.
+        BarnabasError: the coordinator rejects the request, or does not answer.
     """
     try:
         return brokers.ask_coordinator(group, lambda to, _: committed(to, group, only=only, stable=stable))

@@ -1,9 +1,9 @@
-"""A producer that takes records by the thousand: librdkafka's own interface, called by ctypes.
+"""A producer that accepts thousands of records in one call, by librdkafka's own C interface and ctypes.
 
-confluent-kafka, which brings librdkafka along, takes records one by one, and that costs more than all that
-librdkafka does with them. Here a table of addresses and lengths (`MESSAGES`) hands over a whole Arrow batch
-in one call, ``rd_kafka_produce_batch``. Names, structures and constants are those of librdkafka's public
-header, rdkafka.h, which keeps them as they are from release to release. Errors are confluent-kafka's.
+confluent-kafka, which contains librdkafka, accepts records one by one. This costs more than all of
+librdkafka's own work. Here a table of addresses and lengths (`MESSAGES`) passes a whole Arrow batch in one
+call, ``rd_kafka_produce_batch``. Names, structures and constants are those of librdkafka's public header,
+rdkafka.h, which does not change them between releases. Errors are those of confluent-kafka.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class _Value(ctypes.Union):
 
 
 class _Argument(Structure):
-    """rd_kafka_vu_t: one of the arguments of rd_kafka_produceva."""
+    """The structure rd_kafka_vu_t: one of the arguments of rd_kafka_produceva."""
 
     _fields_ = (("kind", c_int), ("value", _Value))
 
@@ -183,10 +183,10 @@ class Failed(NamedTuple):
 
 
 class BatchProducer:
-    """Sends tables of records. `on_failure` is called, within `poll` and `flush`, for each that fails."""
+    """Sends tables of records. `poll` and `flush` call `on_failure` for each failed record."""
 
     def __init__(self, settings: Mapping[str, object], on_failure: Callable[[Failed], None]) -> None:
-        """Raises KafkaException for a setting that librdkafka does not take."""
+        """Create a producer. Raises KafkaException for a setting that librdkafka rejects."""
         text = ctypes.create_string_buffer(_TEXT)
         configuration = _conf_new()
         for name, value in {**settings, "delivery.report.only.error": True}.items():
@@ -205,9 +205,11 @@ class BatchProducer:
         self._topics: dict[str, int] = {}
 
     def produce(self, topic: str, messages: MessageTable) -> int | None:
-        """Queue copies of all. Returns the number of the first refused one, whose `err` has the error.
+        """Queue copies of all records.
 
-        Raises KafkaException for a name that no topic can have.
+        Return the number of the first rejected one, whose `err` has the error.
+
+        It raises KafkaException if the name is not valid for a topic.
         """
         flags = _COPY | _PARTITION
         queued = _produce_batch(self._topic(topic), -1, flags, messages.ctypes.data, len(messages))
@@ -216,7 +218,10 @@ class BatchProducer:
     def produce_with_headers(
         self, topic: str, message: np.void, headers: Iterable[tuple[str, bytes | None]]
     ) -> None:
-        """Queue a copy of one record, which `produce` cannot give headers. Raises KafkaException."""
+        """Queue a copy of one record with headers, which `produce` does not support.
+
+        Raises KafkaException.
+        """
         added = _headers_new(8)
         for name, value in headers:
             encoded = name.encode()
@@ -234,11 +239,14 @@ class BatchProducer:
             _raise(error)
 
     def __len__(self) -> int:
-        """The number of records without an acknowledgement."""
+        """Return the number of records without an acknowledgement."""
         return int(_outq_len(self._handle))
 
     def poll(self, milliseconds: int) -> None:
-        """Serve failures, and wait for one. Raises KafkaException after a fatal error."""
+        """Call `on_failure` for failed records, and wait for one.
+
+        Raises KafkaException after a fatal error.
+        """
         _poll(self._handle, milliseconds)
         self._check()
 
@@ -252,11 +260,14 @@ class BatchProducer:
         self._check()
 
     def purge(self) -> None:
-        """Drop the records without an acknowledgement; they go to `on_failure` when it is next served."""
+        """Drop the records without an acknowledgement.
+
+        The next `poll` or `flush` passes them to `on_failure`.
+        """
         _purge(self._handle, _PURGE_ALL)
 
     def find(self, topic: str, seconds: float) -> list[int]:
-        """The partitions of a topic that have a leader. Raises KafkaException when no broker answers."""
+        """Return the partitions of a topic that have a leader. Raises KafkaException if no broker answers."""
         found = POINTER(_Metadata)()
         code = _metadata(self._handle, 0, self._topic(topic), ctypes.byref(found), int(seconds * 1000))
         if code != 0:
@@ -276,7 +287,7 @@ class BatchProducer:
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, seconds: float) -> None:
         """Commit an offset of partition 0 of `topic` for `group`, as part of the transaction.
 
-        A NUL is committed behind `metadata`.
+        `metadata` is stored with a NUL at its end.
         """
         offsets, members = _list_new(1), _group_new(group.encode())
         entry = _list_add(offsets, topic.encode(), 0).contents
@@ -297,7 +308,7 @@ class BatchProducer:
         _raise(_abort_transaction(self._handle, int(seconds * 1000)))
 
     def close(self) -> None:
-        """Close threads and connections; records without an acknowledgement are lost."""
+        """Stop threads and close connections. Records without an acknowledgement are lost."""
         for topic in self._topics.values():
             _topic_destroy(topic)
         _destroy(self._handle)
@@ -329,7 +340,7 @@ def _failed(message: _Message) -> Failed:
 
 
 def _raise(error: int | None) -> None:
-    """Raise the error that a call has returned, if any, and free it."""
+    """Raise the error that a call has returned, if any, and free its memory."""
     if not error:
         return
     found = KafkaError(

@@ -1,7 +1,7 @@
-"""Partitions and offsets that a query needs for its plans.
+"""Looks up the partitions and offsets that a query needs for its plans.
 
-ListOffsets finds the offset of a time and both ends of a log. It uses the client's isolation level: for a
-reader of committed records the latest offset is the last stable one.
+ListOffsets finds the offset for a time, and both ends of a log. It uses the client's isolation level: with
+read_committed the latest offset is the last stable one.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class BrokerUnreachableError(BarnabasError):
 
 
 class OffsetLookup:
-    """Looks up partitions and offsets for one query; owned by the planner's process, which closes it.
+    """Looks up partitions and offsets for one query. The planner's process owns it and must close it.
 
-    An answer that equals the last one is the same object. So a query sees at once that nothing is new,
-    however many partitions it reads.
+    An answer that equals the previous one is the same object. So a query sees at once that nothing is new,
+    even if it reads many partitions.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -96,10 +96,10 @@ class OffsetLookup:
         self._consumer.close()
 
     def partitions(self, *, must_exist: bool = True) -> list[TopicPartition]:
-        """The present partitions of the query. Without `must_exist` missing ones are left out.
+        """Return the present partitions of the query. Without `must_exist`, missing ones are left out.
 
         Raises:
-            ConfigError: a topic or partition that the options name does not exist.
+            ConfigError: a topic or partition in the options does not exist.
             BrokerUnreachableError: no broker answers.
         """
         wanted = self._options
@@ -114,7 +114,7 @@ class OffsetLookup:
         return self._partitions[1]
 
     def _chosen(self, counts: Mapping[str, int]) -> list[TopicPartition]:
-        """The partitions that the options choose, from the partition counts of topics."""
+        """Return the partitions that the options select, from the partition counts of topics."""
         wanted = self._options
         if wanted.partitions:
             return [each for each in wanted.partitions if each.partition < counts.get(each.topic, 0)]
@@ -127,12 +127,12 @@ class OffsetLookup:
         ]
 
     def still_there(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those of `partitions` that exist now, whether or not the options choose them."""
+        """Return those of `partitions` that exist now, even if the options do not select them."""
         counts = _partition_counts(self._look_up({tp.topic for tp in partitions}))
         return {tp for tp in partitions if tp.partition < counts.get(tp.topic, 0)}
 
     def _look_up(self, names: Collection[str] | None) -> Mapping[str, Topic]:
-        """Look up these topics, or all."""
+        """Look up these topics, or all topics."""
         give_up = time.monotonic() + _TIMEOUT_S
         for pause_s in _pauses():
             if pause_s:  # a sleep of 0 gives the processor away
@@ -166,9 +166,9 @@ class OffsetLookup:
                 raise refuse("assign", f"{each.topic}:{each.partition}", f"topic {each.topic} {there}")
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The id of each topic (KIP-516), by the last lookup.
+        """Return the id of each topic (KIP-516) from the last lookup.
 
-        Those that have none, or are gone, are left out.
+        Topics without an id, and deleted topics, are left out.
         """
         known = self._topics
         return {
@@ -178,13 +178,13 @@ class OffsetLookup:
         }
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The log start offset of each."""
+        """Return the log start offset of each partition."""
         return self._list_offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The offset after the last record that a reader may see, of each.
+        """Return for each partition the offset after the last record that a reader may see.
 
-        For the list that `partitions` returned, returns the same object as long as nothing is new.
+        For the list from `partitions`, it returns the same object as long as nothing is new.
         """
         if self._partitions is None or partitions is not self._partitions[1]:
             return self._list_offsets(dict.fromkeys(partitions, LATEST))
@@ -198,10 +198,11 @@ class OffsetLookup:
         return answers.offsets
 
     def resolve(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
-        """The offsets at which the options start or stop.
+        """Return the offsets at which the options start or stop.
 
         Raises:
-            ConfigError: the option names other partitions than are read, or a time no record has reached.
+            ConfigError: the option names other partitions than the query reads, or a time after the last
+                record.
         """
         wanted = bound.by_partition
         if wanted is None:
@@ -216,7 +217,10 @@ class OffsetLookup:
         return {**wanted, **ends}
 
     def at_time(self, moment: int, partitions: list[TopicPartition]) -> Offsets:
-        """The first offset of each at `moment` (milliseconds since 1970) or later; else its end."""
+        """Return the first offset of each partition at `moment` or later; else the partition's end.
+
+        `moment` is in milliseconds since 1970.
+        """
         found = self._list_offsets(dict.fromkeys(partitions, moment))
         return found | self.latest(tp for tp, offset in found.items() if offset < 0)
 
@@ -225,10 +229,10 @@ class OffsetLookup:
         return {tp: each.offset for tp, each in found.items()}
 
     def sample(self, start: Offsets, end: Offsets) -> dict[TopicPartition, float]:
-        """The mean size of a record in bytes, by the first records between `start` and `end`.
+        """Return the mean size of a record in bytes, from the first records between `start` and `end`.
 
-        It reads the partitions that are furthest behind, and if possible one of each topic. The other
-        partitions get their topic's mean, weighted by lag.
+        It reads the partitions with the largest lag, if possible one of each topic. The other partitions get
+        their topic's mean, weighted by lag.
         """
         behind = {tp: lag for tp, lag in lag_of(end, start).items() if lag}
         chosen = _furthest_behind(behind, _SAMPLED_PARTITIONS)
@@ -241,7 +245,7 @@ class OffsetLookup:
         return {tp: usual[tp.topic] for tp in behind if tp.topic in usual} | measured
 
     def _measure(self, lagging: list[ClientPartition]) -> dict[TopicPartition, float]:
-        """The mean size of the records from these offsets on; some partitions may be missing."""
+        """Return the mean size of the records from these offsets on. Some partitions may be missing."""
         if not lagging:
             return {}
         sizes: dict[TopicPartition, list[int]] = {}
@@ -272,14 +276,14 @@ class OffsetLookup:
         return found | self.latest(too_late)
 
     def _list_offsets(self, wanted: Offsets) -> Offsets:
-        """Find all offsets by one round of ListOffsets; `LATEST` for a time without a record."""
+        """Find all offsets with one round of ListOffsets. A time after the last record gives `LATEST`."""
         if not wanted:
             return {}
         answers = self._ask(self._question(wanted))
         return self._ask_again(wanted, answers) if answers.refused or answers.silent else answers.offsets
 
     def _ask_again(self, wanted: Offsets, answers: LeaderAnswers) -> Offsets:
-        """Retry: a partition may have no leader for a moment, or its leader may have just changed."""
+        """Retry: a partition may temporarily have no leader, or a new one."""
         found = dict(answers.offsets)
         give_up = time.monotonic() + _TIMEOUT_S
         for attempt, pause_s in enumerate(_pauses(), 1):
@@ -295,7 +299,7 @@ class OffsetLookup:
         return found
 
     def _check(self, answers: LeaderAnswers, attempt: int, *, is_last: bool) -> None:
-        """Raise lasting errors."""
+        """Raise permanent errors."""
         refused = {}
         for tp, error in answers.refused.items():
             waits = attempt < _ATTEMPTS if error in _NO_SUCH_PARTITION else error in _PASSING
@@ -331,9 +335,9 @@ class OffsetLookup:
             raise self._unreachable(error) from None
 
     def commit(self, processed: Offsets) -> None:
-        """Commit to the query's group, which shows its lag. A failure is only logged.
+        """Commit offsets to the query's group, which shows its lag. A failure is only logged.
 
-        Without members the group is a plain store of offsets; anything else in it keeps its own.
+        The group has no members: it only stores these offsets. Its other offsets do not change.
         """
         news = {tp: offset for tp, offset in processed.items() if self._committed.get(tp) != offset}
         if not news:
@@ -357,12 +361,15 @@ class OffsetLookup:
 
 
 def _pauses() -> Iterator[float]:
-    """The pauses before attempts; none before the second, since an idle connection may have been closed."""
+    """Yield the pauses before the attempts.
+
+    There is none before the second, because the broker may have closed an idle connection.
+    """
     return (min(_RETRY_S * max(0, attempt - 1), _LONGEST_PAUSE_S) for attempt in itertools.count())
 
 
 def _furthest_behind(behind: Offsets, most: int) -> list[TopicPartition]:
-    """At most so many partitions, the first of each topic before a topic's second."""
+    """Return at most this number of partitions, the first one of each topic before a second one."""
     by_lag = sorted(behind, key=lambda tp: -behind[tp])
     rank: Counter[str] = Counter()
     ranked = []
@@ -374,7 +381,7 @@ def _furthest_behind(behind: Offsets, most: int) -> list[TopicPartition]:
 
 
 def _partition_counts(topics: Mapping[str, Topic]) -> dict[str, int]:
-    """The number of partitions of each topic that exists."""
+    """Return the number of partitions of each existing topic."""
     return {name: len(topic.leaders) for name, topic in topics.items() if topic.error is ErrorCode.NONE}
 
 

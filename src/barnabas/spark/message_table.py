@@ -1,4 +1,4 @@
-"""Addresses of the keys and values of an Arrow batch, for librdkafka, without a Python object for each."""
+"""Makes a table of addresses of the keys and values in an Arrow batch, without a Python object for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _NOTHING = ctypes.create_string_buffer(1)
 
 
 def message_table(rows: pa.RecordBatch) -> MessageTable:
-    """The records of `rows`, by their columns value, key and partition; it points into `rows`."""
+    """Return the table of the records in `rows`, from the columns value, key and partition.
+
+    It points into `rows`.
+    """
     table = np.zeros(rows.num_rows, MESSAGES)
     table["payload"], table["len"] = _addresses(rows.column("value"))
     if "key" in rows.schema.names:
@@ -27,7 +30,7 @@ def message_table(rows: pa.RecordBatch) -> MessageTable:
 
 
 def _addresses(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """The address, 0 for NULL, and the length of each value of a binary or string column."""
+    """Return the address (0 for NULL) and the length of each value in a binary or string column."""
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     offset_type = np.dtype(np.int64 if wide else np.int32)
     _, offsets, data = column.buffers()

@@ -1,7 +1,8 @@
-"""The progress of a task: its ranges that are still open, and their lost records.
+"""Tracks the progress of a task: its unfinished ranges, and their lost records.
 
-A range ends at a position, not after a count of records: compaction and transaction markers leave gaps. The
-last offset of a range may be in one. A batch that ends at or after the end of the range closes it.
+A range ends at an offset, not after a number of records, because compaction and transaction markers leave
+gaps. Even the last offset of a range may be in a gap. A batch that ends at or after the end of the range
+closes it.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ _logger = logging.getLogger(__name__)
 
 
 class DataLossError(BarnabasError):
-    """Records to be read are gone, and failOnDataLoss is true."""
+    """Records to read do not exist any more, and failOnDataLoss is true."""
 
 
 def gone(tp: TopicPartition, start: Offset, end: Offset) -> str:
-    """Describe the lost records of `tp`, from `start` up to, not including, `end`."""
+    """Describe the lost records of `tp`, from `start` up to, but without, `end`."""
     return f"{tp}: offsets {start} to {end - 1} are gone"
 
 
 def report_data_loss(what: str, *, fail: bool) -> None:
-    """Raise or log, as failOnDataLoss says."""
+    """Raise or log a loss of records, depending on failOnDataLoss."""
     if fail:
         raise DataLossError(f"{what}; to go on with what is left, set the option failOnDataLoss=false")
     _logger.warning("%s; continuing, since failOnDataLoss=false", what)
 
 
 class OpenRanges:
-    """The unfinished ranges of a task; those to request next come first."""
+    """The unfinished ranges of a task, in the order of the next requests."""
 
     def __init__(self, ranges: list[OffsetRange], fail_on_data_loss: bool) -> None:
         self._fail_on_data_loss = fail_on_data_loss
@@ -53,30 +54,30 @@ class OpenRanges:
         return ", ".join(map(str, self._positions))
 
     def position(self, tp: TopicPartition) -> Offset:
-        """The offset to read next."""
+        """Return the offset to read next."""
         return self._positions[tp]
 
     def end(self, tp: TopicPartition) -> Offset:
-        """The offset to stop before."""
+        """Return the offset at which the range ends."""
         return self._ends[tp]
 
     def advance(self, tp: TopicPartition, position: Offset) -> None:
-        """Note that all before `position` is read, and put the other ranges first."""
+        """Note that all records before `position` are read, and move the range behind the others."""
         del self._positions[tp]
         if position < self._ends[tp]:
             self._positions[tp] = position
 
     def end_early(self, tp: TopicPartition) -> None:
-        """Close a range: its log ends at the position. Raises DataLossError."""
+        """Close a range whose log ends at the position. Raises DataLossError."""
         self._skip_to(tp, self._ends[tp])
 
     def go_on_at(self, tp: TopicPartition, earliest: Offset) -> None:
-        """Skip to `earliest`, the start of a log that lacks the position. Raises DataLossError."""
+        """Continue at `earliest`, the start of a log that lacks the position. Raises DataLossError."""
         is_ahead = self._positions[tp] < earliest < self._ends[tp]
         self._skip_to(tp, earliest if is_ahead else self._ends[tp])
 
     def close_gone(self, tp: TopicPartition) -> None:
-        """Close a range whose partition is gone. Raises DataLossError."""
+        """Close a range whose partition does not exist any more. Raises DataLossError."""
         report_data_loss(f"{tp} is gone", fail=self._fail_on_data_loss)
         del self._positions[tp]
 

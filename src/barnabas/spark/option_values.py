@@ -1,4 +1,4 @@
-"""Parsers of option values; every error names the option, the value and the cure, in one line."""
+"""Parses option values. Every error has the option, the value and the cure in one line."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def refuse(name: str, value: object, cure: str) -> ConfigError:
-    """The error for an option that cannot be used, in one line; secrets are not repeated in it."""
+    """Make the error for an invalid option, in one line, without secrets."""
     shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
     return ConfigError(f"option {name}={shown} is not allowed: {cure}")
 
 
 def config_file(name: str, value: str) -> dict[str, str]:
-    """The settings of connections in a file, under librdkafka's names."""
+    """Read the connection settings in a file, under librdkafka's names."""
     try:
         translated = translate(read_unchecked(Path(value)))
     except (ClientError, ConfigError) as error:
@@ -48,7 +48,7 @@ def config_file(name: str, value: str) -> dict[str, str]:
 
 
 def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:
-    """Partitions, from JSON such as ``{"orders":[0,1]}``."""
+    """Parse partitions from JSON, such as ``{"orders":[0,1]}``."""
     cure = 'write the partitions of each topic as JSON: {"orders":[0,1]}'
     try:
         chosen = json.loads(value)
@@ -63,7 +63,10 @@ def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:
 
 
 def by_partition(name: str, value: str) -> Offsets:
-    """A number for each partition, from JSON such as ``{"orders":{"0":23}}``; -2 is the start, -1 the end."""
+    """Parse a number for each partition from JSON, such as ``{"orders":{"0":23}}``.
+
+    As an offset, -2 is the start of a log and -1 its end.
+    """
     unit = "milliseconds" if name.endswith("ByTimestamp") else "offsets"
     cure = f'write the {unit} of each partition as JSON: {{"orders":{{"0":23,"1":7}}}}'
     try:
@@ -95,7 +98,7 @@ def count(name: str, value: str) -> int:
 
 
 def seconds(name: str, value: str) -> float:
-    """A time as Spark writes it: 500ms, 30s, 15m, 1h, 1d; a bare number is milliseconds."""
+    """Parse a time in Spark's form: 500ms, 30s, 15m, 1h, 1d; a number without a unit is in milliseconds."""
     parts = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", value.lower())
     if parts is None:
         raise refuse(name, value, "write a number and a unit, such as 500ms, 30s, 15m, 1h")
@@ -103,7 +106,7 @@ def seconds(name: str, value: str) -> float:
 
 
 def delivery(name: str, value: str) -> bool:
-    """Whether rows are to be written exactly once."""
+    """Return whether to write rows exactly once."""
     if value.lower() not in ("at-least-once", "exactly-once"):
         raise refuse(name, value, "choose from at-least-once, exactly-once")
     return value.lower() == "exactly-once"
@@ -116,21 +119,24 @@ def sink_name(name: str, value: str) -> str:
 
 
 def timestamp(name: str, value: str) -> int:
-    """Milliseconds since 1970; as in a request for offsets, -2 is the start of a log and -1 its end."""
+    """Parse milliseconds since 1970; as in ListOffsets, -2 is the start of a log and -1 its end."""
     if not value.isdecimal() and value not in ("-1", "-2"):
         raise refuse(name, value, "write milliseconds since 1970, such as 1700000000000")
     return int(value)
 
 
 def strategy(name: str, value: str) -> bool:
-    """Whether to start at the latest offset where no record is late enough, instead of failing."""
+    """Return whether to start at the latest offset if no record is late enough; otherwise the query fails."""
     if value.lower() not in ("error", "latest"):
         raise refuse(name, value, "choose from error, latest")
     return value.lower() == "latest"
 
 
 def topic_pattern(name: str, value: str) -> regex.Pattern[str]:
-    r"""A regular expression as in Java: ``\p{Alpha}``, ``[a-z&&[^q]]``, possessive quantifiers."""
+    r"""Convert a regular expression in Java's syntax:
+
+    ``\p{Alpha}``, ``[a-z&&[^q]]``, possessive quantifiers.
+    """
     import regex  # takes longer to load than all else here, and a task needs no pattern
 
     if not value:

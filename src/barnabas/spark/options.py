@@ -1,7 +1,7 @@
-"""Every option of the data source, declared once, and the checked options of a job.
+"""Declares every option of the data source once, and checks the options of a job.
 
-Names and meanings are those of Spark's own Kafka connector; case does not matter, since Spark hands them over
-in lower case. An option that is not honoured is refused, not swallowed.
+Names and meanings are those of Spark's own Kafka connector. Names ignore case, because Spark passes them in
+lower case. An option without an effect is rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -124,10 +124,10 @@ REFUSED_SETTINGS = {
 
 @dataclass(frozen=True)
 class Bound:
-    """A start or an end of reading: `everywhere`, or `by_partition` if that is given.
+    """The start or end of a read: `everywhere`, or `by_partition` if it is given.
 
-    A value is an offset, `EARLIEST` or `LATEST`; with `is_timestamp` milliseconds since 1970. With
-    `is_committed` it is the group's committed offset, or the value if there is none.
+    A value is an offset, `EARLIEST` or `LATEST`; with `is_timestamp` it is milliseconds since 1970. With
+    `is_committed` the group's committed offset applies, or the value if there is none.
     """
 
     option: str
@@ -139,14 +139,14 @@ class Bound:
 
     @property
     def moves(self) -> bool:
-        """Whether a later lookup may give another offset, as records come."""
+        """Whether a later lookup may return another offset, because records arrive."""
         values = [self.everywhere] if self.by_partition is None else self.by_partition.values()
         return LATEST in values or (self.is_timestamp and self.latest_when_too_late)
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """A read, checked. Exactly one of `topics`, `pattern`, `partitions` is given."""
+    """The checked options of a read. Exactly one of `topics`, `pattern` and `partitions` is given."""
 
     client: dict[str, str] = field(repr=False)
     topics: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ class ReadOptions:
         """Check the options of ``spark.read`` or, with `streaming`, ``spark.readStream``.
 
         Raises:
-            ConfigError: an option is unknown, missing or not allowed; the text names it and the cure.
+            ConfigError: an option is unknown, missing or not allowed; the text has the option and the cure.
         """
         given = _Given(options, READ_OPTIONS)
         client = reading_settings(given.client_settings(writing=False))
@@ -212,9 +212,9 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """A write, checked; without `topic` every row names its own in the column topic.
+    """The checked options of a write. Without `topic`, each row names its topic in the column topic.
 
-    `sink` and `batch` are given for exactly-once in batch, both or none: a stream has its own.
+    `sink` and `batch` are for exactly-once writes in batch: both are given, or neither. A stream has its own.
     """
 
     client: dict[str, str] = field(repr=False)
@@ -229,7 +229,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-        """Check the options of ``df.write`` or ``df.writeStream``; raises as `ReadOptions.parse`."""
+        """Check the options of ``df.write`` or ``df.writeStream``. Raises the same as `ReadOptions.parse`."""
         given = _Given(options, WRITE_OPTIONS)
         exactly_once = given.take("barnabas.delivery", delivery, default=False)
         if not exactly_once:
@@ -254,7 +254,7 @@ class WriteOptions:
 
 
 class _Given:
-    """The options a job came with, by the names they are declared under."""
+    """The options of a job, by their declared names."""
 
     def __init__(self, options: Mapping[str, str], declared: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -274,7 +274,7 @@ class _Given:
         return self._values[name.lower()].strip()
 
     def refuse_each(self, names: Iterable[str], cure: str) -> None:
-        """Raises ConfigError when one of `names` is given."""
+        """Raise ConfigError if one of `names` is given."""
         for name in names:
             if name in self:
                 raise refuse(name, self[name], cure)
@@ -283,7 +283,7 @@ class _Given:
         return parse(name, self[name]) if name in self else default
 
     def client_settings(self, *, writing: bool) -> dict[str, str]:
-        """The settings given as ``kafka.NAME``, with those of the data source's own checked."""
+        """Return the ``kafka.NAME`` settings, with checks of the data source's own settings."""
         given = {
             name.removeprefix("kafka."): value
             for name, value in self._values.items()
@@ -327,7 +327,7 @@ def _selection(given: _Given) -> dict[str, Any]:
 
 
 def _bound(given: _Given, side: str, default: int) -> Bound:
-    """The first of three options that is given, in the order Spark's connector looks for them."""
+    """Return the first of three options that is given, in the order of Spark's connector."""
     no_match = "startingOffsetsByTimestampStrategy"
     latest_when_too_late = side == "ending" or given.take(no_match, strategy, default=False)
     name = f"{side}Timestamp"
@@ -352,7 +352,7 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
 
 
 def _check_batch_bounds(given: _Given, starting: Bound, ending: Bound, streaming: bool) -> None:
-    """A batch that starts at the end, or ends at the start, is a mistake."""
+    """Reject a batch that starts at the end of the log, or ends at its start."""
     for bound, wrong, cure in (
         (starting, LATEST, "a batch that starts at the latest offset is empty; use earliest (-2) or offsets"),
         (ending, EARLIEST, "a batch that ends at the earliest offset is empty; use latest (-1) or offsets"),

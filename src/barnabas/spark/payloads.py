@@ -1,4 +1,4 @@
-"""Registered payloads: a zero byte, the schema's id (4 bytes, big-endian), and the format's content.
+"""Registered payloads: a zero byte, the schema's id (4 bytes, big-endian), and the content of the format.
 
 Source: Confluent's wire format, https://docs.confluent.io/platform/current/schema-registry/fundamentals/
 serdes-develop/index.html#wire-format
@@ -29,38 +29,41 @@ FindWriter = Callable[[int], Registered]
 
 
 class RowUnfitError(BarnabasError):
-    """A row that the schema does not allow."""
+    """The schema does not allow a row."""
 
 
 class Undecodable(Exception):
-    """Why one payload is no record."""
+    """A payload cannot be decoded; the text is the reason."""
 
 
 class PayloadDecoder(ABC, Generic[W]):
-    """Decodes payloads of any version of a schema into the columns of the reader's schema.
+    """Decodes payloads of any version of a schema to columns of the reader's schema.
 
-    `W` is the form in which a format keeps a writer's schema.
+    `W` is the type in which a format keeps a writer's schema.
     """
 
     def __init__(self, made: pa.DataType, column: pa.DataType | None) -> None:
-        """`made` is the type of what `_record` returns, `column` that of the records' column."""
+        """Create a decoder.
+
+        `made` is the type of `_record`'s results, `column` the type of the records' column.
+        """
         self.made = made
         self._type = column or made
         self._writers: dict[int, W] = {}
 
     @abstractmethod
     def _writer(self, id_: int) -> W:
-        """The form of the writer's schema `id_`. Raises RegistryError, SchemaError or ConfigError."""
+        """Return the writer's schema `id_`. Raises RegistryError, SchemaError or ConfigError."""
 
     @abstractmethod
     def _record(self, payload: bytes, start: int, writer: W) -> Any:
-        """The record in `payload`, whose content begins at `start`. Raises Undecodable."""
+        """Decode the record in `payload`, whose content begins at `start`. Raises Undecodable."""
 
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Records and reasons: at least one of each pair is NULL, and both for a NULL payload.
+        """Return records and reasons. Of each pair at least one is NULL; both are NULL for a NULL payload.
 
         Raises:
-            RegistryError: the registry does not answer, or denies the request: not the payload's fault.
+            RegistryError: the registry does not answer, or rejects the request.
         """
         unknown: dict[int, str] = {}
         records: list[Any] = []
@@ -111,14 +114,16 @@ class PayloadDecoder(ABC, Generic[W]):
 
 
 class PayloadEncoder(ABC):
-    """Encodes records as payloads with one registered schema."""
+    """Encodes records as payloads of one registered schema."""
 
     def __init__(
         self, typed: pa.StructType, raw: pa.StructType, id_: int, required: Sequence[str] = ()
     ) -> None:
-        """`typed` are the columns of the schema, `raw` the same as `_content` takes them.
+        """Create an encoder.
 
-        Those that are `required` must be there.
+        `typed` are the columns of the schema, `raw` the same columns in the types for `_content`.
+
+        The `required` columns must exist.
         """
         self.names = [field.name for field in typed]
         self.required = tuple(required)
@@ -128,13 +133,13 @@ class PayloadEncoder(ABC):
 
     @abstractmethod
     def _content(self, row: dict[str, Any]) -> bytes:
-        """The bytes after the id. Raises RowUnfitError."""
+        """Return the bytes after the id. Raises RowUnfitError."""
 
     def encode(self, records: pa.Array) -> pa.Array:
-        """The payload of each record; NULL for a NULL record.
+        """Return the payload of each record; NULL for a NULL record.
 
         Raises:
-            RowUnfitError: the schema does not allow a record; the text has its row and column.
+            RowUnfitError: the schema does not allow a record; the text has the row and the column.
         """
         payloads, reasons = self.encode_each(records)
         for reason in reasons.drop_null():
@@ -142,9 +147,9 @@ class PayloadEncoder(ABC):
         return payloads
 
     def encode_each(self, records: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Payloads, and the reasons why the schema does not allow records.
+        """Return payloads, and reasons for the records that the schema does not allow.
 
-        At least one of each pair is NULL, and both are for a NULL record.
+        Of each pair at least one is NULL; both are NULL for a NULL record.
         """
         payloads: list[bytes | None] = []
         rows, reasons = self._rows(records)
@@ -159,7 +164,10 @@ class PayloadEncoder(ABC):
         return pa.array(payloads, pa.binary()), pa.array(reasons, pa.string())
 
     def _rows(self, records: pa.Array) -> tuple[list[dict[str, Any] | None], list[str | None]]:
-        """The rows as `_content` takes them; a row with a value that its column cannot have is None."""
+        """Return the rows in the form for `_content`.
+
+        A row with a value that its column cannot have is None.
+        """
         with suppress(pa.ArrowException):
             return self._converted(records), [None] * len(records)
         rows: list[dict[str, Any] | None] = []
@@ -186,7 +194,7 @@ class PayloadEncoder(ABC):
         return rows
 
     def _misfit(self, record: pa.Array, error: Exception) -> str:
-        """The reason for one record that cannot be converted: its column and its row."""
+        """Return the reason why one record cannot be converted, with its column and row."""
         named = ""
         for field in record.type:
             try:

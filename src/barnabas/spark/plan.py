@@ -1,8 +1,8 @@
-"""The plan of a micro-batch's tasks, which its checkpoint keeps.
+"""The plan for the tasks of a micro-batch, which the checkpoint contains.
 
 An exactly-once sink identifies the rows of a task by the task's number. So a repeated micro-batch must have
 the same tasks, even with other cores or options, or after the logs have lost records. The tasks depend only
-on two positions; the second position has the plan.
+on two positions, and the second position contains the plan.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _VERSION, _START_UNKNOWN = 1, 2
 
 
 class PlanError(BarnabasError):
-    """The tasks of a micro-batch cannot be planned as they were."""
+    """The original tasks of a micro-batch cannot be planned again."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The parameters of `plan_tasks`, and the starts of partitions that the first position does not tell.
+    """The parameters of `plan_tasks`, and the starts of partitions that the first position does not contain.
 
-    With PySpark 4.1 the planner may not know the first position. Then `starts` has the earliest offset of
-    each partition, in case the first position does not tell its start. `initial` is the start of a new query.
+    In PySpark 4.1 the planner may not know the first position. Then `starts` has the earliest offset of each
+    partition, as the default. `initial` is the start of a new query.
     """
 
     parallelism: int
@@ -41,20 +41,20 @@ class Plan:
 
     @classmethod
     def of(cls, options: ReadOptions, starts: Offsets) -> Self:
-        """The plan for a new micro-batch."""
+        """Make the plan for a new micro-batch."""
         parallelism = parallelism_of(options)
         return cls(parallelism, options.min_partitions, options.max_records_per_partition, starts)
 
     def tasks(self, ranges: list[OffsetRange]) -> list[Task]:
-        """The tasks that read `ranges`."""
+        """Return the tasks that read `ranges`."""
         return plan_tasks(ranges, self.parallelism, self.min_partitions, self.max_records)
 
     @classmethod
     def from_json(cls, known: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`.
+        """Parse the output of `to_json`.
 
         Raises:
-            PlanError: a later version of Barnabas has made it.
+            PlanError: the plan is from a later version of Barnabas.
         """
         version = known.get("version")
         if version not in (_VERSION, _START_UNKNOWN):
@@ -67,7 +67,7 @@ class Plan:
         return cls(known["parallelism"], known.get("minPartitions"), known.get("maxRecords"), starts, initial)
 
     def to_json(self) -> JsonObject:
-        """The form for the checkpoint."""
+        """Return the JSON for the checkpoint."""
         known = {
             "version": _VERSION if self.initial is None else _START_UNKNOWN,
             "parallelism": self.parallelism,
@@ -80,15 +80,18 @@ class Plan:
 
 
 def parallelism_of(options: ReadOptions) -> int:
-    """The option, or the driver's cores: Spark does not tell a data source the cluster's cores."""
+    """Return the option's value, or the driver's cores:
+
+    Spark does not tell a data source the cores of the cluster.
+    """
     return options.parallelism or os.cpu_count() or 1
 
 
 def unknown_plan(options: ReadOptions, ranges: list[OffsetRange]) -> list[Task]:
-    """The tasks of a micro-batch whose position has no plan, as in older checkpoints.
+    """Return the tasks of a micro-batch whose position has no plan, as in older checkpoints.
 
     Raises:
-        PlanError: the tasks depend on the cores of the driver that planned them.
+        PlanError: the tasks depended on the cores of the driver that planned them.
     """
     narrow, wide = (
         plan_tasks(ranges, parallelism, options.min_partitions, options.max_records_per_partition)

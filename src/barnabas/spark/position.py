@@ -1,4 +1,4 @@
-"""A stream's position as Spark's checkpoint holds it: offsets, and the ids of their topics."""
+"""The position of a stream in Spark's checkpoint: offsets, and the ids of their topics."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Position:
     """The offset of the next record of each partition, and the ids of their topics (KIP-516).
 
     Its JSON is that of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``, with two additions.
-    Beside the partitions of a topic is its id, as ``"id": "Zm9v..."``: a topic that was deleted and created
-    again has another one. Older checkpoints and some brokers have no ids. Beside the topics is the plan of
-    the micro-batch that ends here, as ``"#plan"``.
+    Each topic also has its id, as ``"id": "Zm9v..."``: a topic that was deleted and created again has another
+    id. Older checkpoints and some brokers have no ids. At the level of the topics is the plan of the
+    micro-batch that ends here, as ``"#plan"``.
     """
 
     offsets: Offsets
@@ -36,7 +36,7 @@ class Position:
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Mapping[str, Any]]) -> Self:
-        """The inverse of `to_json`; raises ValueError if it is not a position."""
+        """Parse the output of `to_json`. Raises ValueError if it is not a position."""
         topics = {topic: parts for topic, parts in nested.items() if topic != _PLAN}
         ids = {topic: str(parts[_ID]) for topic, parts in topics.items() if _ID in parts}
         numbers = {
@@ -46,7 +46,7 @@ class Position:
         return cls(from_json(numbers), ids, Plan.from_json(nested[_PLAN]) if _PLAN in nested else None)
 
     def to_json(self) -> PositionJson:
-        """The form for the checkpoint, in a stable order."""
+        """Return the JSON for the checkpoint, in a fixed order."""
         nested: PositionJson = {topic: {**parts} for topic, parts in to_json(self.offsets).items()}
         for topic, parts in nested.items():
             if topic in self.topic_ids:
@@ -56,12 +56,12 @@ class Position:
         return nested
 
     def was_recreated(self, topic: str, ids_now: Mapping[str, str]) -> bool:
-        """Whether the offsets are of a former topic of this name."""
+        """Whether the offsets belong to a deleted topic of this name."""
         known = self.topic_ids.get(topic)
         return known is not None and ids_now.get(topic, known) != known
 
     def is_same_topic(self, topic: str, ids_now: Mapping[str, str]) -> bool:
-        """Whether the offsets are known to be of the topic that has this name now."""
+        """Whether the offsets certainly belong to the present topic of this name."""
         known = self.topic_ids.get(topic)
         return known is not None and ids_now.get(topic) == known
 
@@ -75,11 +75,11 @@ class Position:
         )
 
     def was_cut(self, end: Position, tp: TopicPartition) -> bool:
-        """Whether the log of `tp` is the same, and has lost its end, as after an unclean election."""
+        """Whether the log of `tp` is the same and has lost its end, as after an unclean election."""
         return self.offsets.get(tp, 0) > end.offsets[tp] and self.is_same_topic(tp.topic, end.topic_ids)
 
     def other_starts(self, end: Position, earliest: Callable[[list[TopicPartition]], Offsets]) -> Offsets:
-        """The first offsets of the partitions of `end` that do not begin at this position's offsets."""
+        """Return the first offsets of those partitions of `end` that do not begin at this position."""
         others = [tp for tp in end.offsets if not self.continues(end, tp)]
         found = earliest(others)
         return {tp: end.offsets[tp] if self.was_cut(end, tp) else found[tp] for tp in others}

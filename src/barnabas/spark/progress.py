@@ -1,4 +1,4 @@
-"""The lag of a streaming query, by Spark's own progress report."""
+"""Computes the lag of a streaming query from Spark's own progress report."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from barnabas.spark.ranges import Offsets
 
 
 def lag(progress: Mapping[str, Any]) -> Offsets:
-    """The number of offsets of each partition that a query had not read at the end of a micro-batch.
+    """Return the number of offsets of each partition that a query had not read at the end of a micro-batch.
 
-    `progress` is ``query.lastProgress``, an element of ``query.recentProgress`` or what a listener gets.
-    Sources that do not read topics are left out. If two read the same partition, the larger lag counts.
+    `progress` is ``query.lastProgress``, an element of ``query.recentProgress``, or the argument of a
+    listener. Sources that do not read topics are left out. If two sources read the same partition, the larger
+    lag counts.
     """
     behind: Offsets = {}
     for source in progress["sources"]:

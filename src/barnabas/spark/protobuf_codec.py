@@ -1,6 +1,7 @@
-"""Registered Protobuf in Arrow: columns of payloads to columns of records, and back.
+"""Converts columns of registered Protobuf payloads to columns of records in Arrow, and back.
 
-A record is read with the reader's message, whatever version wrote it: Protobuf finds fields by their numbers.
+The decoder uses the reader's message for records of any version, because Protobuf finds fields by their
+numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from barnabas.spark.protobuf_columns import MessageColumns
 
 
 class Decoder(PayloadDecoder[ProtobufFile]):
-    """Reads the payloads of one message."""
+    """Decodes the payloads of one message type."""
 
     def __init__(
         self,
@@ -30,10 +31,10 @@ class Decoder(PayloadDecoder[ProtobufFile]):
         column: pa.DataType | None = None,
         message: str = "",
     ) -> None:
-        """`message` is its full name; by default it is the first one of the schema.
+        """Create a decoder. `message` is the full name; by default it is the first message of the schema.
 
         Raises:
-            ConfigError: the schema has no such message, or no column can hold it.
+            ConfigError: the schema has no such message, or no column can hold the message.
         """
         _, descriptor = _message(reader, message)
         self._name = descriptor.full_name
@@ -60,10 +61,13 @@ class Decoder(PayloadDecoder[ProtobufFile]):
 
 
 class Encoder(PayloadEncoder):
-    """Writes one message of a schema."""
+    """Encodes records as one message type of a schema."""
 
     def __init__(self, schema: Registered, message: str = "") -> None:
-        """Raises ConfigError when the schema has no such message, or no column can hold it."""
+        """Create an encoder.
+
+        Raises ConfigError if the schema has no such message, or no column can hold it.
+        """
         file, descriptor = _message(schema, message)
         self._class: Any = GetMessageClass(descriptor)
         self._columns = MessageColumns(descriptor)
@@ -84,7 +88,7 @@ class Encoder(PayloadEncoder):
 
 
 def _linked(schema: Registered) -> ProtobufFile:
-    """The schema's descriptors. Raises ConfigError."""
+    """Return the schema's descriptors. Raises ConfigError."""
     try:
         return ProtobufFile(schema)
     except ModuleNotFoundError as error:
@@ -95,7 +99,7 @@ def _linked(schema: Registered) -> ProtobufFile:
 
 
 def _message(schema: Registered, name: str) -> tuple[ProtobufFile, Any]:
-    """The schema's descriptors, and that of a message. Raises ConfigError."""
+    """Return the schema's descriptors, and that of a message. Raises ConfigError."""
     file = _linked(schema)
     try:
         return file, file.message(name)

@@ -1,4 +1,4 @@
-"""Protobuf messages as columns: a struct for a message, by the names of its fields.
+"""Converts Protobuf messages to columns: a message is a struct with the names of its fields.
 
 | Protobuf | column |
 |---|---|
@@ -12,8 +12,8 @@
 | a wrapper; Struct, Value, ListValue | the wrapped value; JSON text |
 | a message without fields | true if it is set |
 
-A field that is not set is NULL if Protobuf can tell (oneofs, optional, messages), else it has its default. A
-message that contains itself has no column type and is refused.
+An unset field is NULL if Protobuf can tell that it is unset (oneofs, optional, messages), else it has its
+default. A message that contains itself has no column type and is rejected.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _SCALARS = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """One value: the type of its column, the same for writing, and both ways between.
+    """The conversion of one kind of value: the type of its column, the type for writing, and both functions.
 
-    A scalar's `write` gives the value to set; a message's fills one in.
+    For a scalar, `write` returns the value to set. For a message, it fills one in.
     """
 
     arrow: pa.DataType
@@ -75,7 +75,7 @@ class _Field:
 
 
 class MessageColumns:
-    """The columns of a message, given by its descriptor. Raises ConfigError when a field has no column."""
+    """The columns of a message, from its descriptor. Raises ConfigError if a field has no column type."""
 
     def __init__(self, descriptor: Any, path: tuple[str, ...] = ()) -> None:
         if descriptor.full_name in path:
@@ -86,11 +86,11 @@ class MessageColumns:
         self.raw = pa.struct([(each.name, each.raw) for each in self._fields])
 
     def read(self, message: Any) -> dict[str, Any]:
-        """A message as a row."""
+        """Convert a message to a row."""
         return {field.name: field.read(message) for field in self._fields}
 
     def write(self, message: Any, row: dict[str, Any]) -> None:
-        """Fill a message by a row, in the types of `raw`. Raises RowUnfitError."""
+        """Fill a message from a row, in the types of `raw`. Raises RowUnfitError."""
         for name, value in row.items():
             if value is not None:
                 try:

@@ -1,6 +1,7 @@
-"""Filters of a batch query that narrow what is read: on partition, offset, timestamp and topic.
+"""Uses the filters of a batch query (on partition, offset, timestamp and topic) to read fewer records.
 
-They only spare reading; Spark applies each filter again, so a filter that is not understood costs nothing.
+The filters only reduce the read. Spark applies each filter again, so a filter that this module does not
+understand does no harm.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EVERY_OFFSET = range(2**63)
 
 @dataclass(frozen=True)
 class Wanted:
-    """The part of the records that the filters select; None is all."""
+    """The records that the filters select; None means all."""
 
     partitions: frozenset[int] | None = None
     topics: frozenset[str] | None = None
@@ -43,12 +44,12 @@ class Wanted:
         )
 
     def clamp(self, offset: Offset) -> Offset:
-        """The wanted offset nearest to this one."""
+        """Return the nearest offset in the selected range."""
         return min(max(offset, self.offsets.start), self.offsets.stop)
 
 
 def wanted_by(filters: Iterable[Filter]) -> Wanted:
-    """A superset of the records that pass all `filters`."""
+    """Return a superset of the records that pass all `filters`."""
     wanted = Wanted()
     for each in filters:
         column = getattr(each, "attribute", ())

@@ -1,7 +1,7 @@
-"""The differences between the versions of PySpark: 4.1 has no admission control for Python data sources.
+"""Handles differences between versions of PySpark: 4.1 has no admission control for Python data sources.
 
-There each micro-batch reads all that is there, and Spark does not tell the source where a micro-batch begins
-(`barnabas.spark.stream_reader.UnlimitedStreamReader`).
+In PySpark 4.1 each micro-batch reads all present records, and Spark does not tell the source where a
+micro-batch begins (`barnabas.spark.stream_reader.UnlimitedStreamReader`).
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ else:
     ReadMaxBytes = ReadMaxRows = ReadMinRows = ReadLimit
 
     class SupportsTriggerAvailableNow:
-        """A source that freezes its end by itself; Spark does it for a source that has no limits."""
+        """A source that fixes its end offset itself. Spark does this for a source without limits."""
 
 
 def require_limits(given: Mapping[str, str]) -> None:
-    """Check that this PySpark can do what the options of a stream ask for.
+    """Check that this PySpark supports the options of a stream.
 
     Raises:
-        ConfigError: one of them limits a micro-batch.
+        ConfigError: an option limits a micro-batch.
     """
     lower = {name.lower(): value for name, value in given.items()}
     for name in () if HAS_LIMITS else LIMITS:

@@ -1,7 +1,7 @@
-"""Plans over offsets: the offsets to read now, and the tasks that read them. No I/O.
+"""Plans over offsets without I/O: which offsets to read now, and with which tasks.
 
-Offsets as JSON have the form of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``: for each
-partition the offset of the next record to read.
+The JSON of offsets has the form of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``: the offset
+of the next record of each partition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECORDS_WORTH_A_TASK = 20_000
 
 
 def to_json(offsets: Mapping[TopicPartition, Offset]) -> OffsetsJson:
-    """Offsets as JSON has them, in a stable order."""
+    """Return the JSON of offsets, in a fixed order."""
     nested: OffsetsJson = {}
     for topic, partition in sorted(offsets):
         nested.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -36,7 +36,7 @@ def to_json(offsets: Mapping[TopicPartition, Offset]) -> OffsetsJson:
 
 
 def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The inverse of `to_json`.
+    """Parse the output of `to_json`.
 
     Raises:
         ValueError: a partition is not a number.
@@ -49,7 +49,7 @@ def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 class OffsetRange(NamedTuple):
-    """Records of one partition from offset `start` up to, not including, `end`."""
+    """The records of one partition from offset `start` up to, but without, `end`."""
 
     topic: str
     partition: int
@@ -58,11 +58,11 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """At most this many records: compaction and transaction markers leave gaps."""
+        """Largest possible number of records: compaction and transaction markers leave gaps."""
         return self.end - self.start
 
     def within(self, start: Offset, end: Offset) -> OffsetRange:
-        """The part from `start` up to, not including, `end`; it may be empty."""
+        """Return the part from `start` up to, but without, `end`. It may be empty."""
         return self._replace(start=max(self.start, start), end=min(self.end, end))
 
 
@@ -70,7 +70,7 @@ class OffsetRange(NamedTuple):
 class Task(InputPartition):
     """The ranges that one Spark task reads, one after another.
 
-    `topic_ids` are the known ids of the topics that the ranges were planned for.
+    `topic_ids` are the known ids of the topics in the plan.
     """
 
     ranges: list[OffsetRange]
@@ -78,20 +78,20 @@ class Task(InputPartition):
 
     @classmethod
     def of(cls, ranges: list[OffsetRange], topic_ids: Mapping[str, str]) -> Self:
-        """A task with the ids of its own topics, from all `topic_ids`."""
+        """Make a task with the ids of its own topics, from all `topic_ids`."""
         return cls(ranges, {each.topic: topic_ids[each.topic] for each in ranges if each.topic in topic_ids})
 
 
 def limit_to(
     most: int, start: Offsets, available: Offsets, size: Callable[[TopicPartition], float] = lambda _: 1
 ) -> Offsets:
-    """The end of a micro-batch of about `most` records, shared in proportion to lag.
+    """Return the end of a micro-batch of about `most` records, divided in proportion to lag.
 
-    Every partition that lags advances by at least one, so that none starves behind a large one. By that much
-    the result can exceed the limit, as in Spark's own connector.
+    Every partition with a lag advances by at least one record, so that large partitions do not block small
+    ones. Therefore the result can exceed the limit, as in Spark's own connector.
 
     Args:
-        size: the size of a partition's records, in the unit of `most`.
+        size: returns the size of a partition's records, in the unit of `most`.
     """
     lag = {tp: behind for tp, behind in lag_of(available, start).items() if behind}
     total = sum(behind * size(tp) for tp, behind in lag.items())
@@ -107,11 +107,13 @@ def plan_tasks(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[Task]:
-    """The tasks that read `ranges`, empty ones left out. The same arguments give the same tasks, always.
+    """Return the tasks that read `ranges`, without empty ranges.
 
-    Small partitions share a task, down to `parallelism` tasks; large ones keep one of their own. With more
-    `min_partitions` than ranges, the large are split in proportion to their size; rounding can make it one
-    or two tasks less or more. No task has more than `max_records`.
+    The same arguments always give the same tasks.
+
+    Small partitions share a task, down to `parallelism` tasks. Large partitions have their own task. With
+    more `min_partitions` than ranges, large ranges are divided in proportion to their size. Because of
+    rounding, there can be one or two tasks less or more. No task has more than `max_records`.
     """
     ranges = [each for each in ranges if each.size > 0]
     if max_records is not None:
@@ -136,7 +138,10 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def _pack(ranges: list[OffsetRange], count: int) -> list[Task]:
-    """`ranges` in `count` tasks of about the same size: the largest first, each to the emptiest task."""
+    """Divide `ranges` into `count` tasks of about the same size.
+
+    The largest range comes first, and each range goes to the smallest task.
+    """
     tasks = [Task([]) for _ in range(count)]
     emptiest = [(0, index) for index in range(count)]
     for each in sorted(ranges, key=lambda each: -each.size):

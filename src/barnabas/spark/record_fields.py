@@ -1,9 +1,9 @@
-"""Decodes the records of many batches at once: arrays of numbers and of spans, no object per record.
+"""Decodes the records of many batches at once, without an object per record.
 
-To find the start of each record takes one step of Python per record, since only a record's length leads to
-the next one. All other work is done for all records together. Varints
-(barnabas.kafka.records.record has the format) are read byte by byte. Each step reads the next byte only from
-the records whose varint has one.
+Finding the start of each record takes one step of Python a record, because only a record's length gives the
+start of the next one. All other steps process all records together. Varints (see
+barnabas.kafka.records.record) are read byte by byte. Each step reads the next byte only of the records whose
+varint has one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LAST_SHIFT = 63
 
 @dataclass(frozen=True)
 class Spans:
-    """Byte strings in a buffer, in order and with gaps; `length` is -1 for null."""
+    """Byte strings in a buffer, in order and with gaps. `length` is -1 for null."""
 
     start: Numbers
     length: Numbers
@@ -43,7 +43,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Fields:
-    """Records, a row each: their numbers, and the spans of their byte strings in `data`."""
+    """The fields of records: numbers, and spans of byte strings in `data`, one row for each record."""
 
     data: Buffer
     offset: Numbers
@@ -69,7 +69,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class Headers:
-    """The headers of records: the count of each record, and the spans of all headers in order."""
+    """The headers of records: the number for each record, and the spans of all headers in order."""
 
     count: Numbers
     key: Spans
@@ -77,10 +77,12 @@ class Headers:
 
 
 def fields_of(payloads: Sequence[Payload]) -> Fields:
-    """The records of some batches, in order; at least one batch, none without records.
+    """Decode the records of some batches, in order.
+
+    There must be at least one batch, and each must have records.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, the bytes are not the records that the headers speak of.
+        KafkaError: CORRUPT_MESSAGE, the bytes are not the records that the batch headers announce.
     """
     data, payloads = _together(payloads)
     buffer = np.frombuffer(data, np.uint8)
@@ -116,7 +118,7 @@ def fields_of(payloads: Sequence[Payload]) -> Fields:
 
 
 def headers_of(fields: Fields) -> Headers:
-    """The headers of all records; raises as `fields_of`."""
+    """Decode the headers of all records. Raises the same as `fields_of`."""
     buffer = np.frombuffer(fields.data, np.uint8)
     try:
         count, position = _varints(buffer, fields.value.end)
@@ -142,7 +144,7 @@ def headers_of(fields: Fields) -> Headers:
 
 
 def _together(payloads: Sequence[Payload]) -> tuple[Buffer, Sequence[Payload]]:
-    """One buffer for all batches: that of the response if it has them all, else a copy."""
+    """Return one buffer with all batches: that of the response if it contains them all, else a copy."""
     first = payloads[0].data
     if all(payload.data is first for payload in payloads):
         return first, payloads
@@ -155,7 +157,7 @@ def _together(payloads: Sequence[Payload]) -> tuple[Buffer, Sequence[Payload]]:
 
 
 def _starts(data: Buffer, payloads: Sequence[Payload]) -> Numbers:
-    """The position of each record."""
+    """Return the position of each record."""
     starts: list[int] = []
     for header, _, start, end in payloads:
         known = len(starts)
@@ -165,10 +167,10 @@ def _starts(data: Buffer, payloads: Sequence[Payload]) -> Numbers:
 
 
 def _append_starts(data: Buffer, position: int, end: int, starts: list[int]) -> int:
-    """Append the starts of the records from `position` on. Returns the end of the last one.
+    """Append the starts of the records from `position` on. Return the end of the last one.
 
-    The one loop over all records; lengths of one and of two bytes are read in place, for speed. A length is
-    a zigzag varint: half of it is the length, but for a negative one, which `fields_of` refuses.
+    This is the only loop over all records. For speed, it reads lengths of one and two bytes inline. A length
+    is a zigzag varint: half of it is the length, except for a negative one, which `fields_of` rejects.
     """
     append = starts.append
     while position < end:
@@ -193,7 +195,7 @@ def _append_starts(data: Buffer, position: int, end: int, starts: list[int]) -> 
 
 
 def _varints(buffer: _Bytes, position: Numbers) -> tuple[Numbers, Numbers]:
-    """The zigzag varint at each position, and the position after each."""
+    """Return the zigzag varint at each position, and the position after it."""
     byte = buffer[position]
     after = position + 1
     found = (byte & 0x7F).astype(np.uint64)
@@ -212,7 +214,7 @@ def _varints(buffer: _Bytes, position: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _sized(buffer: _Bytes, position: Numbers) -> Spans:
-    """The byte strings whose lengths stand at `position`."""
+    """Return the byte strings whose lengths are at `position`."""
     length, start = _varints(buffer, position)
     if ((length < -1) | (length > buffer.size)).any():
         raise _corrupt("a field of a record has a length that cannot be")

@@ -44,11 +44,11 @@ _MAX_MESSAGES, _MAX_KBYTES = "queue.buffering.max.messages", "queue.buffering.ma
 
 
 class DeliveryError(BarnabasError):
-    """A record did not reach its topic; the task fails, and Spark tries it again."""
+    """A record was not written. The task fails, and Spark tries it again."""
 
 
 class RecordSink:
-    """Sends rows; `writer` and `exactly_once` decide when a task's records are complete."""
+    """Sends rows. `writer` and `exactly_once` decide when the records of a task are complete."""
 
     def __init__(self, settings: Settings) -> None:
         self._failure: str | None = None
@@ -63,14 +63,14 @@ class RecordSink:
 
     @property
     def producer(self) -> BatchProducer:
-        """The client that sends."""
+        """Return the producer."""
         return self._producer
 
     def send(self, batch: pa.RecordBatch, topic: str | None) -> int:
-        """Queue every row of `batch`; `topic` overrides the column of that name. Returns how many.
+        """Queue every row of `batch`. `topic` overrides the column of that name. Return the number of rows.
 
         Raises:
-            DeliveryError: a row cannot be a record, or an earlier one was refused; the text says which.
+            DeliveryError: a row cannot become a record, or an earlier one was rejected; the text says which.
         """
         for name, rows in _by_topic(batch, topic):
             table = message_table(rows)
@@ -84,7 +84,7 @@ class RecordSink:
         return sent
 
     def flush(self) -> None:
-        """Wait until every record is acknowledged or has failed; librdkafka's own timeout bounds the wait."""
+        """Wait until every record is acknowledged or has failed. librdkafka's own timeout limits the wait."""
         self._serve(self._producer.flush)
         self._window.close()
 
@@ -93,7 +93,7 @@ class RecordSink:
         self._producer.purge()
 
     def close(self) -> None:
-        """Close the producer; queued records are lost."""
+        """Close the producer. Queued records are lost."""
         self._producer.close()
 
     def _send_table(self, topic: str, rows: pa.RecordBatch, table: MessageTable) -> None:
@@ -138,7 +138,7 @@ class RecordSink:
             self._serve(self._producer.poll, _ROOM_TIMEOUT_MS)
 
     def _is_full(self) -> bool:
-        """Whether the producer has reached its limits; its bytes are those of the last pieces."""
+        """Whether the producer has reached its limits. Its bytes are those of the last pieces."""
         held = len(self._producer)
         while self._recent and self._recent_records - self._recent[0][0] >= held:
             records, size = self._recent.popleft()
@@ -161,7 +161,7 @@ class RecordSink:
 
 
 def explain(error: ClientError) -> str:
-    """The text of a client's error, in terms of tasks if the producer was fenced."""
+    """Return the text of a client's error. If the producer was fenced, the text mentions the task."""
     if error.code() in _FENCED:
         return (
             "another attempt of this task has taken over, or its transaction took longer than "
@@ -172,7 +172,7 @@ def explain(error: ClientError) -> str:
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each topic, in their order."""
+    """Yield the rows of each topic, in their order."""
     if topic is not None:
         yield topic, batch
         return
@@ -184,13 +184,13 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, p
 
 
 def _pieces(table: MessageTable) -> list[MessageTable]:
-    """`table` in pieces of about `_PIECE_BYTES`."""
+    """Divide `table` into pieces of about `_PIECE_BYTES`."""
     ends = np.cumsum(table["len"] + table["key_len"]) // np.uint64(_PIECE_BYTES)
     return np.split(table, np.flatnonzero(np.diff(ends)) + 1)
 
 
 def _row(topic: str, row: pa.RecordBatch) -> Failed:
-    """A row that could not be sent, as `Failed`."""
+    """Return a row that could not be sent, as `Failed`."""
     values = {name: row.column(name)[0] for name in row.schema.names}
     partition = values["partition"].as_py() if "partition" in values else None
     key, value = (

@@ -1,7 +1,7 @@
-"""Registered formats in DataFrames: they read what Confluent's serializers write, and write what those read.
+"""Registered formats in DataFrames, compatible with Confluent's serializers and deserializers.
 
-The columns are those of the reader's schema. The rules of the format resolve records of its other versions to
-it. Spark's Python workers do the work in Arrow batches, in batch queries and in streams.
+The columns are those of the reader's schema. The format's rules resolve records of other versions to it.
+Spark's Python workers convert Arrow batches, in batch queries and in streams.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).paramete
 
 @dataclass(frozen=True)
 class _Codec:
-    """A format and its schema, from which executors make decoders and encoders."""
+    """A format with a schema, from which executors make decoders and encoders."""
 
     format: str
     schema: Registered
@@ -72,7 +72,7 @@ class _Codec:
 
 
 def load_codec(format: str) -> Any:
-    """The module that reads and writes `format`. Raises ConfigError when a package is missing."""
+    """Return the module for `format`. Raises ConfigError if a package is missing."""
     _, module, extra = _FORMATS[format]
     try:
         return import_module(module)
@@ -93,22 +93,22 @@ def decode_registered(
     record: str = "record",
     error: str = "error",
 ) -> DataFrame:
-    """Add the columns `record`, the decoded payload in `column`, and `error`, why it cannot be decoded.
+    """Add the columns `record`, the decoded payload in `column`, and `error`, the reason for a failure.
 
-    Both are NULL for a NULL payload, such as a tombstone.
+    Both are NULL for a NULL payload, for example of a tombstone.
 
     Args:
         format: avro, protobuf or jsonschema.
-        registry: the registry's URL, which executors must reach too.
-        schema: the reader's schema as JSON; else the newest one of `subject` is taken, once, now. Of
-            Protobuf it is a FileDescriptorProto in base64.
-        message: of Protobuf, the message's name; by default the first of the schema.
+        registry: URL of the registry, which executors must also reach.
+        schema: the reader's schema as JSON; by default the present newest one of `subject`. For protobuf, a
+            FileDescriptorProto in base64.
+        message: for protobuf, the name of the message; by default the first one of the schema.
 
     Raises:
-        ConfigError: there is no such column, or no column can hold the schema's records, or the format's
+        ConfigError: the column does not exist, no column can hold the schema's records, or the format's
             package is missing.
         RegistryRefused: the subject has no schema.
-        SchemaError: the subject's schema is of another format.
+        SchemaError: the subject's schema has another format.
         RegistryError: the registry does not answer.
     """
     if (schema is None) == (subject is None):
@@ -142,20 +142,20 @@ def encode_registered(
     error: str = "",
     where: Column | None = None,
 ) -> DataFrame:
-    """Add the column `into` with each row as a payload: its columns by the names of the schema's fields.
+    """Add the column `into` with each row as a payload. Columns and fields of the schema have the same names.
 
-    `schema` is registered under `subject` when it is not yet; without one the newest of the subject is used.
-    Of Protobuf it is .proto text.
+    `schema` is registered under `subject` if necessary. Without it, the newest schema of the subject is used.
+    For protobuf, it is .proto text.
 
     Args:
-        error: the name of a column to add, with the reason if the schema does not allow a row; the payload
-            is then NULL. Without such a column the row fails the job.
-        where: the payload is NULL where this is not true.
+        error: name of a column to add, with the reason if the schema does not allow a row; the payload is
+            then NULL. Without such a column the row fails the job.
+        where: condition; if it is not true, the payload is NULL.
 
     Raises:
-        ConfigError: the subject does not take the schema, or a field that needs one has no column.
+        ConfigError: the subject does not accept the schema, or a required field has no column.
         RegistryRefused: the subject has no schema.
-        SchemaError: the subject's schema is of another format.
+        SchemaError: the subject's schema has another format.
         RegistryError: the registry does not answer.
     """
     load_codec(format)
@@ -185,7 +185,7 @@ def encode_registered(
 
 @lru_cache(maxsize=32)
 def _decoder(codec: _Codec, registry: str, column: pa.DataType) -> PayloadDecoder[Any]:
-    """The decoder, kept in an executor's process with the writers' schemas that it has looked up."""
+    """Return the decoder. An executor's process keeps it, with the writers' schemas that it has looked up."""
     return codec.decoder(SchemaRegistry(registry, patience=STEADY), column)
 
 
@@ -234,7 +234,7 @@ def _spark_type(arrow: pa.DataType) -> DataType:
 
 
 def _fields(codec: _Codec, rows: DataFrame) -> list[str]:
-    """The columns of `rows` that the schema has fields for. Raises ConfigError when one is missing."""
+    """Return the columns of `rows` for the fields of the schema. Raises ConfigError if one is missing."""
     encoder = codec.encoder()
     names, there = encoder.names, rows.columns
     missing = [name for name in encoder.required if name not in there]

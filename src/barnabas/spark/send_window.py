@@ -1,9 +1,11 @@
-"""A bound on the records that an idempotent producer holds in a bulk write, and partitions for keyless rows.
+"""Limits the records in an idempotent producer during a bulk write.
 
-librdkafka (2.16) has one request of an idempotent producer under way for each partition. While a second one
-is full, or older than ``linger.ms``, its thread polls until it may send it. That was half of the CPU time of
-a bulk write. So librdkafka gets at most one and a half requests for each partition. This is more than one, so
-one request is always full, and none waits for ``linger.ms``.
+It also chooses partitions for keyless rows.
+
+librdkafka (2.16) sends one request of an idempotent producer at a time to each partition. While a second
+request is full, or older than ``linger.ms``, its thread polls until it may send it. That was half of the CPU
+time of a bulk write. So this class gives librdkafka at most one and a half requests for each partition. That
+is more than one, so one request is always full, and none waits for ``linger.ms``.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ _PIECES = 4
 
 
 class SendWindow:
-    """Bounds what a producer holds, from a task's first large table to its flush.
+    """Limits the records in a producer, from a task's first large table to its flush.
 
     Args:
-        settings: the producer's.
-        find: the partitions of a topic that have a leader; may raise KafkaException.
+        settings: settings of the producer.
+        find: returns the partitions of a topic that have a leader; may raise KafkaException.
     """
 
     def __init__(self, settings: Mapping[str, str | bool | int], find: Callable[[str], list[int]]) -> None:
@@ -46,10 +48,11 @@ class SendWindow:
         self.bytes = self.records = math.inf
 
     def split(self, topic: str, table: MessageTable) -> list[MessageTable]:
-        """Cut a table into pieces to send, and give its rows without keys partitions.
+        """Divide a table into pieces to send, and choose partitions for its rows without keys.
 
-        These go to one partition for a piece, and to another one for the next. librdkafka changes it every 10
-        milliseconds (``sticky.partitioning.linger.ms``), in which many requests would go to one partition.
+        All these rows of a piece go to one partition, and those of the next piece to another one. librdkafka
+        changes the partition every 10 milliseconds (``sticky.partitioning.linger.ms``). During that time many
+        requests would go to one partition.
         """
         ends = np.cumsum(table["len"] + table["key_len"])
         if not self._is_needed or len(table) == 0 or ends[-1] < self._batch_bytes // 2:
@@ -66,7 +69,7 @@ class SendWindow:
         return np.split(table, np.flatnonzero(np.diff(numbers)) + 1)
 
     def close(self) -> None:
-        """Lift the bound, as all is sent; the next large table looks up partitions again."""
+        """End the limit, because all records are sent. The next large table looks up partitions again."""
         self._partitions.clear()
         self.bytes = self.records = math.inf
 

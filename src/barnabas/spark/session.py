@@ -1,4 +1,4 @@
-"""A Spark session on this machine: for the demo, for tests, for trying things out."""
+"""Starts Spark sessions on this machine, for the demo, tests and experiments."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ FORKED = {"spark.python.daemon.module": "barnabas.spark.worker_daemon"}
 
 
 class JavaMissingError(BarnabasError):
-    """Java is missing or too old for Spark."""
+    """Spark cannot find Java, or its version is too old."""
 
 
 def check_java() -> None:
-    """Raises JavaMissingError if Spark would not find a Java that it runs on."""
+    """Check that Spark can find a suitable Java. Raises JavaMissingError otherwise."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     cure = f"install a JRE {_JAVA} or newer, or set JAVA_HOME to one"
@@ -75,14 +75,17 @@ def start_spark(
     java_options: str = "",
     more: Mapping[str, str] | None = None,
 ) -> SparkContext:
-    """Start Spark in this process, or return the one that runs; Spark's own files go to `folder`.
+    """Start Spark in this process, or return the Spark that already runs.
 
-    Spark's Python workers run this interpreter: else they take the PATH's, which lacks our packages.
+    Spark writes its own files to `folder`.
+
+    Spark's Python workers use this interpreter. Otherwise they would use that of the PATH, which lacks our
+    packages.
 
     Args:
-        log: a file for the stderr of Spark and its workers.
-        java_options: further options of the JVM.
-        more: further settings of Spark.
+        log: file for the stderr of Spark and its workers.
+        java_options: additional options of the JVM.
+        more: additional settings of Spark.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(folder)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -100,10 +103,10 @@ def start_spark(
 
 
 def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
-    """A session on the Spark of this process, started by `start_spark`.
+    """Make a session on the Spark of this process, which `start_spark` has started.
 
-    `start_spark` may run in another thread. Make the session in the thread that uses it: a stream finds the
-    data source by the session that is active there.
+    `start_spark` may run in another thread. Make the session in the thread that uses it, because a stream
+    finds the data source through the active session of its thread.
     """
     start_spark(name, folder, cores=cores)
     session = SparkSession.builder.getOrCreate()
@@ -112,12 +115,15 @@ def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
 
 
 def let_streams_start_together(spark: SparkSession) -> None:
-    """Let several streams of the data source start at the same moment; call it before the first of them.
+    """Allow several streams of the data source to start at the same time.
 
-    All streams of a JVM share the map of their source's environment, and each puts its values there without
-    a lock (PythonStreamingSourceRunner of Spark 4.3). Two that add the same key at once leave a map with a
-    wrong size. Spark can then serialize no task until it is started again: "Illegal size 5 of collection,
-    expected 6". A key that exists already only gets its value.
+    Call it before the first stream starts.
+
+    All streams of a JVM share the map of their source's environment variables, and change it without a lock
+    (PythonStreamingSourceRunner of Spark 4.3). If two streams add the same key at the same time, the map gets
+    a wrong size. Spark can then serialize no more tasks until it is started again: "Illegal size 5 of
+    collection, expected 6". If the key exists already, only its value changes. So this function adds the keys
+    before.
     """
     source = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("barnabas")
     environment = source.dataSourceCls().envVars()
@@ -127,7 +133,7 @@ def let_streams_start_together(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def stderr_to(path: Path | None) -> Iterator[None]:
-    """Make `path` the stderr of processes that start meanwhile."""
+    """Use `path` as the stderr of processes that start within this context."""
     if path is None:
         yield
         return

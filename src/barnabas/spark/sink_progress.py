@@ -1,14 +1,16 @@
-"""Progress of an exactly-once sink, which brokers keep as offsets of groups, and its checks.
+"""Reads, stores and checks the progress of an exactly-once sink, which brokers keep as offsets of groups.
 
-Two kinds of marks, each the number of a batch plus 1 as an offset of partition 0 of the sink's topic:
+There are two kinds of marks. Each is the number of a batch plus 1, as an offset of partition 0 of the sink's
+topic:
 
 - of a task (group ``barnabas-spark-SINK-TASK``): the last batch in which the task wrote rows. It is part of
   the transaction of these rows.
-- of a batch (group ``barnabas-spark-SINK-batches``): the last batch that all tasks have written. It follows
-  the batch, and precedes the next one.
+- of a batch (group ``barnabas-spark-SINK-batches``): the last batch that all tasks have written. It is stored
+  after the batch, and before the next one.
 
-A mark's metadata holds a digest of the rows, and the id of the topic: progress belongs to a sink and a topic.
-So a checkpoint that is a copy, was set back, or came to another topic is noticed before a row is written.
+A mark's metadata contains a digest of the rows, and the id of the topic, because progress belongs to a sink
+and a topic. So a task detects, before it writes a row, that a checkpoint is a copy, was set back, or belongs
+to another topic.
 """
 
 from __future__ import annotations
@@ -49,9 +51,9 @@ class ReplayError(BarnabasError):
 
 
 class WriteId(NamedTuple):
-    """One task's part of one batch, which is written once.
+    """Identifies one task's part of one batch, which is written once.
 
-    A stream numbers its batches itself, one by one; the numbers of other writes only rise.
+    A stream numbers its batches one by one. The numbers of other writes need only rise.
     """
 
     sink: str
@@ -61,7 +63,7 @@ class WriteId(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The transactional id, and the group of the task's mark; the same for every batch."""
+        """Name of the transactional id, and of the group with the task's mark; the same for every batch."""
         return f"barnabas-spark-{self.sink}-{self.partition}"
 
     def __str__(self) -> str:
@@ -89,8 +91,7 @@ class BatchMark(NamedTuple):
 class SinkProgress:
     """Reads and stores the marks of one sink.
 
-    Raises (every method that asks):
-        BarnabasError: a broker refuses, or does not answer.
+    Every method that sends a request raises BarnabasError if a broker rejects it, or does not answer.
     """
 
     def __init__(self, brokers: Brokers, sink: str) -> None:
@@ -99,10 +100,10 @@ class SinkProgress:
         self._group = f"barnabas-spark-{sink}-batches"
 
     def topic_id(self, topic: str, *, create: bool = False) -> str | None:
-        """The topic's id as text, empty where the brokers have no ids; None if there is no such topic.
+        """Return the topic's id as text; empty if the brokers have no ids, None if the topic does not exist.
 
         Args:
-            create: have the brokers create it if they do so for producers.
+            create: lets the brokers create the topic if they do so for producers.
         """
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
         for attempts_left in reversed(range(_ATTEMPTS)):
@@ -116,14 +117,14 @@ class SinkProgress:
         return None
 
     def tasks(self, name: str, some_topic: str | None) -> dict[str, TaskMark]:
-        """The marks of the task `name`, by topic.
+        """Return the marks of the task `name`, by topic.
 
         Args:
-            some_topic: one of the topics that the task writes to. Without it, the answer does not wait for
-                the mark of an open transaction.
+            some_topic: a topic that the task writes to. Without it, the result does not wait for the mark of
+                an open transaction.
 
         Raises:
-            ReplayError: something else uses the group.
+            ReplayError: another program uses the group.
         """
         # That transaction may have ended already. Apache Kafka's coordinator before 4.0 stores an offset a
         # moment after it has announced the end.
@@ -135,7 +136,7 @@ class SinkProgress:
         return {tp.topic: _task_mark(name, each) for tp, each in found.items() if each.offset > 0}
 
     def batches(self) -> dict[str, BatchMark]:
-        """The marks of the last batch that was written to each topic."""
+        """Return the marks of the last batch that was written to each topic."""
         group = self._group
         found = group_offsets(self._brokers, group)
         marks = {}
@@ -147,7 +148,7 @@ class SinkProgress:
         return marks
 
     def mark_batch(self, batch: int, tasks: str, topics: Mapping[str, str]) -> None:
-        """Store that all tasks have written `batch`, to these topics (with their ids)."""
+        """Store that all tasks have written `batch` to these topics (with their ids)."""
         group = self._group
         offsets = {TopicPartition(topic, 0): batch + 1 for topic in topics}
         notes = {TopicPartition(topic, 0): f"tasks={tasks} topic={name}" for topic, name in topics.items()}
@@ -162,12 +163,12 @@ class SinkProgress:
 
 
 def task_metadata(content: TaskContent, topics: Mapping[str, str]) -> str:
-    """The metadata of a task's mark; at most about 70 characters, however many topics there are."""
+    """Return the metadata of a task's mark: at most about 70 characters for any number of topics."""
     return f"{content} topics={identity(topics)}"
 
 
 def identity(topics: Mapping[str, str]) -> str:
-    """A short text that identifies these topics and their ids: the id itself of a single one."""
+    """Return a short text that identifies these topics and their ids: for a single topic the id itself."""
     if len(topics) == 1:
         return next(iter(topics.values()))
     return xxh3_64_hexdigest("\n".join(f"{name}={topics[name]}" for name in sorted(topics)).encode())
@@ -204,12 +205,12 @@ def check_goes_on(
     adopt: bool,
     has_held_records: Callable[[str], bool],
 ) -> int | None:
-    """Raise ReplayError unless `what` follows the sink's last batch. Returns that batch.
+    """Raise ReplayError unless `what` follows the sink's last batch. Return that batch.
 
     Args:
-        topic: the sink's topic; None where each row names its own.
-        marks: of the sink's batches, by topic.
-        adopt: accept a topic that the sink has not written to, or not lately.
+        topic: topic of the sink; None if each row names its own.
+        marks: marks of the sink's batches, by topic.
+        adopt: accepts a topic that the sink has not written to, or not recently.
     """
     if topic is None:
         last = max((mark.batch for mark in marks.values()), default=None)
@@ -234,7 +235,7 @@ def check_goes_on(
 
 
 def _check_not_elsewhere(what: WriteId, topic: str, last: int | None, marks: Mapping[str, BatchMark]) -> None:
-    """Raise ReplayError if batches before this one went to another topic, and not to this one."""
+    """Raise ReplayError if the sink wrote earlier batches to another topic, and not to this one."""
     others = {name: mark for name, mark in marks.items() if name != topic}
     if not others:
         return
@@ -251,7 +252,7 @@ def _check_not_elsewhere(what: WriteId, topic: str, last: int | None, marks: Map
 def own_mark(
     what: WriteId, topic: str | None, topic_id: str, marks: Mapping[str, TaskMark], *, adopt: bool
 ) -> TaskMark | None:
-    """The task's mark for this topic or, where rows name their topics, its last one.
+    """Return the task's mark for this topic or, if rows name their topics, its last one.
 
     Raises:
         ReplayError: the mark is for another topic of this name, and `adopt` is false.

@@ -1,8 +1,8 @@
-"""The data source itself, which gives Spark the schema, readers and writers.
+"""The data source, which gives Spark the schema, the readers and the writers.
 
-It imports readers and writers when Spark asks for them. Every Spark session on a machine imports this module
-to find the data source, and imports it again for each schema, in a separate process. These imports must not
-load librdkafka and Arrow.
+It imports readers and writers only when Spark requests them. Every Spark session on a machine imports this
+module to find the data source, and imports it again for each schema, in a separate process. These imports
+must not load librdkafka and Arrow.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class BarnabasDataSource(DataSource):
-    """Short name ``barnabas``; options in `barnabas.spark.options`."""
+    """The data source with the short name ``barnabas``. `barnabas.spark.options` has its options."""
 
     @classmethod
     def name(cls) -> str:
         return "barnabas"
 
     def schema(self) -> StructType:
-        """The columns of a read when the job names none; they are the same for every topic.
+        """Return the columns of a read, if the job selects none. They are the same for every topic.
 
-        The readers check the options: only they know whether it is a batch or a stream.
+        The readers check the options, because only they know whether the query is a batch or a stream.
         """
         return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
 
     def reader(self, schema: StructType) -> TopicReader:
-        """A reader that accepts filters only in the process that pushes filters down.
+        """Return a reader for batches. It accepts filters only in the process that pushes filters down.
 
-        Unless spark.sql.python.filterPushdown.enabled is set, which readers cannot see, Spark refuses a
-        reader that accepts filters. Spark pushes filters down in a process of its own.
+        Spark rejects a reader that accepts filters, unless spark.sql.python.filterPushdown.enabled is set.
+        Readers cannot see this setting. Spark pushes filters down in a separate process.
         """
         from barnabas.spark.batch_reader import FilteredTopicReader, TopicReader
 
@@ -62,7 +62,10 @@ class BarnabasDataSource(DataSource):
         return TopicStreamReader(options) if HAS_LIMITS else UnlimitedStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
-        """Raises ConfigError for ``mode("overwrite")``: a log is only appended to."""
+        """Return a writer for batches.
+
+        Raises ConfigError for ``mode("overwrite")``, because a log can only be appended to.
+        """
         from barnabas.spark.writer import TopicWriter
 
         if overwrite:
@@ -72,7 +75,10 @@ class BarnabasDataSource(DataSource):
         return TopicWriter(self._write_options(schema, streaming=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
-        """`overwrite` is output mode complete: the whole result is appended again each time."""
+        """Return a writer for streams.
+
+        `overwrite` means the output mode complete: each batch appends the whole result again.
+        """
         from barnabas.spark.writer import TopicStreamWriter
 
         count_use()  # a micro-batch is planned and committed in a process each

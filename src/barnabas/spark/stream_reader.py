@@ -1,7 +1,7 @@
-"""Reading as a stream: ``spark.readStream.format("barnabas")``.
+"""Reads topics in streams: ``spark.readStream.format("barnabas")``.
 
-One reader lives in the query's planner process from start to stop; its pickled copies in executors only
-`read`. Spark's checkpoint holds the positions, so a replayed batch reads the same ranges again.
+One reader exists in the query's planner process from start to stop. Executors have pickled copies of it,
+which only `read`. Spark's checkpoint contains the positions, so a repeated batch reads the same ranges again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOTHING_TO_READ = Task([])
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A query's source. Partitions that appear later are read from their earliest offset."""
+    """The source of a stream. It reads partitions that are added later from their earliest offset."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -52,29 +52,29 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _lookup(self) -> OffsetLookup:
-        """Made on first use: a reader in an executor needs none."""
+        """Return the lookup, which is made on first use, because a reader in an executor needs none."""
         if self._lookup_ is None:
             self._lookup_ = OffsetLookup(self._options)
         return self._lookup_
 
     def initialOffset(self) -> PositionJson:
-        """The start of a new query; a restarted query starts at its checkpoint instead.
+        """Return the start of a new query. A restarted query starts at its checkpoint instead.
 
-        Spark asks again when it plans the first micro-batch: the answer must stay the same.
+        Spark calls this again when it plans the first micro-batch. The result must be the same.
         """
         if self._initial is None:
             self._initial = self._find_start().to_json()
         return self._initial
 
     def _find_start(self) -> Position:
-        """The position that the options name."""
+        """Return the position at which the options start."""
         start = self._lookup.resolve(self._options.starting, self._lookup.partitions())
         if self._target is not None and self._options.starting.moves:  # the end, when it was looked up
             start = {tp: min(offset, self._target.get(tp, offset)) for tp, offset in start.items()}
         return Position(start, self._topic_ids(start))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """One limit for all the options: Spark has no composite limits for Python data sources."""
+        """Return one limit for all options: Spark has no composite limits for Python data sources."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -85,11 +85,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Freeze the end: later records are for the next run."""
+        """Fix the end offsets: the next run reads later records."""
         self._target = self._ask_latest()
 
     def latestOffset(self, start: PositionJson, limit: ReadLimit) -> PositionJson:
-        """The end of the next micro-batch. Commits `start`: Spark has processed all records before it."""
+        """Return the end of the next micro-batch.
+
+        Commit `start`, because Spark has processed all records before it.
+        """
         if self._options.commit_offsets:
             self._lookup.commit(Position.from_json(start).offsets)
         self._latest = latest = self._ask_latest() if self._target is None else self._target
@@ -106,8 +109,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _is_idle_still(self, start: PositionJson, latest: Offsets) -> bool:
         """Whether the last answer was the start itself, and nothing has changed since.
 
-        Most triggers of most queries are so, and their cost must not grow with the partitions. A query that
-        waits for more records depends on the clock, too.
+        This is the result of most triggers of most queries, so its cost must not grow with the number of
+        partitions. For a query that waits for a minimum of records, it also depends on the clock.
         """
         waits_for_more = self._options.min_offsets_per_trigger is not None
         if self._idle is None or self._target is not None or waits_for_more:
@@ -129,9 +132,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._next(start, processed, Position(end, ids))
 
     def _next(self, start: PositionJson, processed: Position, end: Position) -> PositionJson:
-        """`end` with the plan of the micro-batch that leads there; `start` itself when none does.
+        """Return `end` with the plan of the micro-batch that ends there; `start` itself if there is none.
 
-        Spark compares positions as they are written: any other one would be a micro-batch to run.
+        Spark compares positions as JSON. If the result differed from `start`, Spark would run a micro-batch.
         """
         if replace(processed, plan=None).to_json() == end.to_json():
             return start
@@ -141,7 +144,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(end, plan=Plan.of(self._options, starts)).to_json()
 
     def reportLatestOffset(self) -> OffsetsJson:
-        """The latest offsets by the last lookup, for the query's progress report."""
+        """Return the latest offsets of the last lookup, for the query's progress report."""
         if self._latest is None:  # after a restart, when a batch was planned before it
             self._latest = self._ask_latest()
         if self._reported is None or self._reported[0] is not self._latest:
@@ -149,7 +152,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reported[1]
 
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
-        """The tasks of a micro-batch, which may be one that was planned before a restart."""
+        """Return the tasks of a micro-batch, which may have been planned before a restart."""
         begin, stop = Position.from_json(start), Position.from_json(end)
         if stop.plan is None and self._only_notes_start(start):  # a replay: only `latestOffset` makes a batch
             return [_NOTHING_TO_READ]
@@ -172,21 +175,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(tasks) if any(task.ranges for task in tasks) else [_NOTHING_TO_READ]
 
     def _planned(self, begin: Position, stop: Position) -> list[Task]:
-        """The tasks as they were planned first, whatever the logs have lost since."""
+        """Return the original tasks, even if the logs have lost records since."""
         starts = begin.offsets if stop.plan is None else {**begin.offsets, **stop.plan.starts}
         ranges = [OffsetRange(*tp, starts.get(tp, 0), end) for tp, end in sorted(stop.offsets.items())]
         return unknown_plan(self._options, ranges) if stop.plan is None else stop.plan.tasks(ranges)
 
     def _only_notes_start(self, start: PositionJson) -> bool:
-        """Whether this is the first batch of a query that starts at the end of the logs, which moves.
+        """Whether this is the first batch of a query that starts at the end of the logs.
 
-        A checkpoint holds the ends of batches. So this one ends where it starts: a query that is killed
-        before it has done any batch finds there where it started.
+        A checkpoint contains the ends of batches. So this batch ends where it starts. If the query is killed
+        before it has processed any batch, it finds its start in the checkpoint.
         """
         return start == self._initial and self._options.starting.moves and not self._start_is_noted
 
     def _readable_start(self, start: Position, end: Position) -> Offsets:
-        """The first readable offset of each partition of `end`: that of `start`, or the earliest one left."""
+        """Return the first readable offset of each partition in `end`: that of `start`, or the earliest."""
         readable = {}
         unknown = []
         for tp, stop in end.offsets.items():
@@ -203,7 +206,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return readable
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One task's records, in an executor's Python worker."""
+        """Yield the records of one task, in an executor's Python worker."""
         return read_task(self._options, partition)
 
     def commit(self, end: PositionJson) -> None:
@@ -225,11 +228,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class UnlimitedStreamReader(TopicStreamReader):
-    """A query's source for PySpark 4.1, which has no limits and does not tell where a micro-batch begins.
+    """The source of a stream in PySpark 4.1, which has no limits and does not say where a micro-batch begins.
 
-    Each micro-batch begins at the end of the last one. Spark may ask for the end of a run's first micro-batch
-    first. It tells the end of the last run later, or asks later for the start of a new query. The plan serves
-    both cases.
+    Each micro-batch begins at the end of the previous one. Spark may first request the end of a run's first
+    micro-batch. Only later does it pass the end of the last run, or request the start of a new query. The
+    plan works in both cases.
     """
 
     #: the end of the micro-batch that was planned last
@@ -238,7 +241,7 @@ class UnlimitedStreamReader(TopicStreamReader):
     _start: Position | None = None
 
     def latestOffset(self) -> PositionJson:  # type: ignore[override]
-        """The end of the next micro-batch."""
+        """Return the end of the next micro-batch."""
         if self._last_end is None:
             self._last_end = self._first_end()
         else:
@@ -258,13 +261,16 @@ class UnlimitedStreamReader(TopicStreamReader):
         return self._start or super()._find_start()
 
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
-        """The tasks of a micro-batch; from an `end` to itself, Spark tells where the last run has ended."""
+        """Return the tasks of a micro-batch.
+
+        With equal `start` and `end`, Spark passes the end of the last run.
+        """
         self._last_end = end
         return super().partitions(start, end)
 
 
 def _as_planned(begin: Position, stop: Position, plan: Plan, *, is_first: bool) -> tuple[Position, Position]:
-    """The positions that a micro-batch was planned between, with all of its starts in the plan."""
+    """Return the positions between which a micro-batch was planned, with all of its starts in the plan."""
     if is_first:  # Spark has asked for the start again
         begin = replace(begin, offsets=plan.initial or plan.starts or begin.offsets)
     if plan.initial is not None:
@@ -274,7 +280,7 @@ def _as_planned(begin: Position, stop: Position, plan: Plan, *, is_first: bool) 
 
 
 def _losses(begin: Position, stop: Position, now: Position, readable: Offsets) -> list[str]:
-    """The records between `begin` and `stop` that the partitions of `now` lack, in words."""
+    """Describe the records between `begin` and `stop` that the partitions in `now` lack."""
     losses = []
     for tp, last in sorted(now.offsets.items()):
         first = begin.offsets.get(tp, 0)  # a new partition has nothing before it
@@ -293,7 +299,7 @@ def _losses(begin: Position, stop: Position, now: Position, readable: Offsets) -
 def _what_is_left(
     task: Task, left: Mapping[TopicPartition, tuple[Offset, Offset]], topic_ids: Mapping[str, str]
 ) -> Task:
-    """The task without unreadable records; it keeps its number, even if nothing is left."""
+    """Return the task without unreadable records. It keeps its number, even if it is empty."""
     nothing = (0, 0)
     ranges = [
         each.within(*left.get(TopicPartition(each.topic, each.partition), nothing)) for each in task.ranges

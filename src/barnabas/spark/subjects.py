@@ -12,7 +12,7 @@ STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrateg
 
 
 def subject_for(strategy: str, topic: str, record: str) -> str:
-    """The subject of a topic's values by one of `STRATEGIES`; `record` is the schema's own full name."""
+    """Return the subject of a topic's values by one of `STRATEGIES`. `record` is the schema's full name."""
     if strategy not in STRATEGIES:
         raise refuse("subject_strategy", strategy, f"choose from {', '.join(STRATEGIES)}")
     if strategy == "TopicNameStrategy":
@@ -23,10 +23,10 @@ def subject_for(strategy: str, topic: str, record: str) -> str:
 
 
 def record_name(format: str, schema: str, message: str = "") -> str:
-    """The full name of what an Avro or JSON schema describes, or of a Protobuf message.
+    """Return the full name of the record that an Avro or JSON schema describes, or of a Protobuf message.
 
     Raises:
-        ConfigError: it cannot be told.
+        ConfigError: the schema has no name.
     """
     if format == "protobuf":
         if "." not in message:

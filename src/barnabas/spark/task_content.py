@@ -1,4 +1,4 @@
-"""A task's rows in a few bytes, so that other rows are noticed when the task comes again."""
+"""Summarizes a task's rows in a few bytes, to detect other rows when the task is repeated."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass
 class TaskContent:
-    """The rows of a task: their number, and the sum of their hashes.
+    """The number of a task's rows, and the sum of their hashes.
 
-    The order of the rows does not count: a shuffle gives the same rows in another order each time. The topic,
-    the partition, the key, the value and the headers of each row count.
+    The order of the rows has no effect, because a shuffle changes it. The topic, the partition, the key, the
+    value and the headers of each row have one.
     """
 
     rows: int = 0
@@ -39,7 +39,7 @@ class TaskContent:
     _part: ClassVar = "content"
 
     def of(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`, and add their rows; `topic` overrides their column of that name."""
+        """Yield `batches`, and add their rows. `topic` overrides their column of that name."""
         for batch in batches:
             self.rows += batch.num_rows
             if self.digest is not None:
@@ -47,11 +47,11 @@ class TaskContent:
             yield batch
 
     def empty(self) -> Self:
-        """The content of no rows, of the same kind."""
+        """Return the content of no rows, of the same kind."""
         return type(self)()
 
     def difference(self, now: TaskContent) -> str | None:
-        """Describe the change from this to `now`; None if there is none."""
+        """Describe the difference between this and `now`; None if there is none."""
         if self.rows != now.rows:
             return f"was written with {self.rows} rows and now has {now.rows}"
         if self.digest not in (None, now.digest):
@@ -63,7 +63,7 @@ class TaskContent:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The inverse of `str`; None for any other text."""
+        """Parse the output of `str`; None for any other text."""
         found = cls._pattern.fullmatch(text)
         return found and cls(int(found[1]), int(found[2], 16) if found[2] else None)
 
@@ -73,9 +73,9 @@ class TaskContent:
 
 
 class KeysContent(TaskContent):
-    """The rows of a task in the notes of Barnabas 0.1: their number, and the sum of their keys' hashes.
+    """The summary in the marks of Barnabas 0.1: the number of a task's rows, and the sum of the keys' hashes.
 
-    Notes of earlier versions have the number only.
+    Marks of earlier versions have only the number.
     """
 
     _text = "rows={} keys={:016x}"
@@ -91,7 +91,7 @@ class KeysContent(TaskContent):
 
 
 def _row_hashes(batch: pa.RecordBatch, topic: str | None) -> Hashes:
-    """A hash of each row. The columns are mixed one after another, so that no column replaces another."""
+    """Return a hash of each row. The columns are mixed one after another, so that their order matters."""
     names = batch.schema.names
     mixed = np.zeros(batch.num_rows, np.uint64)
     for name in _BYTES:
@@ -113,7 +113,7 @@ def _row_hashes(batch: pa.RecordBatch, topic: str | None) -> Hashes:
 
 
 def _mix(mixed: Hashes, column: Hashes | np.uint64) -> Hashes:
-    """splitmix64's finisher, by column."""
+    """Apply the final step of splitmix64 to each value."""
     with np.errstate(over="ignore"):
         mixed = (mixed ^ column) * _STEP
         mixed ^= mixed >> np.uint64(29)
@@ -121,7 +121,7 @@ def _mix(mixed: Hashes, column: Hashes | np.uint64) -> Hashes:
 
 
 def _hashes(column: pa.Array) -> Hashes:
-    """The hash of each value of a text or binary column."""
+    """Return the hash of each value in a text or binary column."""
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     values = column.cast(pa.large_binary() if wide else pa.binary())
     listed = (values.fill_null(b"") if values.null_count else values).to_pylist()

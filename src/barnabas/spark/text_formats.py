@@ -1,4 +1,4 @@
-"""JSON, CSV, text and logs: bytes to columns, with the reason if they do not fit the declaration."""
+"""Parses JSON, CSV, text and logs to columns, with the reason if a record does not fit the schema."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Decoded:
 def decode_text(
     rows: DataFrame, format: str, schema: str | StructType, options: dict[str, str]
 ) -> tuple[DataFrame, Decoded]:
-    """`rows` with their column value (binary or string) parsed as json, csv or text.
+    """Parse the column value of `rows` (binary or string) as json, csv or text.
 
     Raises:
-        ConfigError: the schema cannot be read.
+        ConfigError: the schema is invalid.
     """
     value = F.col("value")
     text = value.cast("string")
@@ -71,9 +71,10 @@ def decode_text(
 
 
 def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
-    """`rows` of a topic that `barnabas ship` writes; any other value is a message of its own.
+    """Decode `rows` of a topic that `barnabas ship` writes. Any other value is treated as a message.
 
-    `at` is the line's own time unless it has none, or one after its shipping, which cannot be true.
+    `at` is the line's own time. If it has none, or one after the time of shipping, `at` is the time of
+    shipping.
     """
     text = F.make_valid_utf8(F.col("value").cast("string"))
     log = F.col(_PARSED)
@@ -88,16 +89,16 @@ def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
 
 
 def _parse_once(rows: DataFrame, made: Column) -> DataFrame:
-    """`rows` with the column `made` as `_PARSED`.
+    """Return `rows` with the column `made` as `_PARSED`.
 
-    Spark copies the expression of a plain column to each of its uses, and so parses a record several times.
-    It does not copy an exploded column: a record is parsed once, in a third of the time.
+    Spark copies the expression of a plain column to each use, and so parses a record several times. It does
+    not copy an exploded column. So a record is parsed once, in a third of the time.
     """
     return rows.select("*", F.explode(F.array(made)).alias(_PARSED))
 
 
 def parse_schema(schema: str) -> StructType:
-    """Raises ConfigError if `schema` is not columns as in CREATE TABLE."""
+    """Parse a schema with columns as in CREATE TABLE. Raises ConfigError if it is invalid."""
     try:
         return StructType.fromDDL(schema)
     except Exception as error:
@@ -106,13 +107,16 @@ def parse_schema(schema: str) -> StructType:
 
 
 def _is_alone(text: Column, options: dict[str, str]) -> Column:
-    """Whether nothing follows a JSON object. Spark reads no further than its end; in brackets it has to."""
+    """Whether no text follows a JSON object.
+
+    Spark reads only to its end; in brackets it must read further.
+    """
     listed = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<struct<_: string>>", options)
     return F.coalesce(F.size(listed) == 1, F.lit(False))
 
 
 def _misfit_fields(text: Column, parsed: Column, declared: StructType) -> Column:
-    """Name the fields of a JSON object that do not have their declared types."""
+    """Return the names of the fields of a JSON object that do not have their declared types."""
     wrong = [
         F.when(
             parsed[field.name].isNull() & F.get_json_object(text, f"$['{field.name}']").isNotNull(),

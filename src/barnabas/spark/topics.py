@@ -1,4 +1,4 @@
-"""The topics of a cluster as a reading process knows them: their ids, and the leaders of their partitions."""
+"""Looks up the topics of a cluster: their ids, and the leaders of their partitions."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Topic(NamedTuple):
 
 
 def id_as_text(topic_id: TopicId) -> str:
-    """Return the text of a topic id that Kafka's tools write and checkpoints have."""
+    """Return a topic id as text, as in Kafka's tools and in checkpoints."""
     return base64.b64encode(topic_id).decode().rstrip("=")
 
 
 def id_from_text(text: str) -> TopicId:
-    """Return the topic id of a text from `id_as_text`."""
+    """Parse the text of a topic id from `id_as_text`."""
     return base64.b64decode(text + "==")
 
 
 class TopicLookup:
-    """Looks topics up, again and again. Owned by one thread."""
+    """Looks up topics repeatedly. One thread owns it."""
 
     def __init__(self, brokers: Brokers, timeout_s: float) -> None:
-        """`timeout_s` is for one answer."""
+        """Create it. `timeout_s` is the time limit of one answer."""
         self.brokers = brokers
         self._timeout_s = timeout_s
         self._names: frozenset[str] | None = frozenset()
@@ -48,11 +48,13 @@ class TopicLookup:
         self._topics: Mapping[str, Topic] = {}
 
     def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
-        """These topics, or all, as they are now; the same object as before when nothing has changed.
+        """Return these topics, or all topics, as they are now.
+
+        If nothing has changed, it is the same object as before.
 
         Raises:
-            ClientError: no broker answers; one may the next time.
-            AuthenticationError: a broker and the client do not trust each other.
+            ClientError: no broker answers now.
+            AuthenticationError: the broker or the client rejects the other one.
         """
         wanted = None if names is None else frozenset(names)
         if wanted != self._names:

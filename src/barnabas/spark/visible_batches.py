@@ -1,7 +1,7 @@
-"""The batches of a Fetch response that the reader may see, and their records.
+"""Selects the batches of a Fetch response that the reader may see, and decompresses their records.
 
-A response begins with the batch that contains the wanted offset, often before that offset. It ends at its
-size limit, often within a batch.
+A response begins with the batch that contains the requested offset, so often before that offset. It ends at
+its size limit, often in the middle of a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.kafka.records.control import decode_end_transaction
 
 
 class Payload(NamedTuple):
-    """One batch's records, decompressed but not decoded: the bytes of `data` from `start` to `end`."""
+    """The records of one batch, decompressed but not decoded: the bytes of `data` from `start` to `end`."""
 
     header: BatchHeader
     data: Buffer
@@ -35,11 +35,13 @@ class Payload(NamedTuple):
 
 
 def whole_batches(data: memoryview) -> list[tuple[int, BatchHeader]]:
-    """Each whole batch of `data` as (position, header); one that is cut off at the end is left out.
+    """Yield each whole batch of `data` as (position, header).
+
+    A batch that is incomplete at the end is left out.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, a size cannot be; UNSUPPORTED_FOR_MESSAGE_FORMAT, messages of format 0
-            or 1, which brokers wrote before version 0.11.
+        KafkaError: CORRUPT_MESSAGE, a size is impossible; UNSUPPORTED_FOR_MESSAGE_FORMAT, messages of format
+            0 or 1, which brokers wrote before version 0.11.
     """
     found = []
     position = 0
@@ -71,10 +73,10 @@ def visible_payloads(
     end: Offset,
     check_crcs: bool,
 ) -> Iterator[Payload]:
-    """The records of those `batches` that overlap `start` to `end`, without markers and aborted transactions.
+    """Return the visible records of those `batches` that overlap `start` to `end`.
 
-    The broker names `aborted` transactions for read_committed (KIP-98). Each covers the producer's batches
-    from its first offset up to the next abort marker.
+    Control batches and aborted transactions are left out. For read_committed, the broker lists the `aborted`
+    transactions (KIP-98). Each covers the producer's batches from its first offset up to the next abort marker.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

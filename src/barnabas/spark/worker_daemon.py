@@ -1,10 +1,10 @@
-"""A daemon that forks Spark's Python workers with their modules imported (``spark.python.daemon.module``).
+"""A daemon that forks Spark's Python workers after the imports (``spark.python.daemon.module``).
 
-Spark's own daemon imports next to nothing, so each worker that it forks spends 0.4 seconds of CPU time on the
-same imports. This daemon does them once, and freezes them: see `barnabas.spark.worker_heap`.
+Spark's own daemon imports few modules, so each worker spends 0.4 seconds of CPU time on the same imports.
+This daemon does them once, and freezes the objects: see `barnabas.spark.worker_heap`.
 
-Spark calls it as ``python -m barnabas.spark.worker_daemon pyspark.worker``, for the workers of tasks.
-Planners keep the daemon of Spark's own. It must not write to stdout, where Spark reads the port from.
+Spark starts it as ``python -m barnabas.spark.worker_daemon pyspark.worker``, for the workers of tasks.
+Planners use Spark's own daemon. It must not write to stdout, because Spark reads the port from there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OURS = ("barnabas.spark.stream_reader", "barnabas.spark.writer")
 
 
 def import_for(worker: str) -> None:
-    """Import the modules of a worker, which itself reports one that cannot be imported."""
+    """Import the modules of a worker. If a module cannot be imported, the worker itself reports it."""
     for name in (worker, *_OURS):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

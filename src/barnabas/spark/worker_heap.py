@@ -1,9 +1,9 @@
-"""Keeps the garbage collector of Spark's Python workers away from imported modules.
+"""Excludes imported modules from garbage collection in Spark's Python workers.
 
-After each use a worker collects garbage (pyspark.daemon calls `gc.collect`), and the next task waits for it.
-The 90,000 objects of the imported modules take 45 ms of CPU time, and a task of a few records takes 4. The
-collector ignores frozen objects. They are still freed when nothing refers to them; only cycles among them
-stay.
+After each use, a worker collects garbage (pyspark.daemon calls `gc.collect`), and the next task waits for it.
+For the 90,000 objects of the imported modules this takes 45 ms of CPU time. A task of a few records takes 4
+ms. The collector ignores frozen objects. Python still frees a frozen object when nothing refers to it; only
+cycles of frozen objects stay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _uses = 0
 
 
 def count_use() -> None:
-    """Count a use of this process, a task, a plan or a commit; the second one freezes all objects."""
+    """Count a use of this process: a task, a plan or a commit. The second use freezes all objects."""
     global _uses
     _uses += 1
     if _uses == _SETTLED and _is_worker():

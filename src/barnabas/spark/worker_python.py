@@ -1,9 +1,9 @@
-"""The Python that Spark starts its Python processes with, on the machine of the driver.
+"""The Python interpreter of Spark's Python processes, on the machine of the driver.
 
-Spark puts its own copy of PySpark, a zip file, at the head of PYTHONPATH for its Python processes. From a zip
-file Python compiles every module anew in each process, which takes a second of CPU time. The installed
-PySpark, which has bytecode, takes a quarter of a second, and a pipeline of two queries starts a dozen such
-processes. So Spark is given a script that removes the zip files from the path and becomes the interpreter.
+Spark puts its own copy of PySpark, a zip file, at the start of PYTHONPATH. Python must compile every module
+of a zip file again in each process, which takes a second of CPU time. The installed PySpark has bytecode and
+takes a quarter of a second. A pipeline of two queries starts about a dozen such processes. So Spark starts a
+script that removes the zip files from the path, and then becomes the interpreter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Appending to topics: ``df.write`` and ``df.writeStream``, by Arrow.
+"""Appends rows to topics with Arrow: ``df.write`` and ``df.writeStream``.
 
 The default is at least once, as in Spark's own Kafka connector: a repeated task or micro-batch writes its
-rows again. The producer itself is idempotent and repeats none. ``barnabas.delivery=exactly-once`` is in
-`barnabas.spark.exactly_once`.
+rows again. The producer itself is idempotent and does not repeat records. `barnabas.spark.exactly_once`
+implements ``barnabas.delivery=exactly-once``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Written(WriterCommitMessage):
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """Writes a batch query's result."""
+    """Writes the result of a batch query."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -45,25 +45,28 @@ class TopicWriter(DataSourceArrowWriter):
         self._batch = options.batch or 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """One task: returns when the brokers have acknowledged every record."""
+        """Write the rows of one task. Return when the brokers have acknowledged every record."""
         task = TaskContext.get().partitionId()
         return _write(self._options, iterator, WriteId(self._sink, self._batch, task))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Mark the batch as written, if its name allows another attempt."""
+        """Mark the batch as written, if it has a name that allows repeated attempts."""
         _check_rejected(self._options, messages)
         if self._options.sink is not None:
             _close(self._options, messages)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """Writes a micro-batch; each batch has a new one, so it keeps no state."""
+    """Writes a micro-batch. Each micro-batch has a new object, so it keeps no state."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """One task of one micro-batch: returns when the brokers have acknowledged every record."""
+        """Write the rows of one task of a micro-batch.
+
+        Return when the brokers have acknowledged every record.
+        """
         task = TaskContext.get()
         # the query's id and the batch's number live in the checkpoint: a restarted query has them again
         sink = task.getLocalProperty("sql.streaming.queryId")
@@ -87,7 +90,7 @@ def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch], what: Write
 
 
 class _RejectedRows:
-    """Counts the rows of a task that go to the topic of dead letters."""
+    """Counts the rows of a task that go to the dead-letter topic."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._topic = options.dead_letter_topic
@@ -95,7 +98,7 @@ class _RejectedRows:
         self.rows = 0
 
     def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass `batches` on. Raises TooManyRejectedError at the batch that has too many."""
+        """Yield `batches`. Raise TooManyRejectedError at the batch with too many rejected rows."""
         for batch in batches:
             if self._topic is not None and "topic" in batch.schema.names:
                 self.rows += pc.sum(pc.equal(batch.column("topic"), self._topic)).as_py() or 0
@@ -116,10 +119,11 @@ def _close(options: WriteOptions, messages: Iterable[WriterCommitMessage | None]
 
 
 def write_batches(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> int:
-    """Send every row as a record and wait until all are acknowledged. Returns how many.
+    """Send every row as a record, and wait until all are acknowledged. Return their number.
 
     Raises:
-        DeliveryError: a record was refused, or not acknowledged within ``kafka.delivery.timeout.ms``.
+        DeliveryError: a broker rejected a record, or did not acknowledge it within
+            ``kafka.delivery.timeout.ms``.
     """
     sink = kept(RecordSink, producer_settings(options.client))
     try:
