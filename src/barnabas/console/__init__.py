@@ -1,1 +1,1 @@
-"""The console: web pages that show a Kafka cluster live. It is a Kafka client and nothing else."""
+"""The console: web pages that show a Kafka cluster live. It is a plain Kafka client."""

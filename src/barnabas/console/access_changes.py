@@ -1,4 +1,4 @@
-"""Changes of users and rules (ACLs)."""
+"""Changes users and ACLs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_PASSWORD = 1000
 
 
 def set_password(view: ClusterView, wanted: Wanted) -> Change:
-    """Add a user, or change the password. Neither the command nor the log contains the password."""
+    """Add a user, or change a password. The password is neither in the shown command nor in the log."""
     user, password = text_of(wanted, "user"), text_of(wanted, "password")
     if len(password.encode()) > _LONGEST_PASSWORD:
         raise QueryError(f"password: at most {_LONGEST_PASSWORD} bytes")
@@ -33,14 +33,14 @@ def set_password(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def delete_user(view: ClusterView, wanted: Wanted) -> Change:
-    """Delete a user's passwords."""
+    """Delete the passwords of a user."""
     user = text_of(wanted, "user")
     must_confirm(wanted, user, "the user cannot log in any more")
     return Change(["users", "delete", user], lambda: view.admin.delete_user(user))
 
 
 def create_rule(view: ClusterView, wanted: Wanted) -> Change:
-    """Add a rule. An existing rule stays."""
+    """Add an ACL. It succeeds if the ACL exists already."""
     rule = _rule(wanted)
     command = ["acls", "deny" if rule.entry.permission is Permission.DENY else "grant", *_words(rule)]
     if rule.entry.host != ANY_HOST:
@@ -49,7 +49,7 @@ def create_rule(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
-    """Delete exactly one rule."""
+    """Delete exactly one ACL."""
     rule = _rule(wanted)
     resource, entry = rule
     exactly = AclFilter(
@@ -73,7 +73,7 @@ def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def _rule(wanted: Wanted) -> AclBinding:
-    """The rule that a page names. Raises QueryError."""
+    """Return the ACL in a page's request. Raises QueryError."""
     kind = ResourceType[word_of(wanted, "resource", OPERATIONS)]
     operation = Operation[word_of(wanted, "operation", OPERATIONS[kind.name])]
     permission = Permission[word_of(wanted, "permission", ("ALLOW", "DENY"))]

@@ -1,4 +1,4 @@
-"""The console over HTTP: pages, their JSON, a stream of events for each tab, and allowed changes."""
+"""The HTTP application of the console: pages, their JSON, a stream of events for each tab, and changes."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".
 
 
 class Console:
-    """The pages of one cluster.
+    """The pages for one cluster.
 
     Args:
-        registry: the schema registry, where there is one.
+        registry: the schema registry; None if there is none.
         allow_writes: whether pages may change the cluster.
-        metrics: addresses of the brokers' pages of metrics.
+        metrics: URLs of the brokers' pages of metrics.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Console:
         }
 
     def app(self) -> web.Application:
-        """The application of aiohttp."""
+        """Return the aiohttp application."""
         app = web.Application(middlewares=[self._guarded], client_max_size=_LARGEST_CHANGE)
         app.router.add_get("/", partial(self._static, "index.html"))
         app.router.add_get("/login", self._login)
@@ -266,7 +266,7 @@ _ASSETS: dict[str, bytes] = {}
 
 
 def _assets() -> dict[str, bytes]:
-    """All files of the pages, by name."""
+    """Return all files of the pages, by name."""
     if not _ASSETS:
         for each in files("barnabas.console").joinpath("static").iterdir():
             if "." + each.name.rpartition(".")[2] in _TYPES:

@@ -1,8 +1,8 @@
-"""Access to the console: by a link whose token works once, then by a cookie; never from another site's page.
+"""Access control of the console: by a link with a token that works once, then by a cookie.
 
-A page of another site cannot send the cookie (SameSite). It cannot pretend to be this host: the guard checks
-the Host header, against DNS rebinding. It cannot make the browser change anything: the guard checks Origin
-and the content's type.
+Pages of other sites have no access. They cannot send the cookie (SameSite). They cannot pretend to be this
+host: the console checks the Host header, against DNS rebinding. They cannot make the browser change anything:
+the console checks the Origin header and the content type.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class BrowserAccess:
     """Admits browsers that have opened the link or sent a password.
 
     Args:
-        hosts: the ``Host`` headers that are this console's; None for any, behind a proxy that checks them.
-        users: passwords by user; None where the link admits.
+        hosts: valid ``Host`` headers; None for any, behind a proxy that checks them.
+        users: passwords by user; None if the link gives access.
     """
 
     def __init__(self, hosts: Collection[str] | None, users: Mapping[str, str] | None = None) -> None:
@@ -45,22 +45,22 @@ class BrowserAccess:
 
     @property
     def link(self) -> str:
-        """The part of the link behind the address, with the token that works once."""
+        """Path of the link, with the token that works once."""
         return "" if self._users is not None else f"login?token={self._token}"
 
     def open(self, token: str) -> bool:
-        """Whether this is the link's token, which works once."""
+        """Whether this is the token of the link. It works once."""
         if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
             return False
         self._token = None
         return True
 
     def let_in(self, response: web.StreamResponse, path: str) -> None:
-        """Give the browser the cookie that admits it from now on."""
+        """Set the cookie that admits the browser from now on."""
         response.set_cookie(COOKIE, self._session, httponly=True, samesite="Strict", path=path or "/")
 
     def check(self, request: web.Request) -> web.Response | None:
-        """The refusal of a request; None if it is admitted."""
+        """Return the response that rejects a request; None if it is admitted."""
         if self._hosts is not None and request.host.lower() not in self._hosts:
             return _refusal(421, f"this console does not answer as {request.host[:100]!r}")
         if request.method not in ("GET", "HEAD") and not _is_own(request):

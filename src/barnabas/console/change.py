@@ -1,4 +1,4 @@
-"""One change of the cluster, and the fields by which a page asks for it."""
+"""One change of the cluster, and the fields with which a page requests it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Wanted = Mapping[str, Any]
 
 
 class Change:
-    """A requested change: the equal command, its effect in words, and the function that makes it.
+    """A requested change: the equivalent command, its effect in words, and the function that makes it.
 
     Args:
-        command: the words behind ``barnabas``; empty where `shell` has the whole command.
-        then: commands that read what the one before writes.
+        command: arguments of ``barnabas``; empty if `shell` has the whole command.
+        then: further commands, each of which reads the output of the previous one.
         shell: a command of another program.
-        given: the line that the first command reads.
+        given: line of input for the first command.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class Change:
         self.carry_out = carry_out
 
     def command(self, servers: str, *, with_input: bool = True) -> str:
-        """The equal command for a shell. It has no password.
+        """Return the equivalent shell command, without passwords.
 
         Args:
-            with_input: whether it has the line that it reads, which may be a record.
+            with_input: whether to include the line of input, which can be a record.
         """
         if self._shell is not None:
             return shlex.join(self._shell)
@@ -52,7 +52,7 @@ class Change:
 
 
 def text_of(wanted: Wanted, name: str) -> str:
-    """A text that is not empty. Raises QueryError."""
+    """Return a text that is not empty. Raises QueryError."""
     value = wanted.get(name)
     if not isinstance(value, str) or not value.strip():
         raise QueryError(f"{name} is missing")
@@ -60,7 +60,7 @@ def text_of(wanted: Wanted, name: str) -> str:
 
 
 def word_of(wanted: Wanted, name: str, allowed: Collection[str]) -> str:
-    """One of some words. Raises QueryError."""
+    """Return one of the allowed words. Raises QueryError."""
     value = text_of(wanted, name)
     if value not in allowed:
         raise QueryError(f"{name}={value[:40]}: write one of {', '.join(allowed)}")
@@ -68,7 +68,7 @@ def word_of(wanted: Wanted, name: str, allowed: Collection[str]) -> str:
 
 
 def number_of(wanted: Wanted, name: str, least: int, most: int) -> int | None:
-    """A whole number; None where there is none. Raises QueryError."""
+    """Return a whole number; None if there is none. Raises QueryError."""
     value = wanted.get(name)
     if value is None:
         return None
@@ -78,6 +78,6 @@ def number_of(wanted: Wanted, name: str, least: int, most: int) -> int | None:
 
 
 def must_confirm(wanted: Wanted, name: str, why: str) -> None:
-    """Raises QueryError unless the user has typed the name that is deleted."""
+    """Raise QueryError unless the user has typed the name to delete."""
     if wanted.get("confirm") != name:
         raise QueryError(f"confirm: type {name[:100]}; {why}")

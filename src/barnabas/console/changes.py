@@ -1,4 +1,4 @@
-"""Changes by the console, if it may make them. Each first shows the equal command."""
+"""Changes that the console makes, if it is allowed to. For each it first shows the equivalent command."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LAST_MS = 253_402_300_799_999
 
 
 def change(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
-    """The change that a page asks for.
+    """Return the change that a page requests.
 
     Raises:
-        QueryError: a field is missing or wrong.
+        QueryError: a field is missing or invalid.
         UnfitError, SchemaError, SchemaNameError: a schema cannot encode a value.
-        KafkaError, ClientError, RegistryError: the cluster or the registry does not tell what the change
-            needs to know.
+        KafkaError, ClientError, RegistryError: the cluster or the registry does not return data that the
+            change needs.
     """
     do = text_of(wanted, "do")
     if do in _OF_SCHEMAS:
@@ -144,7 +144,7 @@ def _targets(
 
 
 def _partitions(wanted: Wanted) -> list[int] | None:
-    """The partitions that a change is limited to; None for all."""
+    """Return the partitions of a change; None for all."""
     numbers = wanted.get("partitions")
     if numbers is None:
         return None

@@ -1,6 +1,6 @@
-"""The metrics that clients have pushed (KIP-714), from the brokers' pages of metrics.
+"""Reads the metrics that clients have pushed (KIP-714) from the brokers' pages of metrics.
 
-The protocol has no request for them: the console reads ``/metrics`` of the brokers that it is given.
+The protocol has no request for them. So the console reads ``/metrics`` of the brokers in its settings.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Series(NamedTuple):
 
     Attributes:
         labels: the metric's name, the client and the attributes, as in docs/reference/metrics.md.
-        value: as the page writes it.
-        is_sum: whether it only grows.
+        value: the value as a text of the page.
+        is_sum: whether the value only grows.
     """
 
     labels: dict[str, str]
@@ -40,14 +40,14 @@ class Series(NamedTuple):
 
 
 def check_urls(urls: Iterable[str]) -> None:
-    """Raises ConfigError for a URL that is not HTTP."""
+    """Raise ConfigError for a URL that is not HTTP."""
     for url in urls:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"--metrics-url {url}: write http://HOST:PORT, as a broker's --metrics has it")
 
 
 def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
-    """The series that clients have pushed to these brokers, and the errors of brokers that do not answer."""
+    """Return the series that clients have pushed to these brokers, and errors of brokers without an answer."""
     found: list[Series] = []
     problems = []
     for url in urls:
@@ -62,7 +62,7 @@ def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
 
 
 def parse_series(lines: Iterable[str]) -> Iterator[Series]:
-    """The series of clients among the lines of a page."""
+    """Return the clients' series in the lines of a page."""
     for line in lines:
         if line.startswith("barnabas_client_metric"):
             parts = _LINE.match(line)

@@ -1,4 +1,4 @@
-"""Dead letters: the topic that takes them back, by their headers, and the original records."""
+"""Dead letters: the topic of the original record, from the headers, and the original record itself."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 def origin(headers: Headers) -> str | None:
-    """The topic that a dead letter belongs to: the one it was read from, or that rejected it.
+    """Return the topic that a dead letter can be sent to: the one it was read from, or that rejected it.
 
-    None for any other record, and for a row that a table has rejected: no topic has such a record.
+    Return None for any other record, and for a row that a table has rejected, because no topic has such a
+    record.
     """
     given = list(headers)
     if sink_of(given) is not None:
@@ -25,12 +26,12 @@ def origin(headers: Headers) -> str | None:
 
 
 def sink_of(headers: Headers) -> str | None:
-    """The pipeline's sink that has rejected a dead letter."""
+    """Return the pipeline's sink that has rejected a dead letter."""
     return _last(headers, {_SINK})
 
 
 def without_errors(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """The headers that the record had before."""
+    """Return the headers that the record had before."""
     return [(name, value) for name, value in headers if not name.startswith(_PREFIXES)]
 
 

@@ -1,4 +1,7 @@
-"""Recent changes of the cluster: differences between reads of the overview. Brokers do not report them."""
+"""Recent changes of the cluster, from the differences between reads of the overview.
+
+Brokers do not report changes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _KEPT, _NAMED = 100, 3
 
 
 class Seen(NamedTuple):
-    """A snapshot of the cluster; partitions by their names (``orders-0``)."""
+    """A snapshot of the cluster, with partitions by name (``orders-0``)."""
 
     brokers: frozenset[int]
     controller: int
@@ -22,14 +25,14 @@ class Seen(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that has happened before `at`, in milliseconds since 1970."""
+    """A change that has happened before `at`, in milliseconds since 1970."""
 
     at: int
     text: str
 
 
 class Events:
-    """The differences between snapshots, newest first. From any thread."""
+    """The differences between snapshots, newest first. Any thread can use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,14 +40,14 @@ class Events:
         self._events: deque[Event] = deque(maxlen=_KEPT)
 
     def look(self, at_ms: int, seen: Seen) -> None:
-        """Add the differences from the last snapshot."""
+        """Add the differences to the last snapshot."""
         with self._lock:
             if self._before is not None and seen != self._before:
                 self._events.extendleft(Event(at_ms, text) for text in _changes(self._before, seen))
             self._before = seen
 
     def add(self, at_ms: int, text: str) -> None:
-        """Add a change by the console itself."""
+        """Add a change that the console itself has made."""
         with self._lock:
             self._events.appendleft(Event(at_ms, text))
 

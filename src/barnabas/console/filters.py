@@ -1,10 +1,10 @@
-"""Filters that find records: comparisons on paths. They are parsed and never evaluated as code.
+"""Filters for records: comparisons of values at paths. They are parsed, and never executed as code.
 
     value.order.total > 100 && header.region == "eu"
     key ~ "^user-\\d+$" || !(partition == 3)
 
-Regular expressions are RE2's, which takes time in proportion to the text. A filter of another console that
-ran scripts let strangers run programs on its server.
+Regular expressions are those of RE2, which takes time in proportion to the text. In another console, filters
+were scripts, and strangers could run programs on its server.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ Filter = Callable[["Candidate"], bool]
 
 
 class FilterError(BarnabasError):
-    """A filter cannot be parsed; the message says where."""
+    """A filter cannot be parsed; the message has the position."""
 
 
 class Candidate(NamedTuple):
-    """A record as filters see it: key and value are text or JSON."""
+    """A record as a filter sees it: key and value are text or JSON."""
 
     partition: int
     offset: int
@@ -63,7 +63,7 @@ def parse(text: str) -> Filter:
     """Parse a filter.
 
     Raises:
-        FilterError: the text is none.
+        FilterError: the text is not a filter.
     """
     if len(text) > LONGEST:
         raise FilterError(f"a filter has at most {LONGEST} characters")
@@ -74,7 +74,7 @@ def paths(text: str, most: int = 10) -> list[Callable[[Candidate], Any]]:
     """Parse a list of paths, as in ``value.total,header.region``.
 
     Raises:
-        FilterError: one of them is no path, or there are more than `most`.
+        FilterError: an item is not a path, or there are more than `most`.
     """
     found = [part for part in text.split(",") if part.strip()]
     if len(found) > most or len(text) > LONGEST:

@@ -1,4 +1,4 @@
-"""Live pictures of topics: one reader for each topic, which all its watchers share."""
+"""Live pictures of topics. Each topic has one reader, which all its watchers share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BEHIND = 8
 
 
 class TopicReader:
-    """Reads one topic; each look returns the news since the last. Not for several threads at once."""
+    """Reads one topic. Each `look` returns the news since the last one. One thread at a time can use it."""
 
     def __init__(self, view: ClusterView, topic: str) -> None:
         self._view = view
@@ -55,7 +55,7 @@ class TopicReader:
         self._looks = 0
 
     def look(self) -> dict[str, Any]:
-        """The data from which a page draws.
+        """Return the data from which a page draws.
 
         Raises:
             BarnabasError: the cluster does not answer, or has no such topic.
@@ -88,7 +88,7 @@ class TopicReader:
         }
 
     def _look_around(self, led: dict[TopicPartition, int]) -> None:
-        """Read the slow changes: log starts, producers, groups and the lag of followers."""
+        """Read the data that changes slowly: log starts, producers, groups and the lag of followers."""
         brokers = self._view.brokers
         self._starts = {p.partition: offset for p, offset in offsets_at(brokers, led, EARLIEST).items()}
         for number, start in self._starts.items():  # retention may have overtaken the picture
@@ -123,7 +123,7 @@ class TopicReader:
         return found[:200]
 
     def _describe_replicas(self, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
-        """The lag of replicas behind the high watermark, by broker and partition."""
+        """Return the lag of replicas behind the high watermark, by broker and partition."""
         request = DescribeLogDirsRequest(
             topics=[DescribableLogDirTopic(topic=self._topic, partitions=[p.partition for p in sorted(led)])]
         )
@@ -139,7 +139,7 @@ class TopicReader:
         }
 
     def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
-        """The records since the last look; of many records only their number."""
+        """Read the records since the last look. If there are many, read only their number."""
         leaders = {p.partition: leader for p, leader in led.items() if p.partition in self._positions}
         counted = {number: leader for number, leader in leaders.items() if number in self._counted}
         chunks = self._ends(counted)
@@ -195,11 +195,11 @@ class TopicReader:
         return lane
 
     def _cells(self, chunk: Chunk, first: int) -> tuple[list[list[Any]], int, bool]:
-        """Records as cells, from `first` on.
+        """Return records as cells, from `first` on.
 
         Returns:
-            [offset, hue of the key, timestamp, what it is] of each; the offset behind the last; whether the
-            next look can read on from there.
+            For each record [offset, hue of the key, timestamp, kind]; the next offset; and whether the next
+            look can continue there.
         """
         cells: list[list[Any]] = []
         next_one = first
@@ -219,7 +219,7 @@ class TopicReader:
 
 
 def _refusal(error: BarnabasError) -> dict[str, Any]:
-    """The event for an error; with a code the topic is gone, and no event follows."""
+    """Return the event for an error. With a code, the topic does not exist any more, and no event follows."""
     is_gone = isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
         "problem": said(error),
@@ -228,7 +228,7 @@ def _refusal(error: BarnabasError) -> dict[str, Any]:
 
 
 def _brokers(metadata: Any, partitions: list[Any]) -> list[dict[str, Any]]:
-    """The live brokers, and those that hold replicas and are gone."""
+    """Return the live brokers, and brokers that hold replicas and are not live."""
     alive = {b.node_id: b.rack for b in metadata.brokers}
     known = {*alive, *(replica for p in partitions for replica in p.replica_nodes)}
     return [{"id": b, "rack": alive.get(b), "gone": b not in alive} for b in sorted(known)]
@@ -238,7 +238,7 @@ Run = Callable[..., Any]
 
 
 class Live:
-    """The topics that are watched, with their watchers. On the event loop; `run` runs functions in threads.
+    """The watched topics and their watchers. The event loop owns it. `run` runs functions in threads.
 
     Args:
         run: ``await run(function)``.
@@ -250,7 +250,10 @@ class Live:
         self._watched: dict[str, _Watched] = {}
 
     async def watch(self, topic: str) -> AsyncIterator[str]:
-        """Events of a topic as JSON, until the watcher leaves. A slow one misses some, and gets the count."""
+        """Yield events of a topic as JSON, until the watcher leaves.
+
+        A slow watcher misses some, and gets their number.
+        """
         watched = self._watched.get(topic)
         if watched is None:
             watched = self._watched[topic] = _Watched(TopicReader(self._view, topic), self._run)
@@ -263,7 +266,7 @@ class Live:
                 del self._watched[topic]
 
     async def stop(self) -> None:
-        """End all readers."""
+        """Stop all readers."""
         for watched in self._watched.values():
             watched.end()
 
@@ -285,7 +288,7 @@ class _Watched:
         return queue
 
     def leave(self, queue: asyncio.Queue[str]) -> bool:
-        """Remove a watcher. Returns True after the last one, which ends the reader."""
+        """Remove a watcher. Return True if it was the last one, so that the reader ends."""
         del self._queues[queue]
         if self._queues:
             return False

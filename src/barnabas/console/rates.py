@@ -1,4 +1,4 @@
-"""The growth of partitions, from the ends that pages have read."""
+"""Computes the growth of partitions from the end offsets that pages have read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Sample = tuple[int, float]
 
 
 class Rates:
-    """Offsets a second of each partition, from two reads of its end. From any thread."""
+    """Offsets a second of each partition, from two reads of its end. Any thread can use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class Rates:
         self._samples: dict[str, deque[Sample]] = {}
 
     def note(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Store the present ends of partitions."""
+        """Store the present end offsets of partitions."""
         now = time.monotonic()
         with self._lock:
             for partition, end in ends.items():
@@ -44,18 +44,18 @@ class Rates:
                     self._seen[partition] = now, end
 
     def of(self, topic: str) -> float | None:
-        """The rate of a topic; None before its ends were read twice."""
+        """Return the rate of a topic; None before its ends were read twice."""
         with self._lock:
             found = [rate for partition, rate in self._rates.items() if partition.topic == topic]
         return round(sum(found), 1) if found else None
 
     def total(self) -> float | None:
-        """The rate of all topics."""
+        """Return the rate of all topics."""
         with self._lock:
             return round(sum(self._rates.values()), 1) if self._rates else None
 
     def history(self, topic: str, now_ms: int) -> list[Sample]:
-        """The rates of a topic, or of all (""), at the times in the last half hour when a page was open."""
+        """Return the rates of a topic, or of all (""), in the last half hour, at times when a page was open."""
         rate = self.of(topic) if topic else self.total()
         with self._lock:
             samples = self._samples.pop(topic, None) or deque(maxlen=_SAMPLES)
@@ -68,7 +68,7 @@ class Rates:
             return [sample for sample in samples if sample[0] >= oldest]
 
     def by_topic(self) -> dict[str, float]:
-        """The rate of each topic that has one."""
+        """Return the rate of each topic that has one."""
         found: dict[str, float] = {}
         with self._lock:
             for partition, rate in self._rates.items():

@@ -1,4 +1,4 @@
-"""A group's lag in time: the age of the first record that it has not committed."""
+"""Computes the lag of a group in time: the age of the first record that it has not committed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_S, _KEPT = 1.0, 20_000
 
 
 class Ages:
-    """The times of records, each read once. From any thread."""
+    """The times of records, each read only once. Any thread can use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,14 +33,14 @@ class Ages:
     def seconds_behind(
         self, brokers: Brokers, metadata: Any, committed: Mapping[TopicPartition, int], now: float
     ) -> dict[TopicPartition, float]:
-        """Seconds since the next record of each partition was produced, by its batch's time.
+        """Return the seconds since the next record of each partition was produced.
 
         Args:
-            metadata: of the topics.
+            metadata: Metadata of the topics.
             now: seconds since 1970.
 
         Returns:
-            Only partitions whose next record could be read, in a second of this look or in an earlier one.
+            Only partitions whose next record could be read within a second, now or before.
         """
         if metadata is None:
             return {}
@@ -75,7 +75,7 @@ class Ages:
     def _note(
         self, brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
     ) -> set[int]:
-        """Read the times of records. Returns the partitions that had one."""
+        """Read the times of records. Return the partitions that had one."""
         found = set()
         for number, chunk in fetch(brokers, leader, topic, wanted, most_bytes).items():
             for _, header in batches(chunk.data):

@@ -1,4 +1,4 @@
-"""The words of rules (ACLs) that the console and the command line share."""
+"""Words about ACLs that the console and the command line share."""
 
 from __future__ import annotations
 

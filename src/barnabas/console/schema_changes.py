@@ -1,4 +1,4 @@
-"""Changes of the schema registry's subjects: versions, compatibility levels, deletions."""
+"""Changes subjects of the schema registry: versions, compatibility levels, deletions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_VERSION = 2**31 - 1
 
 
 def register_schema(registry: Schemas, wanted: Wanted) -> Change:
-    """Register a version of a subject; the preview says whether its compatibility level allows it."""
+    """Register a version of a subject. The preview says whether its compatibility level allows it."""
     name, path = _subject(wanted)
     body: dict[str, Any] = {"schema": text_of(wanted, "schema")}
     kind = word_of(wanted, "type", _FORMATS) if wanted.get("type") else "AVRO"
@@ -75,7 +75,7 @@ def _change(registry: Schemas, method: str, path: str, body: dict[str, Any] | No
 
 
 def _subject(wanted: Wanted) -> tuple[str, str]:
-    """The name, and its address. Raises QueryError."""
+    """Return the name, and its path in the registry. Raises QueryError."""
     name = text_of(wanted, "subject").strip()
     if name in (".", ".."):  # an address could not name them
         raise QueryError(f"subject={name}: no subject has this name")
@@ -83,7 +83,7 @@ def _subject(wanted: Wanted) -> tuple[str, str]:
 
 
 def _references(wanted: Wanted) -> list[dict[str, Any]]:
-    """The references of the schema. Raises QueryError."""
+    """Return the references of the schema. Raises QueryError."""
     references = wanted.get("references") or []
     if not isinstance(references, list) or not all(
         isinstance(each, dict)

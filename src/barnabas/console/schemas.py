@@ -1,4 +1,4 @@
-"""A schema registry as the console uses it: it decodes values that begin with a schema's id."""
+"""A schema registry for the console, which decodes values that begin with a schema's id."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _PAUSE_S = 10.0
 
 
 class Schemas(SchemaRegistry):
-    """A registry, and the decoders of its schemas; from any thread.
+    """A registry, and the decoders of its schemas. Any thread can use it.
 
     Args:
-        url: as clients are given it.
-        login: a cluster whose user and authorities are the registry's, too.
+        url: URL of the registry, as for clients.
+        login: cluster whose user and authorities are also those of the registry.
     """
 
     def __init__(self, url: str, login: Servers | None = None) -> None:
@@ -41,7 +41,10 @@ class Schemas(SchemaRegistry):
         self._missing: dict[int, float] = {}
 
     def decode(self, data: bytes) -> tuple[str, int, Any] | None:
-        """Decode bytes that begin with a schema's id: the format, the id, the value. None for other bytes."""
+        """Decode bytes that begin with a schema's id.
+
+        Return the format, the id and the value; None for other bytes.
+        """
         id_ = schema_id(data)
         known = None if id_ is None else self._codec(id_)
         if id_ is None or known is None:
@@ -73,7 +76,7 @@ class Schemas(SchemaRegistry):
 
 
 def level_of(registry: SchemaRegistry, subject: str, query: str = "") -> str | None:
-    """A subject's compatibility level; None where it has none of its own. Raises RegistryError."""
+    """Return a subject's own compatibility level; None if it has none. Raises RegistryError."""
     try:
         level = registry.get(f"/config/{subject_path(subject)}{query}").get("compatibilityLevel")
     except RegistryRefused as error:

@@ -1,4 +1,4 @@
-"""Sending records: new ones, by registered schemas too, and dead letters again."""
+"""Sends records: new ones, also with registered schemas, and dead letters again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class _Part(NamedTuple):
     """The key or the value of a record.
 
     Attributes:
-        line: it in the JSON line that `barnabas produce` reads.
-        options: of `barnabas produce`, for its schema.
-        says: what wrote it, in words.
+        line: the part as in the JSON line that `barnabas produce` reads.
+        options: options of `barnabas produce` for its schema.
+        says: description of the encoding.
     """
 
     data: str | bytes | None
@@ -36,7 +36,10 @@ class _Part(NamedTuple):
 
 
 def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
-    """Send a record, whose key and value are texts or JSON for a registered schema."""
+    """Return the change that sends a record.
+
+    Its key and value are texts, or JSON for a registered schema.
+    """
     name = text_of(wanted, "topic")
     value, key = (_part(registry, wanted, part) for part in ("value", "key"))
     partition = number_of(wanted, "partition", 0, 2**31 - 1)
@@ -62,7 +65,10 @@ def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Chan
 
 
 def redrive(view: ClusterView, wanted: Wanted) -> Change:
-    """Send a dead letter to the topic it belongs to: key, value and its own headers, byte by byte."""
+    """Return the change that sends a dead letter to its original topic.
+
+    Key, value and the record's own headers do not change.
+    """
     name = text_of(wanted, "topic")
     partition = number_of(wanted, "partition", 0, 2**31 - 1)
     offset = number_of(wanted, "offset", 0, 2**63 - 1)

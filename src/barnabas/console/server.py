@@ -1,4 +1,4 @@
-"""Runs a console until it is cancelled or a signal comes."""
+"""Runs a console until it is cancelled or a signal arrives."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class ConsoleSettings:
 
     Attributes:
         users: passwords by user, instead of the link with a token.
-        tls: for HTTPS.
-        behind_proxy: a proxy checks who asks by which name, and speaks HTTPS.
-        metrics: addresses of the brokers' pages of metrics.
-        registry_login: the registry is logged in to as the cluster is.
+        tls: certificate and key for HTTPS.
+        behind_proxy: whether a proxy checks the Host header and speaks HTTPS.
+        metrics: URLs of the brokers' pages of metrics.
+        registry_login: whether to log in to the registry with the login for the cluster.
     """
 
     servers: str
@@ -45,21 +45,21 @@ class ConsoleSettings:
 
 
 def claim(listen: str) -> socket.socket:
-    """Bind the address HOST:PORT; `serve` answers there later. Raises ConfigError."""
+    """Bind the address HOST:PORT for a later `serve`. Raises ConfigError."""
     return claim_address(listen, "the console", DEFAULT_LISTEN)
 
 
 def is_loopback(listen: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether only clients on this machine can reach the address."""
     host = listen.rpartition(":")[0].strip("[]")
     return host in ("", "localhost", "::1") or host.startswith("127.")
 
 
 async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Callable[[str], None]) -> None:
-    """Answer until cancelled; `on_ready` gets the link.
+    """Serve until cancelled. `on_ready` gets the link.
 
     Raises:
-        BarnabasError: the settings for the cluster cannot be used.
+        BarnabasError: the settings for the cluster are invalid.
     """
     from aiohttp import web
 
@@ -92,7 +92,7 @@ async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Cal
 
 
 def run(settings: ConsoleSettings, on_ready: Callable[[str], None]) -> None:
-    """`serve` on a new event loop, until SIGTERM or SIGINT.
+    """Run `serve` on a new event loop, until SIGTERM or SIGINT.
 
     Raises:
         BarnabasError: as `serve`, or the address is in use.

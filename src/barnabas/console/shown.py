@@ -1,6 +1,6 @@
-"""Bytes of records as people read them: text, JSON, hex, or a value that a registered schema decodes.
+"""Converts the bytes of records to readable text: text, JSON, hex, or a value of a registered schema.
 
-Control characters, and characters that change the direction of the text, are made visible (CVE-2021-42574).
+It makes control characters visible, and characters that change the direction of the text (CVE-2021-42574).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEPT = "\n\t"
 
 
 def visible(text: str) -> str:
-    """The text with \\u escapes for characters that are invisible or move others."""
+    """Return the text with \\u escapes for invisible characters, and those that move others."""
     if text.isprintable():  # nearly always; formatting characters are not printable
         return text
     return "".join(
@@ -53,17 +53,17 @@ def shown(
     masks: Masks = (),
     most: int = MOST_SHOWN,
 ) -> dict[str, Any]:
-    """Bytes as the pages show them.
+    """Return bytes in the form for the pages.
 
     Args:
         how: one of `FORMATS`.
-        masks: paths in JSON to hide. Other values are then hidden completely, since the place of the secret
-            in them is unknown.
-        most: characters of the text.
+        masks: paths in JSON to hide. If the value is not JSON, it is hidden completely, because the position
+            of the secret is unknown.
+        most: largest number of characters.
 
     Returns:
         ``{"is": "null"}``, or ``{"is": format, "text": ..., "bytes": size}``. It has ``"cut": true`` if the
-        text is not complete, ``"masked": true`` if masks hide a part of it, and ``"schema": id`` if a
+        text is incomplete, ``"masked": true`` if masks hide a part of it, and ``"schema": id`` if a
         registered schema has decoded it.
     """
     if data is None:
@@ -89,7 +89,7 @@ def shown(
 
 
 def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
-    """A value for filters: the bytes decoded by their schema, else their JSON, else their text."""
+    """Return a value for filters: the bytes decoded by their schema, else their JSON, else their text."""
     if data is None:
         return None
     decoded = decode(data) if decode is not None else None
@@ -103,7 +103,7 @@ def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()
 
 
 def cell(value: Any) -> str | None:
-    """A value in a record as an added column shows it."""
+    """Return a value in a record in the form for an added column."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
@@ -111,10 +111,12 @@ def cell(value: Any) -> str | None:
 
 
 def exported(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
-    """Bytes for a line of JSON: text, or base64 of what is not UTF-8; under masks their JSON as text.
+    """Return bytes for a line of JSON: text, or base64 if it is not UTF-8.
+
+    Under masks, it is their JSON as text.
 
     Returns:
-        None for a value that masks hide completely, since it is not JSON.
+        Return None for a value that masks hide completely, because it is not JSON.
     """
     if data is not None and masks:
         value = compared(data, decode, masks)
@@ -135,7 +137,7 @@ NOT_JSON = object()
 
 
 def parsed(text: str) -> Any:
-    """The JSON object, array or number in the text; `NOT_JSON` where there is none."""
+    """Return the JSON object, array or number in the text; `NOT_JSON` if there is none."""
     if len(text) > _LARGEST_JSON or not text or text[0] not in '{["-0123456789tfn':
         return NOT_JSON
     try:
@@ -176,7 +178,7 @@ def _cut(text: str, most: int, is_cut: bool = False) -> dict[str, Any]:
 
 
 def masked(value: Any, paths: Masks) -> Any:
-    """The JSON value with ``***`` at each path."""
+    """Return the JSON value with ``***`` at each path."""
     for path in paths:
         value = _masked(value, path)
     return value

@@ -1,4 +1,4 @@
-"""Records and bytes of all topics, a few topics at a time; of a large cluster in the background."""
+"""Counts records and bytes of all topics, a few topics at a time; for a large cluster in the background."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Totals:
     """The results of a survey.
 
     Attributes:
-        topics: by name, those that the survey has reached.
-        directories: by broker and path, as of the last whole round.
-        age_s: seconds since the last whole round began; None before the first has ended.
+        topics: totals by topic, of those that the survey has reached.
+        directories: totals by broker and path, of the last complete pass.
+        age_s: seconds since the start of the last complete pass; None before its end.
     """
 
     topics: Mapping[str, TopicTotals] = field(default_factory=dict)
@@ -65,16 +65,16 @@ class Totals:
 
 
 class Survey:
-    """Asks for all topics of a cluster, and passes the ends to `rates`. From any thread.
+    """Requests the data of all topics, and passes the end offsets to `rates`. Any thread can use it.
 
-    In a small cluster `look` asks for all. In a large one it starts a thread, which works until the looks
-    end. Its first round has no pauses; later ones work for a twentieth of the time.
+    In a small cluster, `look` requests all data. In a large one, it starts a thread, which works as long as
+    pages call `look`. Its first pass has no pauses. Later passes work for a twentieth of the time.
     """
 
     def __init__(
         self, brokers: Brokers, metadata: Callable[[], Any], rates: Rates, log_dirs: LogDirs
     ) -> None:
-        """`metadata` returns the response about all topics."""
+        """Create a survey. `metadata` returns the response about all topics."""
         self._brokers = brokers
         self._metadata = metadata
         self._rates = rates
@@ -91,7 +91,7 @@ class Survey:
         self._closed = threading.Event()
 
     def look(self) -> Totals:
-        """The present totals; of a small cluster all of them. Raises as `Brokers`."""
+        """Return the present totals; in a small cluster those of all topics. Raises as `Brokers`."""
         metadata = self._metadata()
         self._looked = time.monotonic()
         if sum(len(topic.partitions) for topic in metadata.topics) > SMALL:
@@ -108,7 +108,7 @@ class Survey:
         return Totals(self._topics, self._directories, age)
 
     def close(self) -> None:
-        """End the thread after its present request."""
+        """Stop the thread after its present request."""
         self._closed.set()
         with self._lock:
             thread = self._thread
@@ -137,7 +137,7 @@ class Survey:
             self._closed.wait(_FRESH_S)
 
     def _ask_in_the_background(self) -> None:
-        """One round, which ends early without further looks."""
+        """Make one pass. It ends early when no page calls `look` any more."""
         steps = self._steps(self._metadata())
         while True:
             began = time.monotonic()
@@ -149,7 +149,10 @@ class Survey:
                 return
 
     def _steps(self, metadata: Any) -> Iterator[bool]:
-        """Ask for some topics with each step. The directories take effect at the end of the round."""
+        """Request the data of some topics with each step.
+
+        The totals of directories take effect at the end.
+        """
         began = time.monotonic()
         directories: dict[tuple[int, str], DirectoryTotals] = {}
         for topics in _divided(metadata.topics):
@@ -181,7 +184,7 @@ class Survey:
 def note_sizes(
     told: Mapping[int, Any], directories: dict[tuple[int, str], DirectoryTotals]
 ) -> dict[TopicPartition, int]:
-    """Return the bytes of each partition's largest replica, and add those of directories to `directories`."""
+    """Return the bytes of each partition's largest replica. Add the sizes of directories to `directories`."""
     found: dict[TopicPartition, int] = {}
     for broker, answered in told.items():
         if isinstance(answered, str):
@@ -202,12 +205,12 @@ def note_sizes(
 
 
 def rest(fresh_s: float, took_s: float, most_s: float) -> float:
-    """Return the seconds for which an answer is shared: slow requests take a tenth of the time at most."""
+    """Return the seconds for which an answer is shared: slow requests take at most a tenth of the time."""
     return min(max(fresh_s, 9 * took_s), max(fresh_s, most_s))
 
 
 def _divided(topics: Sequence[Any]) -> Iterator[list[Any]]:
-    """Topics with `AT_ONCE` partitions together at most, or a single larger one."""
+    """Yield groups of topics with at most `AT_ONCE` partitions together, or a single larger topic."""
     some: list[Any] = []
     count = 0
     for topic in topics:

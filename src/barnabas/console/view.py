@@ -1,4 +1,4 @@
-"""The cluster as pages see it. Pages within seconds of each other share answers that take many requests."""
+"""The cluster in the form for the pages. Pages share answers of many requests for some seconds."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """Parts of records that the console hides.
+    """The parts of records that the console hides.
 
     Attributes:
-        hide_values: neither keys, values nor headers.
-        masks: by topic (``*`` for all) paths into JSON values whose ends are hidden.
+        hide_values: whether to hide keys, values and headers.
+        masks: by topic (``*`` for all), paths in JSON values to hide.
     """
 
     hide_values: bool = False
@@ -56,9 +56,9 @@ class Privacy:
 
 
 class ClusterView:
-    """One cluster, from any thread.
+    """One cluster. Any thread can use it.
 
-    Raises (every method): as `Brokers`.
+    Every method raises the same errors as `Brokers`.
     """
 
     def __init__(self, servers: str, *, decode: Decode | None = None, privacy: Privacy | None = None) -> None:
@@ -96,10 +96,10 @@ class ClusterView:
             self._admin = None
 
     def metadata(self, topics: Iterable[str] | None = None) -> Any:
-        """MetadataResponse for some topics, or for all. No topic is created.
+        """Return the MetadataResponse for some topics, or for all. It creates no topic.
 
-        For all topics it is shared for a second or more, and remains the same object for as long as the
-        cluster answers the same.
+        The response for all topics is shared for a second or more. It is the same object as before if the
+        cluster's answer is the same.
         """
         if topics is None:
             return self.shared(
@@ -109,23 +109,23 @@ class ClusterView:
         return self._ask_metadata(MetadataRequest(topics=named, allow_auto_topic_creation=False))
 
     def led(self, topics: Iterable[str]) -> dict[TopicPartition, BrokerId]:
-        """The partitions of some topics that have a leader, with their leaders."""
+        """Return the partitions of some topics that have a leader, with their leaders."""
         return live_leaders(self.metadata(topics).topics)
 
     def groups(self) -> tuple[list[Any], str | None]:
-        """All groups by name, and the error of a broker that does not list its own."""
+        """Return all groups by name, and the error of each broker that does not list its groups."""
         return self.shared("groups", 1.0, self._listed_groups)
 
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
-        """The committed offsets of the first `MOST_GROUPS` groups."""
+        """Return the committed offsets of the first `MOST_GROUPS` groups."""
         return self.shared("committed", 2.0, self._committed)
 
     def committed_ends(self) -> dict[TopicPartition, int]:
-        """The ends of all partitions in `committed`."""
+        """Return the end offsets of all partitions in `committed`."""
         return self.shared("ends", 1.0, self._asked_ends)
 
     def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends of some partitions."""
+        """Return the end offsets of some partitions."""
         wanted = set(partitions)
         topics = {partition.topic for partition in wanted}
         led = live_leaders(topic for topic in self.metadata().topics if topic.name in topics)
@@ -134,15 +134,15 @@ class ClusterView:
         return ends
 
     def volumes(self) -> dict[int, Any]:
-        """Each broker's log directories, without their partitions, or its error."""
+        """Return each broker's log directories, without their partitions, or its error."""
         return self.shared("volumes", 5.0, lambda: self._log_dirs(()))
 
     def totals(self) -> Totals:
-        """The known totals of all topics; in a large cluster they may be minutes old."""
+        """Return the known totals of all topics. In a large cluster they may be minutes old."""
         return self._survey.look()
 
     def controller(self) -> int:
-        """The controller where the cluster tells; Apache Kafka names any broker in Metadata."""
+        """Return the controller, if the cluster reports it: Apache Kafka's Metadata names any broker."""
         with suppress(ClientError, KafkaError):
             response = self.brokers.ask_once(DescribeClusterRequest())
             if not response.error_code:
@@ -150,17 +150,20 @@ class ClusterView:
         return int(self.metadata().controller_id)
 
     def ensemble(self) -> list[str]:
-        """The addresses of ZooKeeper's servers, where the brokers have them and tell; else none."""
+        """Return the addresses of ZooKeeper's servers; none if the brokers have none or do not tell."""
         return self.shared("ensemble", 60.0, self._ensemble)
 
     def topic_sizes(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        """The bytes of the largest replica of each partition of some topics."""
+        """Return the bytes of the largest replica of each partition of some topics."""
         return note_sizes(self._log_dirs(topics), {})
 
     def shared(
         self, name: str, fresh_s: float, ask: Callable[[], T], longest_s: float = _LONGEST_REST_S
     ) -> T:
-        """The last answer of `ask`, if it is fresh. Callers at the same time wait for the same answer."""
+        """Return the last answer of `ask`, if it is fresh.
+
+        Callers at the same time wait for the same answer.
+        """
         with self._lock:
             lock = self._asking.setdefault(name, threading.Lock())
         with lock:

@@ -1,4 +1,4 @@
-"""Alerts on queries that have been too far behind, or at one batch, for too long."""
+"""Alerts for queries that have too much lag, or stay at one batch, for too long."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from barnabas.pipelines.status import QueryStatus
 
 
 class Alert(ABC):
-    """Judges the queries with each `look`. `say` gets a sentence when an alert begins, and when it ends."""
+    """Checks the queries in each `look`. `say` gets a sentence when an alert begins, and when it ends."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._raised: set[str] = set()
 
     def look(self, queries: Iterable[QueryStatus]) -> list[str]:
-        """The present alerts, in sentences."""
+        """Return the present alerts, as sentences."""
         found = []
         for query in queries:
             alert, end = self._judge(query)
@@ -32,15 +32,15 @@ class Alert(ABC):
 
     @abstractmethod
     def _judge(self, query: QueryStatus) -> tuple[str, str]:
-        """The query's alert, empty for none, and the sentence for its end."""
+        """Return the query's alert (empty for none), and the sentence for its end."""
 
 
 class LagAlert(Alert):
-    """An alert on a query that has been more than `most` records behind for `after_s` seconds.
+    """An alert for a query with a lag of more than `most` records for `after_s` seconds.
 
     Args:
-        most: 0 for no alerts at all.
-        clock: gives seconds.
+        most: number of records; 0 means that there are no alerts.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class LagAlert(Alert):
 
 
 class StuckAlert(Alert):
-    """An alert on a query that has been at one batch for `after_s` seconds; 0 for no alerts at all."""
+    """An alert for a query that stays at one batch for `after_s` seconds; 0 means no alerts."""
 
     def __init__(self, after_s: float, say: Callable[[str], None]) -> None:
         super().__init__(say)
@@ -77,7 +77,7 @@ class StuckAlert(Alert):
 
 
 def words_of(seconds: int) -> str:
-    """A duration in its largest unit that is not 0: 45 s, 12 min, 26 h."""
+    """Return a duration in its largest unit that is not 0: 45 s, 12 min, 26 h."""
     if seconds < 60:
         return f"{seconds} s"
     return f"{seconds // 60} min" if seconds < 3600 else f"{seconds // 3600} h"

@@ -1,4 +1,4 @@
-"""A write of rows that are no stream, with the interface of a streaming query for the supervisor."""
+"""Writes static rows, with the interface of a streaming query, so that the supervisor can run both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Progress:
 
 
 class BatchRun:
-    """A write in its own thread, which begins at once; `prepare` returns the function that writes `rows`."""
+    """A write in its own thread, which begins at once. `prepare` returns the function that writes `rows`."""
 
     def __init__(self, rows: DataFrame, prepare: Callable[[DataFrame], Callable[[], None]]) -> None:
         self._spark = rows.sparkSession
@@ -53,7 +53,7 @@ class BatchRun:
         return self._error
 
     def stop(self) -> None:
-        """Cancel the jobs until the thread has ended. Between two jobs there is none to cancel."""
+        """Cancel Spark's jobs until the thread has ended. Between two jobs there is no job to cancel."""
         while self._thread.is_alive():
             self._spark.sparkContext.cancelJobGroup(self._group)
             self._thread.join(_CANCEL_AGAIN_S)
@@ -79,5 +79,5 @@ class BatchRun:
 
 
 def _make_active(spark: SparkSession) -> None:
-    """Make the session active in this thread, where Spark finds the data source by it."""
+    """Make the session active in this thread. Spark finds the data source through the active session."""
     SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -1,4 +1,4 @@
-"""Finds the rows of a batch that a sink rejects, by trying parts of it."""
+"""Finds the rows of a batch that a sink rejects: it tries smaller and smaller parts of the batch."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Callable
 def find_rejected(
     count: int, attempt: Callable[[int, int], str | None], check: Callable[[int, str], None]
 ) -> dict[int, str]:
-    """Return the numbers of the rejected rows among `count`, in their order, each with its reason.
+    """Return the numbers of the rejected rows among `count` rows, in order, each with its reason.
 
-    Rows are tried in their order. A rejected row costs about as many attempts as halvings lead to it.
+    The rows are tried in order. Each rejected row costs about as many attempts as there are halvings until it
+    is alone.
 
     Args:
-        attempt: takes the rows from a number up to, but without, another one. Returns None when it has taken
-            all of them, else the reason; then it has taken none.
-        check: called with the number of rejected rows and the last reason; raises to stop.
+        attempt: tries the rows from a number up to, but without, another one. It returns None if all were
+            accepted, else the reason; then none was accepted.
+        check: called with the number of rejected rows and the last reason; it can raise to stop.
     """
     rejected: dict[int, str] = {}
     waiting = [(0, count)] if count else []

@@ -1,4 +1,4 @@
-"""Makes queries of a declared pipeline: one for each sink and each dead-letter topic."""
+"""Makes the queries of a declared pipeline: one for each sink and each dead-letter topic."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Query:
-    """A query, by its name in status and checkpoints. Each `start` continues from its checkpoint."""
+    """A query, with its name in the status and in the checkpoints.
+
+    Each `start` continues from its checkpoint.
+    """
 
     name: str
     start: Callable[[], StreamingQuery | BatchRun]
@@ -54,7 +57,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Run:
-    """Choices of one run, which are not in the pipeline's file."""
+    """Settings of one run, which are not in the pipeline's file."""
 
     bootstrap: str
     checkpoints: str
@@ -64,16 +67,19 @@ class Run:
 
 
 def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
-    """The queries of `pipeline`, not yet started.
+    """Make the queries of `pipeline`, without starting them.
 
     Raises:
-        PipelineError: Spark or a function of the file refuses; the text names the line.
+        PipelineError: Spark or a function of the file raises an error; the text has the line.
     """
     return _Builder(spark, pipeline, run).queries()
 
 
 def check_streaming(rows: DataFrame, mode: str) -> None:
-    """Have Spark check now what it checks at the query's start, such as a count without an end."""
+    """Check now the rules that Spark checks when the query starts.
+
+    An example is an aggregation without an end.
+    """
     spark = rows.sparkSession
     modes = spark._jvm.org.apache.spark.sql.streaming.OutputMode
     chosen = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[mode]()
@@ -82,21 +88,21 @@ def check_streaming(rows: DataFrame, mode: str) -> None:
 
 
 def is_forgotten(spark: SparkSession, checkpoint: str, output: str) -> bool:
-    """Whether a stream has written Parquet files to `output` whose checkpoint is gone.
+    """Whether a stream has written Parquet files to `output`, and its checkpoint does not exist any more.
 
-    The checkpoint numbers the batches. Spark skips a batch whose number the folder knows. That is right for a
-    repeated batch, and loses rows when the numbers begin again.
+    The checkpoint numbers the batches. Spark skips a batch whose number the folder already has. That is right
+    for a repeated batch. But without the checkpoint the numbers begin again, and the skipped rows are lost.
     """
     return not has_files(spark, f"{checkpoint}/offsets") and has_files(spark, f"{output}/{PARQUET_LOG}")
 
 
 def client_options(pipeline: Pipeline, run: Run) -> dict[str, str]:
-    """The data source's options that say how the pipeline reaches the brokers."""
+    """Return the data source's options for the pipeline's connection to the brokers."""
     return _servers(run) | {f"kafka.{name}": value for name, value in pipeline.options.kafka.items()}
 
 
 def client_settings(pipeline: Pipeline, run: Run) -> dict[str, str]:
-    """The same options as settings of librdkafka, for a separate client. Raises ConfigError."""
+    """Return these options as settings of librdkafka, for a separate client. Raises ConfigError."""
     return WriteOptions.parse(client_options(pipeline, run), streaming=False).client
 
 
@@ -149,7 +155,7 @@ class _Builder:
         return [self._fan_out(shared) for shared in self._shared if shared.outputs] + made + sinks
 
     def _open(self, source: Source) -> list[Query]:
-        """Open a source. Returns its query for dead letters, if it has one."""
+        """Open a source. Return its query for dead letters, if it has one."""
         what = f"source {source.name}"
         opened = self._attempt(
             source.location, what, lambda: open_source(self._spark, source, self._reader, self._registry)
@@ -186,7 +192,7 @@ class _Builder:
             self._frames[step.name] = self._spark.table(step.name)
 
     def _sink(self, sink: Sink) -> list[Query]:
-        """The sink's query; none if a shared query writes its rows."""
+        """Return the sink's query; None if a shared query writes its rows."""
 
         def rows_of(frames: Mapping[str, DataFrame]) -> DataFrame:
             if isinstance(sink.rows, str):
@@ -203,7 +209,7 @@ class _Builder:
         return [self._query(sink.name, sink.location, rows, sink.options)]
 
     def _fan_out(self, shared: _Shared) -> Query:
-        """The query that writes to all outputs of a shared source."""
+        """Return the query that writes all outputs of a shared source."""
         source, location = shared.source, shared.source.location
         steps = [
             step
@@ -214,7 +220,7 @@ class _Builder:
         ]
 
         def frames(batch: DataFrame) -> dict[str, DataFrame]:
-            """The streams of this source in this batch, for its SQL too."""
+            """Return the frames of this source in this batch. SQL steps can use them, too."""
             made = dict(self._frames)
             if shared.parsed.dead_letters is not None:
                 made[f"{source.name}.dead_letter"] = shared.parsed.dead_letters(batch)
@@ -258,7 +264,7 @@ class _Builder:
         )
 
     def _check_not_shared_before(self, query: str) -> None:
-        """Raise PipelineError when the query would begin again after a shared one has written its rows."""
+        """Raise PipelineError if the query would write rows again that a shared query has written."""
         for source in self._pipeline.sources:
             shared = f"{source.name}.shared"
             if self._has_written(shared, query) and not self._has_begun(query):
@@ -274,7 +280,7 @@ class _Builder:
         return exists(self._spark, f"{self._run.checkpoints}/{shared}/{_OUTPUTS}/{output}")
 
     def _step_of(self, step: Step, frames: Mapping[str, DataFrame], session: SparkSession) -> DataFrame:
-        """A step of a batch, made from `frames`; `session` is the batch's session, with its own views."""
+        """Run a step for a batch, on `frames`. `session` is the batch's session, with its own views."""
         name = str(step.name)
         if isinstance(step.body, Transform):
             inputs = [frames[each] for each in step.body.inputs]
@@ -336,7 +342,7 @@ class _Builder:
         return start
 
     def _keep(self, name: str, rows: DataFrame) -> None:
-        """Keep the rows for later steps, and for their SQL."""
+        """Keep the rows for later steps, under their name also for SQL steps."""
         rows.createOrReplaceTempView(name)
         self._frames[name] = rows
 

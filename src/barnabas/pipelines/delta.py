@@ -1,12 +1,13 @@
-"""Rows into a Delta table, each batch once.
+"""Writes rows to a Delta table, each batch once.
 
-A batch is one commit of the table's log. The commit has the number of the query's last batch as an
-application transaction (Delta's protocol, "Transaction Identifiers"). By it the sink knows a repeated batch.
-The rows pass through the driver: limit the batches of a large stream with maxOffsetsPerTrigger.
+A batch is one commit in the table's log. The commit has the number of the query's last batch as an
+application transaction (Delta's protocol, "Transaction Identifiers"). From this number the sink recognizes a
+repeated batch. The rows pass through the driver: limit the batches of a large stream with
+maxOffsetsPerTrigger.
 
-With dead letters, the sink tries a batch that the table rejects in parts, down to single rows. It does so on
+With dead letters, the sink tries parts of a batch that the table rejects, down to single rows. It does so on
 an empty local table with the same columns and constraints. The commit's information has the dead letters, so
-a driver that dies after the commit loses none.
+none is lost if the driver dies after the commit.
 """
 
 from __future__ import annotations
@@ -41,14 +42,17 @@ class DeltaError(BarnabasError):
 def write_batch(
     options: SinkOptions, rows: pa.Table, query: str, number: int, letters: DeadLetters | None = None
 ) -> None:
-    """Append batch `number` of `query`, or in mode complete replace all by it, unless that is done.
+    """Append batch `number` of `query`, unless it is written already.
 
-    With `letters` the rows that the table rejects are left out, and delivered there once.
+    In mode complete, the batch replaces all rows.
+
+    With `letters`, the rows that the table rejects are left out, and each is sent to the dead-letter topic
+    once.
 
     Raises:
-        DeltaError: the table does not take it.
-        TooManyRejectedError: it rejects more rows than may become dead letters.
-        DeliveryError: the topic does not take the dead letters.
+        DeltaError: the table rejects the batch.
+        TooManyRejectedError: the table rejects more rows than the limit for dead letters.
+        DeliveryError: the topic rejects the dead letters.
     """
     written, made = without_origin(rows), b""
     rejected: dict[int, str] = {}
@@ -88,7 +92,7 @@ def _write(options: SinkOptions, rows: pa.Table, query: str, number: int, letter
 
 
 def _rejected(table: DeltaTable, rows: pa.Table, letters: DeadLetters) -> dict[int, str]:
-    """The numbers of the rows that the table rejects, each with its reason."""
+    """Return the numbers of the rows that the table rejects, each with its reason."""
     with tempfile.TemporaryDirectory(prefix="barnabas-delta-") as folder:
         given = table.metadata().configuration
         constraints = {name: text for name, text in given.items() if name.startswith(_CONSTRAINT)}
@@ -112,7 +116,7 @@ def _rejected(table: DeltaTable, rows: pa.Table, letters: DeadLetters) -> dict[i
 
 
 def _letters_of(table: DeltaTable, query: str, number: int) -> bytes:
-    """The dead letters of a batch that is written, or none."""
+    """Return the dead letters of a batch that was written; None if there are none."""
     for commit in table.history(_MOST_COMMITS):
         if (commit.get(_QUERY), commit.get(_BATCH)) == (query, str(number)):
             return b64decode(commit[_LETTERS])

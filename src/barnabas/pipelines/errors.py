@@ -48,10 +48,11 @@ class Location:
 
 
 def explain(error: BaseException) -> str:
-    """The line of a Spark exception that names the error, without Spark's pages around it.
+    """Return the line of a Spark exception that describes the error, without the long text around it.
 
-    An error of Barnabas comes first, however it is wrapped. An error of Python code comes next, with its type
-    and its line. Then come the innermost error that has a name, and the first line with words.
+    If the exception contains an error of Barnabas, this one is used. Otherwise an error of Python code is
+    used, with its type and line. Otherwise it is the innermost error with a name, or the first line with
+    text.
     """
     lines = [line for line in str(error).splitlines() if line.strip()]
     named = [match for line in lines if (match := _NAMED.match(line))]
@@ -69,7 +70,10 @@ def _bare(text: str) -> str:
 
 
 def _raised(lines: Iterable[str]) -> str | None:
-    """The error that ends the last Python traceback: its type, its text and its line of the user's code."""
+    """Return the error at the end of the last Python traceback.
+
+    It has its type, its text and its line in the user's code.
+    """
     last = None
     inside, place = False, ""
     for line in lines:
@@ -91,6 +95,6 @@ def _raised(lines: Iterable[str]) -> str | None:
 
 
 def location_in(error: BaseException, file: str, otherwise: Location) -> Location:
-    """The last line of `file` in the traceback of `error`."""
+    """Return the last line of `file` in the traceback of `error`."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return Location(otherwise.file, frames[-1].lineno or otherwise.line) if frames else otherwise

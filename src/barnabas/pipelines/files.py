@@ -1,4 +1,4 @@
-"""Folders of checkpoints and outputs, by a path or a URI of Hadoop."""
+"""Folders of checkpoints and outputs, by a path or a Hadoop URI."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pyspark.sql import SparkSession
 
 
 def exists(spark: SparkSession, place: str) -> bool:
-    """Whether there is such a file or folder."""
+    """Whether the file or folder exists."""
     path, files = _open(spark, place)
     return bool(files.exists(path))
 
 
 def has_files(spark: SparkSession, folder: str) -> bool:
-    """Whether there is such a folder, and something in it."""
+    """Whether the folder exists and is not empty."""
     path, files = _open(spark, folder)
     return bool(files.exists(path) and len(files.listStatus(path)))
 
 
 def make_folder(spark: SparkSession, folder: str) -> None:
-    """Make a folder, and those above it, if they do not exist."""
+    """Create a folder and its parents, if they do not exist."""
     path, files = _open(spark, folder)
     files.mkdirs(path)
 

@@ -1,7 +1,7 @@
-"""A pipeline's own folder: its checkpoints, its status, Spark's log, and a lock that shows that it runs.
+"""A pipeline's own folder: its checkpoints, its status, Spark's log, and a lock while it runs.
 
-It is ``.barnabas/<pipeline>`` beside the pipeline file, so that the pipeline continues from its checkpoints
-whatever the current folder is.
+It is ``.barnabas/<pipeline>`` in the folder of the pipeline file. So the pipeline continues from its
+checkpoints, whatever the current folder is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Folder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock until the block or the process ends.
+        """Hold the lock until the context or the process ends.
 
         Raises:
             PipelineError: another process holds it.

@@ -1,15 +1,16 @@
-"""Rows into an Iceberg table: each batch once, and no row through the driver.
+"""Writes rows to an Iceberg table: each batch once, and no row through the driver.
 
-Spark's tasks write a batch as Parquet files beside the table's other data. Then the driver adds the files to
-the table by PyIceberg, in one commit. This commit also sets the table's property ``barnabas.batch.QUERY`` to
-the number of the batch, by which the sink knows a repeated batch. The snapshot has both in its summary, for
-people; snapshots expire.
+Spark's tasks write a batch as Parquet files in the folder of the table's data. Then the driver adds the files
+to the table with PyIceberg, in one commit. This commit also sets the table's property
+``barnabas.batch.QUERY`` to the number of the batch. From this number the sink recognizes a repeated batch.
+The summary of the snapshot has query and number too, for people; snapshots expire.
 
-A commit is valid only for the metadata that it was made from. After another commit the sink reads the
-property again, and then repeats its own commit. Of two drivers with the same batch one finds it written.
+A commit is valid only for the metadata that it was made from. After a commit of another program, the sink
+reads the property again and repeats its own commit. If two drivers write the same batch, the second one finds
+that it is written.
 
-The files of a killed attempt belong to no snapshot. The sink does not delete them, since the attempt may
-still commit them. Iceberg calls them orphan files, and has a procedure for them.
+The files of a killed attempt belong to no snapshot. The sink does not delete them, because the attempt may
+still commit them. Iceberg calls them orphan files, and has a procedure that deletes them.
 """
 
 from __future__ import annotations
@@ -44,15 +45,17 @@ _COMMITS = 20
 
 
 class IcebergError(BarnabasError):
-    """The catalog cannot be reached, or the table does not take the rows."""
+    """The sink cannot reach the catalog, or the table rejects the rows."""
 
 
 def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int, letters: None = None) -> None:
-    """Append batch `number` of `query`, or in mode complete replace all by it, unless that is done.
+    """Append batch `number` of `query`, unless it is written already.
+
+    In mode complete, the batch replaces all rows.
 
     Raises:
-        IcebergError: the table does not take it; the text is PyIceberg's, in one line.
-        ConfigError: the table is partitioned in a way that is not supported.
+        IcebergError: the table rejects the batch; the text is PyIceberg's, in one line.
+        ConfigError: the table has a partitioning that is not supported.
     """
     try:
         table = _table(options, rows)
@@ -73,7 +76,7 @@ def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int, 
 
 
 def _table(options: SinkOptions, rows: DataFrame) -> Table:
-    """Open the table; if it does not exist, create it with the columns of `rows`."""
+    """Open the table. If it does not exist, create it with the columns of `rows`."""
     catalog, _, identifier = options.iceberg.partition(".")
     opened = load_catalog(catalog, **options.options)
     try:
@@ -108,7 +111,7 @@ def _property(query: str) -> str:
 
 
 def _write(rows: DataFrame, folder: str, table: Table) -> list[str]:
-    """Write the rows to files of a new folder. Returns the files that have rows."""
+    """Write the rows to files of a new folder. Return the files that have rows."""
     if table.spec().is_unpartitioned():
         rows.write.mode("errorifexists").parquet(_for_spark(folder))
     else:
@@ -132,7 +135,7 @@ def _parquet_files(files: Any, path: Any, within: str = "") -> Iterator[str]:
 
 
 def _commit(options: SinkOptions, table: Table, files: list[str], query: str, number: int) -> bool:
-    """Add the files to the table. Returns False if another attempt has written the batch."""
+    """Add the files to the table. Return False if another attempt has written the batch."""
     known = {"barnabas.query": query, "barnabas.batch": str(number)}
     for attempt in range(_COMMITS):
         if attempt:
@@ -157,9 +160,11 @@ def _commit(options: SinkOptions, table: Table, files: list[str], query: str, nu
 
 
 def _forbid_retries(table: Table) -> None:
-    """Have a commit fail after another one: PyIceberg would repeat it even if the batch is written meanwhile.
+    """Let a commit fail after a commit of another program.
 
-    Changes the table's properties in this process only.
+    Otherwise PyIceberg would repeat it, even if another attempt has written the batch meanwhile.
+
+    This changes the table's properties in this process only.
     """
     properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
@@ -179,5 +184,5 @@ def _file_system(rows: DataFrame, folder: str) -> tuple[Any, Any]:
 
 
 def _for_spark(location: str) -> str:
-    """The location for Hadoop, which has another name for s3 than Iceberg."""
+    """Return the location for Hadoop, whose name for s3 differs from Iceberg's."""
     return location.replace("s3://", "s3a://", 1) if location.startswith("s3://") else location

@@ -1,9 +1,9 @@
-"""Partitioned Iceberg tables: files of one partition each, and the proof that they are.
+"""Partitioned Iceberg tables: writes files with one partition each, and checks that they are.
 
-PyIceberg takes a file's partition from the least and the greatest value in its footer. So Spark writes the
-rows of each partition to separate files, by a column that exists only in the names of folders. PyIceberg
-would take a footer without these values for a partition of NULLs, and readers would miss its rows. This
-module refuses such a file.
+PyIceberg reads a file's partition from the lowest and the highest value in its footer. So Spark writes the
+rows of each partition to separate files, by a column that is only in the names of folders. If a footer lacks
+these values, PyIceberg would treat the file as a partition of NULLs, and readers would miss its rows. This
+module rejects such a file.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def add_fields(spec: UpdateSpec, partitions: Sequence[str]) -> None:
 
 
 def by_partition(rows: DataFrame, table: Table) -> DataFrame:
-    """Return `rows` with the column `FOLDER`; the rows of a partition are together, in as few tasks as fit.
+    """Return `rows` with the column `FOLDER`. The rows of a partition are in as few tasks as possible.
 
     Raises:
-        ConfigError: the table is partitioned in a way that files cannot be proven to fit.
+        ConfigError: for this partitioning, the check of files is impossible.
     """
     values = [
         _value(rows, table, field).alias(f"f{number}")
@@ -71,10 +71,10 @@ def by_partition(rows: DataFrame, table: Table) -> DataFrame:
 
 
 def check_files(table: Table, files: Sequence[str]) -> None:
-    """Check that the footer of each file shows its partition.
+    """Check that the footer of each file shows a single partition.
 
     Raises:
-        ConfigError: one does not.
+        ConfigError: a footer does not show the partition.
         ValueError: PyIceberg finds several partitions in a file.
     """
     fields = table.spec().fields
@@ -89,7 +89,7 @@ def check_files(table: Table, files: Sequence[str]) -> None:
 
 
 def _why_unbounded(table: Table, field: PartitionField, path: str) -> str:
-    """The reason why a file's footer has no bounds of a partition's column."""
+    """Return the reason why a file's footer has no bounds for a partition's column."""
     name = str(table.schema().find_column_name(field.source_id))
     with table.io.new_input(path).open() as file:
         values = pq.read_table(file, columns=[name]).column(0)
@@ -106,7 +106,10 @@ def _why_unbounded(table: Table, field: PartitionField, path: str) -> str:
 
 
 def _value(rows: DataFrame, table: Table, field: PartitionField) -> Column:
-    """A value that differs between the partitions of `field`: its own value, or a finer one."""
+    """Return a value that differs between the partitions of `field`.
+
+    It is the partition's own value, or a finer one.
+    """
     name = table.schema().find_column_name(field.source_id)
     if name is None or name not in rows.columns:
         if name is not None and "." not in name:

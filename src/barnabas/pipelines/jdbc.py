@@ -1,19 +1,19 @@
-"""Rows into a table of any database with a JDBC driver: each batch once, and no row through the driver.
+"""Writes rows to a table of any database with a JDBC driver: each batch once, and no row through the driver.
 
-Spark's JDBC writer writes a batch to a staging table, each task its own part. Then one transaction of the
-driver takes the rows over and stores the number of the batch. The table ``barnabas_jdbc_batches`` has a row
-for each query: its last batch, and the staging table of the last attempt.
+With Spark's JDBC writer, each task writes its part of a batch to a staging table. Then one transaction of the
+driver moves the rows to the target table and stores the number of the batch. The table
+``barnabas_jdbc_batches`` has a row for each query: its last batch, and the staging table of the last attempt.
 
-Each attempt has its own staging table, and stores its name before it makes the table. So an older driver that
-still runs, or a task of it, cannot add rows to those of the next attempt. Its claim finds another name, and
-changes nothing. The next attempt drops the table of the last one.
+Each attempt has its own staging table, and stores its name before it creates the table. So an older driver
+that still runs, or one of its tasks, cannot add rows to the next attempt. When it claims the batch, it finds
+another name, and changes nothing. The next attempt drops the table of the last one.
 
 With dead letters, the sink tries parts of a rejected batch, down to single rows: first in the staging table,
-then in the table itself. It rolls these trials back, and writes the batch without the rejected rows. Their
-letters are part of the transaction, in the table ``barnabas_jdbc_rejected``, until they are delivered.
+then in the target table. It rolls these trials back, and writes the batch without the rejected rows. Their
+letters are part of the transaction, in the table ``barnabas_jdbc_rejected``, until the sink has sent them.
 
-The query's id names its batches, not the sink's name: the id lives as long as the checkpoint, which numbers
-the batches.
+The query's id identifies its batches, and not the sink's name, because the id lives as long as the checkpoint
+that numbers the batches.
 """
 
 from __future__ import annotations
@@ -54,22 +54,24 @@ _LONGEST_OF_DERBY = "VARCHAR(32672)"
 
 
 class JdbcError(BarnabasError):
-    """The database cannot be reached, or does not take the rows."""
+    """The sink cannot reach the database, or the database rejects the rows."""
 
 
 def write_batch(
     options: SinkOptions, rows: DataFrame, query: str, number: int, letters: DeadLetters | None = None
 ) -> None:
-    """Write batch `number` of `query`, unless it is written; with a key, a row replaces the one of its key.
+    """Write batch `number` of `query`, unless it is written already.
 
-    Where the column `_deleted` of a row is true, the row of its key is deleted. With `letters` the rows that
-    the database rejects are left out, and delivered there once.
+    With a key, a row replaces the one with its key.
+
+    If the column `_deleted` of a row is true, the row with its key is deleted. With `letters`, the rows that
+    the database rejects are left out, and each is sent to the dead-letter topic once.
 
     Raises:
-        JdbcError: the database does not take it; the text is the driver's, in one line.
-        ConfigError: the rows have a column that the table lacks, or lack one of the key.
-        TooManyRejectedError: it rejects more rows than may become dead letters.
-        DeliveryError: the topic does not take the dead letters.
+        JdbcError: the database rejects the batch; the text is the driver's, in one line.
+        ConfigError: the rows have a column that the table lacks, or lack a column of the key.
+        TooManyRejectedError: the database rejects more rows than the limit for dead letters.
+        DeliveryError: the topic rejects the dead letters.
     """
     try:
         with _Attempt(options, rows, query, number, letters).open() as attempt:
@@ -83,7 +85,7 @@ def write_batch(
 
 
 class _Attempt:
-    """One attempt to write a batch; call its methods in their order."""
+    """One attempt to write a batch. Call its methods in the order of the class."""
 
     def __init__(
         self,
@@ -143,7 +145,7 @@ class _Attempt:
                 self._connection.close()
 
     def prepare(self) -> None:
-        """Store the name of the staging table, drop that of the last attempt, and make the table."""
+        """Store the name of the new staging table, drop that of the last attempt, and create the table."""
         found = self._find_batch()
         if found is None:
             self._database.run(sql.ADD, self._query, self._staging)
@@ -158,7 +160,7 @@ class _Attempt:
             self._make_table_of_rejected()
 
     def write(self) -> None:
-        """Fill the staging table and take it over, without the rows that the database rejects."""
+        """Fill the staging table and move its rows, without those that the database rejects."""
         while True:
             try:
                 self.fill()
@@ -173,14 +175,15 @@ class _Attempt:
             return
 
     def fill(self) -> None:
-        """Have Spark's tasks write the rows to the staging table.
+        """Let Spark's tasks write the rows to the staging table.
 
-        Done for a batch that is written already, too: operators before the sink keep their state only then.
+        This also runs for a batch that is written already, because otherwise earlier operators would lose
+        their state.
         """
         self._stage(self._accepted())
 
     def _accepted(self) -> DataFrame:
-        """The rows without the rejected ones; of rows with the same key the last one."""
+        """Return the rows without the rejected ones; of rows with the same key only the last one."""
         rows = self._rows
         if self._rejected:
             rows = rows.where(~F.col(sql.ROW).isin(list(self._rejected)))
@@ -197,7 +200,10 @@ class _Attempt:
         writer.option("dbtable", self._staging).mode("append").save()
 
     def take_over(self) -> None:
-        """Claim the batch and take its rows over, in one transaction. Does nothing for a written batch."""
+        """Claim the batch and move its rows, in one transaction.
+
+        Do nothing if the batch is written already.
+        """
         self._connection.setAutoCommit(False)
         if self._database.run(sql.CLAIM, self._number, self._query, self._number, self._staging) == 1:
             for statement in self._statements.merge(deletes=self._deletes):
@@ -211,7 +217,7 @@ class _Attempt:
         self._connection.setAutoCommit(True)
 
     def deliver(self) -> None:
-        """Deliver the dead letters that this and earlier attempts have stored."""
+        """Send the dead letters that this and earlier attempts have stored."""
         if self._letters is None:
             return
         self._letters.add(self._rejected)
@@ -220,7 +226,7 @@ class _Attempt:
             self._database.run(sql.DELIVERED, self._query, batch)
 
     def clean_up(self) -> None:
-        """Drop the staging table. If it stays, the next batch drops it."""
+        """Drop the staging table. If this fails, the next batch drops it."""
         with suppress(Py4JJavaError):
             self._database.run(self._statements.drop())
 
@@ -232,7 +238,7 @@ class _Attempt:
         return rows.toArrow(), [self._rejected[number] for number in numbers]
 
     def _leave_out(self, found: dict[int, str], error: Exception) -> None:
-        """Leave these rows out from now on. Raises `error` if there are none."""
+        """Leave these rows out from now on. Raise `error` if there are none."""
         if not found:
             raise error
         self._rejected |= found

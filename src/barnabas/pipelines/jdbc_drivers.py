@@ -1,4 +1,4 @@
-"""The JDBC driver that a URL needs, and a check before Spark starts that Spark will have it."""
+"""Finds the JDBC driver for a URL, and checks before Spark starts that Spark will have it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _ELSEWHERE = ("PYSPARK_SUBMIT_ARGS", "SPARK_DIST_CLASSPATH", "SPARK_CONF_DIR")
 
 
 def subprotocol(url: str) -> str:
-    """The database's kind in a JDBC URL: ``derby`` of ``jdbc:derby:/data/shop``."""
+    """Return the kind of database in a JDBC URL: ``derby`` for ``jdbc:derby:/data/shop``."""
     return url.split(":")[1] if url.startswith("jdbc:") and url.count(":") > 1 else ""
 
 
 def driver_of(url: str, driver: str) -> str:
-    """The driver's class: `driver` if it is set, else the usual one for `url`.
+    """Return the driver's class: `driver` if it is set, else the usual one for `url`.
 
     Raises:
-        ConfigError: there is no usual one.
+        ConfigError: the kind of database has no usual driver.
     """
     if driver:
         return driver
@@ -50,9 +50,9 @@ def driver_of(url: str, driver: str) -> str:
 
 
 def check_driver(url: str, driver: str, spark: Mapping[str, str]) -> None:
-    """Raise ConfigError when no jar that Spark will load with these settings has the driver for `url`.
+    """Raise ConfigError if no jar that Spark will load with these settings has the driver for `url`.
 
-    Jars that only Spark can fetch are not looked for: then Spark has the last word.
+    It cannot check jars that Spark must fetch first.
     """
     name = driver_of(url, driver)
     listed = [each.strip() for each in spark.get("spark.jars", "").split(",") if each.strip()]

@@ -1,7 +1,7 @@
-"""The SQL of the JDBC sink, of statements that all common databases accept.
+"""The SQL statements of the JDBC sink, which all common databases accept.
 
-There is no common statement for "insert or replace": MERGE and ON CONFLICT are each missing somewhere. So
-rows that are there are updated, others inserted, and deletions come last; all of it is one transaction.
+No statement for "insert or replace" works everywhere: some databases lack MERGE, others ON CONFLICT. So the
+sink updates existing rows, inserts the others, and deletes last, all in one transaction.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NO_DATA = ("derby", "db2", "hsqldb")
 
 
 def create_rejected(subprotocol: str) -> str:
-    """Make the table of dead letters."""
+    """Return the statement that creates the table of dead letters."""
     text = _LONG_TEXT.get(subprotocol, "CLOB")
     return f"CREATE TABLE {REJECTED} (query VARCHAR(64) NOT NULL, batch DECIMAL(20) NOT NULL, letters {text})"
 
@@ -53,10 +53,10 @@ class Statements:
     """The statements for one target table and one staging table.
 
     Attributes:
-        table, staging: as they are written in SQL.
-        columns: those of the rows, by the target's own spelling; `key`: those of them that name a row.
-        quote: makes an identifier of a column's name.
-        as_clob: columns that are staged as CLOB, each with the type to read it as.
+        table, staging: names as in SQL.
+        columns: columns of the rows, in the target's spelling; `key`: those of them that identify a row.
+        quote: makes an SQL identifier of a column's name.
+        as_clob: columns that the staging table stores as CLOB, each with the type of the target.
     """
 
     subprotocol: str
@@ -68,11 +68,11 @@ class Statements:
     as_clob: Mapping[str, str] = field(default_factory=dict)
 
     def create(self) -> list[str]:
-        """Make the staging table: the target's columns and types, each of which may be NULL.
+        """Return the statements that create the staging table: the target's columns and types, all nullable.
 
-        An outer join makes columns that may be NULL in every database, since a row that deletes has only a
-        key. The index rejects rows of a task that Spark repeats although they are written. Then the batch
-        fails, and the next attempt writes all of it to another table.
+        In every database, an outer join makes nullable columns, which are necessary because a row that
+        deletes has only a key. The index rejects rows of a task that Spark repeats although they are written.
+        Then the batch fails, and the next attempt writes all of it to another table.
         """
         alike = [name for name in self.columns if name not in self.as_clob]
         listed = ", ".join(f"shape.{self.quote(name)}" for name in alike)
@@ -98,10 +98,10 @@ class Statements:
         return statements
 
     def merge(self, *, deletes: bool, rows: tuple[int, int] | None = None) -> list[str]:
-        """Take over the rows of the staging table, which has at most one of each key.
+        """Return the statements that move the rows of the staging table to the target.
 
         Args:
-            rows: the numbers of the first and of the last of them; all of them by default.
+            rows: numbers of the first and the last of the rows; by default all rows.
         """
         within = f" AND staged.{ROW} BETWEEN {rows[0]} AND {rows[1]}" if rows else ""
         if not self.key:

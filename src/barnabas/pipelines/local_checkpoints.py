@@ -1,9 +1,9 @@
-"""Checkpoints on a local disk, written without a process for each of their files.
+"""Writes checkpoints on a local disk without starting a process for each file.
 
-Spark renames a file by Hadoop's FileContext, which on a local disk starts the program ``stat``. Hadoop's
-FileSystem uses rename(2) alone, which is as atomic. But it writes and renames a second file, with a checksum.
-A process that is killed between the two renames can leave a file with the checksum of another one. So
-Barnabas turns these files off. Spark has its own checksums of the files in checkpoints.
+Spark renames a file with Hadoop's FileContext, which on a local disk starts the program ``stat``. Hadoop's
+FileSystem only calls rename(2), which is as atomic. But it writes and renames a second file, with a checksum.
+If a process is killed between the two renames, a file can have the checksum of another one. So Barnabas turns
+these files off. Spark has its own checksums of the files in checkpoints.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ BY_RENAME = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBa
 
 
 def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str, str]:
-    """Spark's setting for this. None if some files that need an atomic write are not on this machine's disk.
+    """Return Spark's setting for this; None if a file with atomic writes is not on this machine's disk.
 
-    Parquet sinks count: the list of their files is written as checkpoints are. Of a pipeline that can be read
-    only once Spark runs they are not known.
+    Parquet sinks count, because Spark writes the list of their files like a checkpoint. If a pipeline can be
+    read only when Spark runs, its sinks are not known here.
     """
     if not pipeline.complete:
         return {}
@@ -36,7 +36,7 @@ def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str,
 
 
 def prepare(spark: SparkSession) -> None:
-    """Turn off checksum files if the setting is in effect."""
+    """Turn off the checksum files if the setting is in effect."""
     if spark.conf.get(MANAGER, None) == BY_RENAME:
         disk = spark._jvm.java.net.URI("file:///")
         spark._jvm.org.apache.hadoop.fs.FileSystem.get(

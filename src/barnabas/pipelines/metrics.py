@@ -88,7 +88,7 @@ METRICS = (*(metric for metric, _ in OF_QUERIES), STATE, PARTITION_LAG, ALERTS, 
 
 
 def exposition(status: PipelineStatus) -> Iterator[str]:
-    """The lines of a status in Prometheus' text format."""
+    """Return the status in Prometheus' text format, line by line."""
     name = status.pipeline
     for metric, read in OF_QUERIES:
         yield from written(metric, _samples(name, status.queries, read))
@@ -129,13 +129,13 @@ def _lags(query: QueryStatus) -> list[int]:
 
 
 class MetricsServer:
-    """Serves ``/metrics`` and ``/healthz`` from its own thread; `show` passes the newest status."""
+    """Serves ``/metrics`` and ``/healthz`` in its own thread. `show` sets the status."""
 
     def __init__(self, listener: str) -> None:
-        """Take the address.
+        """Bind the address.
 
         Raises:
-            PipelineError: it is no address, or cannot be had.
+            PipelineError: the address is invalid or cannot be bound.
         """
         try:
             self._responder = Responder(*parse_listener(listener), SocketNetwork())

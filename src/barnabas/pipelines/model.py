@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Transform:
-    """A function of the file; its parameters are named after the sources and steps that it takes."""
+    """A function of the file. Its parameters have the names of the sources and steps that it uses."""
 
     function: Callable[..., DataFrame]
     inputs: tuple[str, ...]
@@ -29,7 +29,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of rows; in Python its function may shape them first."""
+    """A source of rows. In Python, its function can change the rows first."""
 
     name: str
     location: Location
@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Step:
-    """A named result of a function or a SQL statement; a statement without a result has no name."""
+    """A result with a name, from a function or a SQL statement. A statement without a result has no name."""
 
     name: str | None
     location: Location
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink of rows: of a step by name, or in Python of a function."""
+    """A sink: it writes the rows of a step or, in Python, of a function."""
 
     name: str
     location: Location
@@ -74,10 +74,10 @@ class Pipeline:
         return self.options.name or self.path.stem
 
     def check(self) -> None:
-        """Check what can be checked before Spark is started.
+        """Check the declarations as far as possible without Spark.
 
         Raises:
-            PipelineError: a name is taken twice or is not known, or there is nothing to run.
+            PipelineError: a name is used twice or is unknown, or there is nothing to run.
         """
         try:
             self.parameters.check()
@@ -101,10 +101,10 @@ class Pipeline:
         self._check_inputs()
 
     def check_installed(self, spark: Mapping[str, str]) -> None:
-        """Check that the sinks have their packages, and with these settings of Spark their JDBC drivers.
+        """Check that the packages of the sinks are installed, and that Spark will have their JDBC drivers.
 
         Raises:
-            PipelineError: one is missing; the text names it.
+            PipelineError: a package or driver is missing; the text has its name.
         """
         for sink in self.sinks:
             try:

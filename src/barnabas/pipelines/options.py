@@ -1,4 +1,4 @@
-"""Options of a pipeline and of a source: the same in Python and in the header of a SQL file."""
+"""Options of a pipeline and of a source. They are the same in Python and in the header of a SQL file."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _WORDS: dict[type, str] = {
 
 
 def option(doc: str, default: Any = None) -> Any:
-    """An option with its text for the docs."""
+    """Declare an option with its text for the documentation."""
     if isinstance(default, dict):
         return field(default_factory=dict, metadata={"doc": doc})
     return field(default=default, metadata={"doc": doc})
 
 
 class Options:
-    """Options of a file; each is declared once, as a typed field."""
+    """Options of a file. Each is declared once, as a typed field."""
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Check names, types and values.
 
         Raises:
-            ConfigError: an option is unknown or not allowed; the text names it, its value and the cure.
+            ConfigError: an option is unknown or not allowed; the text has its name, its value and the cure.
         """
         types = get_type_hints(cls)
         for name, value in given.items():
@@ -58,7 +58,7 @@ class Options:
         """Raise ConfigError for values that do not fit together, and fill in values that depend on others."""
 
     def one_of(self, names: tuple[str, ...], what: str) -> str:
-        """The one of `names` that is set."""
+        """Return the one of `names` that is set."""
         chosen = [name for name in names if getattr(self, name)]
         if len(chosen) != 1:
             found = " and ".join(chosen) if chosen else "none"
@@ -71,7 +71,7 @@ class Options:
             raise refuse(name, value, _advice(value, list(allowed)))
 
     def refuse_set(self, names: tuple[str, ...], why: str) -> None:
-        """Refuse each of `names` that is set."""
+        """Reject each of `names` that is set."""
         for name in names:
             if value := getattr(self, name):
                 raise refuse(name, value, f"{why}: remove it")
@@ -225,7 +225,7 @@ class SourceOptions(Options):
 
     @property
     def watermark_parts(self) -> tuple[str, str] | None:
-        """Column and delay."""
+        """Column and delay of the watermark."""
         match = _WATERMARK.fullmatch(self.watermark.strip())
         return (match[1], match[2]) if match else None
 
@@ -267,7 +267,7 @@ class SourceOptions(Options):
 
 
 def check_registered(options: Options, format: str) -> None:
-    """Refuse options of registered formats that do not go with `format`."""
+    """Reject options of registered formats that do not fit `format`."""
     if format not in REGISTERED:
         options.refuse_set(("subject",), f"it goes with {', '.join(REGISTERED)}")
     if format != "protobuf":
@@ -280,7 +280,7 @@ def _seconds(duration: str) -> float:
 
 
 def describe(options: type[Options]) -> dict[str, str]:
-    """The meaning of each option, by name, for the docs."""
+    """Return the meaning of each option, by name, for the documentation."""
     return {each.name: each.metadata["doc"] for each in fields(options)}  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Packages that only some formats need: Barnabas asks for them before Spark starts, which takes long."""
+"""Checks for packages that only some formats need, before Spark starts, because its start takes long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEEDED = {
 
 
 def check_packages(format: str) -> None:
-    """Raise ConfigError when the driver lacks a package for this format."""
+    """Raise ConfigError if the driver lacks a package for this format."""
     packages, extra = _NEEDED.get(format, ((), ""))
     for package in packages:
         if not _is_there(package):

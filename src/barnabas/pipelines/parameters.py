@@ -1,4 +1,4 @@
-"""Parameters of a file, which a run gives by `--set NAME=VALUE`; others have their defaults."""
+"""Parameters of a file, which a run sets by `--set NAME=VALUE`. They can have defaults."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 class Parameters:
-    """The values that were `given`, and which of them a file asks for."""
+    """The `given` values, and the parameters that a file uses."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self.given = given
         self._asked: set[str] = set()
 
     def take(self, name: str, default: Any) -> Any:
-        """The value of `name`: a number or a boolean where the default is one, else a text.
+        """Return the value of `name`: a number or a boolean if the default is one, else a text.
 
         Raises:
-            ConfigError: it is not given and has no default, or is not of that type.
+            ConfigError: it is not set and has no default, or has the wrong type.
         """
         self._asked.add(name)
         if name in self.given:
@@ -37,7 +37,7 @@ class Parameters:
         return default
 
     def fill_in(self, text: str, defaults: Mapping[str, Any]) -> str:
-        """`text` with the values of the parameters that it names as ``${name}``.
+        """Return `text` with the values of the parameters in it, written as ``${name}``.
 
         Raises:
             ConfigError: as in `take`.
@@ -45,7 +45,7 @@ class Parameters:
         return _REFERENCE.sub(lambda found: _written(self.take(found[1], defaults.get(found[1]))), text)
 
     def check(self) -> None:
-        """Raises ConfigError when something was given that nothing asks for."""
+        """Raise ConfigError if a value was given for a parameter that the file does not use."""
         for name in sorted(self.given.keys() - self._asked):
             close = difflib.get_close_matches(name, self._asked, 1)
             known = ", ".join(sorted(self._asked)) or "none"
@@ -63,5 +63,5 @@ def _convert(name: str, text: str, wanted: type) -> Any:
 
 
 def _written(value: object) -> str:
-    """Write a value for TOML and SQL."""
+    """Return a value in the syntax of TOML and SQL."""
     return str(value).lower() if isinstance(value, bool) else str(value)

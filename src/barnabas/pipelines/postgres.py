@@ -1,12 +1,12 @@
-"""Rows into a PostgreSQL table, each batch once.
+"""Writes rows to a PostgreSQL table, each batch once.
 
 A batch is one transaction. It writes the rows, and stores the number of the query's last batch in the table
-``barnabas_batches``, by which the sink knows a repeated batch. The rows pass through the driver: limit the
-batches of a large stream with maxOffsetsPerTrigger.
+``barnabas_batches``. From this number the sink recognizes a repeated batch. The rows pass through the driver:
+limit the batches of a large stream with maxOffsetsPerTrigger.
 
-With dead letters, the sink writes a rejected batch in parts, each under a savepoint, down to single rows. The
-letters of rejected rows are part of the transaction, in the table ``barnabas_rejected``, until they are
-delivered.
+With dead letters, the sink writes parts of a rejected batch, each under a savepoint, down to single rows. The
+letters of rejected rows are part of the transaction, in the table ``barnabas_rejected``, until the sink has
+sent them.
 """
 
 from __future__ import annotations
@@ -73,15 +73,17 @@ class PostgresError(BarnabasError):
 def write_batch(
     options: SinkOptions, rows: pa.Table, query: str, number: int, letters: DeadLetters | None = None
 ) -> None:
-    """Write batch `number` of `query`, unless it is written; with a key, a row replaces the one of its key.
+    """Write batch `number` of `query`, unless it is written already.
 
-    Where the column `_deleted` of a row is true, the row of its key is deleted. With `letters` the rows that
-    the server rejects are left out, and delivered there once.
+    With a key, a row replaces the one with its key.
+
+    If the column `_deleted` of a row is true, the row with its key is deleted. With `letters`, the rows that
+    the server rejects are left out, and each is sent to the dead-letter topic once.
 
     Raises:
-        PostgresError: the server does not take it; the text is the server's, in one line.
-        TooManyRejectedError: it rejects more rows than may become dead letters.
-        DeliveryError: the topic does not take the dead letters.
+        PostgresError: the server rejects the batch; the text is the server's, in one line.
+        TooManyRejectedError: the server rejects more rows than the limit for dead letters.
+        DeliveryError: the topic rejects the dead letters.
     """
     try:
         conninfo.conninfo_to_dict(options.postgres)
@@ -122,7 +124,7 @@ def _make_tables(cursor: psycopg.Cursor[Any], names: list[str]) -> None:
 def _write_accepted(
     cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], rows: pa.Table, letters: DeadLetters
 ) -> dict[int, str]:
-    """Write the rows that the server accepts. Returns the numbers of the others, each with its reason."""
+    """Write the rows that the server accepts. Return the numbers of the others, each with its reason."""
     written = without_origin(rows)
 
     def attempt(start: int, end: int) -> str | None:
@@ -141,7 +143,7 @@ def _write_accepted(
 
 
 def _deliver(cursor: psycopg.Cursor[Any], query: str, letters: DeadLetters) -> None:
-    """Deliver the dead letters that this and earlier attempts have stored."""
+    """Send the dead letters that this and earlier attempts have stored."""
     for batch, made in cursor.execute(_UNDELIVERED, (query,)).fetchall():
         letters.deliver(query, batch, made)
         cursor.execute(_DELIVERED, (query, batch))
@@ -149,7 +151,7 @@ def _deliver(cursor: psycopg.Cursor[Any], query: str, letters: DeadLetters) -> N
 
 
 def _is_of_a_row(error: psycopg.Error) -> bool:
-    """Whether the error is that of a row: the server can accept other rows."""
+    """Whether a single row has caused the error, so that the server can accept the other rows."""
     return isinstance(error, psycopg.DataError | psycopg.IntegrityError) or error.sqlstate in _OF_A_ROW
 
 
@@ -194,7 +196,7 @@ def _copy(cursor: psycopg.Cursor[Any], table: sql.Composable, rows: pa.Table) ->
 
 
 def _values(column: pa.ChunkedArray) -> Iterator[Any]:
-    """A column's values for psycopg: nested ones as JSON, except lists of plain values."""
+    """Return a column's values for psycopg: nested values as JSON, except lists of plain values."""
     values = column.to_pylist()
     kind = column.type
     plain = not pa.types.is_nested(kind) or (

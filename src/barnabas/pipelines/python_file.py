@@ -1,4 +1,4 @@
-"""Pipelines in Python: the functions that a file imports, and its reader."""
+"""Pipelines in Python: the functions that a pipeline file imports, and the reader of such a file."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def parameter(name: str) -> str: ...
 @overload
 def parameter(name: str, default: V) -> V: ...
 def parameter(name: str, default: Any = None) -> Any:
-    """The value of `--set NAME=VALUE`, of the type of `default`; else the default.
+    """Return the value of `--set NAME=VALUE` in the type of `default`, or the default.
 
-    Without a default the value is required, and is a text.
+    Without a default the value is required. It is then a text.
     """
     try:
         return _current().parameters.take(name, default)
@@ -50,9 +50,9 @@ def parameter(name: str, default: Any = None) -> Any:
 
 
 def source(**options: Any) -> Callable[[F], F]:
-    """Declares a source, named as the function; options in `SourceOptions`.
+    """Declare a source with the name of the function. Its options are those of `SourceOptions`.
 
-    The function is given the rows as they are parsed and returns them, shaped if need be.
+    The function receives the parsed rows, and returns them or a changed version.
     """
 
     def declare(function: F) -> F:
@@ -67,14 +67,17 @@ def source(**options: Any) -> Callable[[F], F]:
 
 
 def step(function: F) -> F:
-    """Declares a step, named as the function; its parameters are named after sources and steps."""
+    """Declare a step with the name of the function.
+
+    The parameters name the sources and steps that it uses.
+    """
     reading, name, location = _declared(function)
     reading.steps.append(Step(name, location, Transform(function, _parameters(function))))
     return function
 
 
 def sink(**options: Any) -> Callable[[F], F]:
-    """Declares a sink, named as the function, which returns the rows to write; options in `SinkOptions`."""
+    """Declare a sink with the name of the function, which returns the rows to write. See `SinkOptions`."""
 
     def declare(function: F) -> F:
         reading, name, location = _declared(function)
@@ -86,10 +89,12 @@ def sink(**options: Any) -> Callable[[F], F]:
 
 
 def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
-    """Run a file and collect its declarations; without Spark only up to the first line that needs it.
+    """Run a file and collect its declarations.
+
+    Without Spark, it runs only up to the first line that needs Spark.
 
     Raises:
-        PipelineError: the file fails, or declares what is not allowed.
+        PipelineError: the file raises an error, or a declaration is not allowed.
     """
     reading = Pipeline(path, parameters)
     token = _reading.set(reading)
@@ -111,13 +116,13 @@ def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
 
 
 def _let_import_from(folder: Path) -> None:
-    """Let the file import modules beside it, as Python does for a script."""
+    """Allow the file to import modules in its folder, as Python does for a script."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
 def _send_by_value(folder: Path) -> None:
-    """Send functions and classes of modules in `folder` to Spark's workers, which cannot import them."""
+    """Send functions and classes of modules in `folder` by value: Spark's workers cannot import them."""
     for name, module in list(sys.modules.items()):
         top = folder / name.partition(".")[0]
         file = Path(getattr(module, "__file__", None) or "/")
@@ -126,7 +131,7 @@ def _send_by_value(folder: Path) -> None:
 
 
 def _lacks_spark(error: Exception) -> bool:
-    """Whether PySpark raised the error because there is no session: columns and UDFs need one."""
+    """Whether PySpark raised the error because there is no session, which columns and UDFs need."""
     innermost = traceback.extract_tb(error.__traceback__)[-1]
     inside = Path(innermost.filename).is_relative_to(Path(pyspark.__file__).parent)
     return inside and SparkContext._active_spark_context is None
@@ -147,7 +152,7 @@ def _current() -> Pipeline:
 
 
 def _caller() -> Location:
-    """The line of the file that called a function of this module."""
+    """Return the line of the file that called a function of this module."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

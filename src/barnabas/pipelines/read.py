@@ -1,4 +1,4 @@
-"""Reads a pipeline file, by its ending."""
+"""Reads a pipeline file, in Python or SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_pipeline(path: Path, parameters: Mapping[str, str] | None = None) -> Pi
     """Read the pipeline in `path` with these values of its `parameters`, and check it without Spark.
 
     Raises:
-        PipelineError: it cannot be read, or declares what is not allowed; the text names the line.
+        PipelineError: it cannot be read, or a declaration is not allowed; the text has the line.
     """
     reader = _READERS.get(path.suffix)
     if reader is None:

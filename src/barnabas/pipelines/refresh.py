@@ -1,8 +1,8 @@
-"""Static sources that are read again while streams are joined with them.
+"""Reads static sources again from time to time, while streams are joined with them.
 
-Spark runs the plan of a static source again for each batch of a stream. But the plan fixes the offsets of a
-topic, and the files of a folder, when the source is opened. This module replaces both in place, so that the
-next batch of each query reads the present rows.
+Spark runs the plan of a static source again for each batch of a stream. But when the source is opened, the
+plan fixes the offsets of a topic, and the files of a folder. This module replaces both in the plan, so that
+the next batch of each query reads the present rows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from barnabas.pipelines.errors import explain
 
 
 class Lookup:
-    """A static source, refreshed in its own thread. After a failed refresh the old rows stay.
+    """A static source, which is refreshed in its own thread. After a failed refresh the old rows stay.
 
     Args:
-        name: the source's, for messages.
-        rows: the source as it was opened.
-        every_s: how often to refresh it, in seconds, counted from now.
-        clock: gives seconds.
+        name: name of the source, for messages.
+        rows: rows of the source when it was opened.
+        every_s: time between two refreshes, in seconds.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ def refresh(rows: DataFrame) -> None:
     """Make the next batches of all queries read the present rows of each source of `rows`.
 
     Raises:
-        Py4JError, PySparkException: a source cannot be read; it stays as it was.
+        Py4JError, PySparkException: a source cannot be read; it does not change.
     """
     spark = rows.sparkSession
     # Spark finds the data source by the thread's session; PySpark has no public way to say so
@@ -82,9 +82,9 @@ def _leaves(rows: DataFrame) -> Iterator[Any]:
 
 
 def _plan_anew(spark: SparkSession, relation: Any) -> None:
-    """Plan a Python data source's read again, for all of its later scans.
+    """Plan the read of a Python data source again, for all of its later scans.
 
-    The new plan takes the place of the old one whole: a batch that begins meanwhile finds either.
+    The new plan replaces the old one at once. A batch that begins meanwhile uses one of them.
     """
     table = relation.table()
     field = table.getClass().getDeclaredField("ds")  # there is no public way to it

@@ -25,10 +25,10 @@ class Checkpoint:
     """The checkpoint of a query.
 
     Attributes:
-        batch: the last finished micro-batch; None before the first.
+        batch: last finished micro-batch; None before the first.
         size: in bytes.
-        consequence: what becomes of the sink's rows when the query begins again.
-        obstacle: why the query must not begin again yet; empty when it may.
+        consequence: what happens to the sink's rows when the query begins again.
+        obstacle: reason why the query must not begin again yet; empty if it can.
     """
 
     query: str
@@ -40,10 +40,10 @@ class Checkpoint:
 
 
 def find_checkpoints(pipeline: Pipeline, folder: Folder, queries: Sequence[str] = ()) -> list[Checkpoint]:
-    """The existing checkpoints of `queries`, by default of all queries of `pipeline`.
+    """Return the existing checkpoints of `queries`, by default of all queries of `pipeline`.
 
     Raises:
-        PipelineError: there is no such query, or only Spark can reach the checkpoints.
+        PipelineError: a query does not exist, or only Spark can reach the checkpoints.
     """
     place = local_path(pipeline.options.checkpoints or str(folder.checkpoints))
     sinks = dict(_queries(pipeline, place))
@@ -64,7 +64,7 @@ def remove(checkpoints: Sequence[Checkpoint]) -> None:
     """Remove all checkpoints, or none if one has an obstacle. The pipeline must be stopped.
 
     Raises:
-        PipelineError: one has an obstacle, or cannot be removed.
+        PipelineError: a checkpoint has an obstacle, or cannot be removed.
     """
     for each in checkpoints:
         if each.obstacle:
@@ -77,7 +77,7 @@ def remove(checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def local_path(place: str) -> Path | None:
-    """The local path that a folder or a URI of Spark's means; None when it is elsewhere."""
+    """Return the local path for a folder or a URI of Spark; None if it is not local."""
     parts = urlsplit(place)
     if parts.scheme in ("", "file"):
         return Path(unquote(parts.path) if parts.scheme else place)
@@ -85,9 +85,9 @@ def local_path(place: str) -> Path | None:
 
 
 def _queries(pipeline: Pipeline, place: Path | None) -> Iterator[tuple[str, SinkOptions | None]]:
-    """The names of a pipeline's queries, each with the options of its sink; those of sources have none.
+    """Yield the names of a pipeline's queries, with the options of their sinks; None for queries of sources.
 
-    That of a source which is shared no more is named while its checkpoint is in `place`.
+    If a source is no longer shared, its query is included as long as its checkpoint is in `place`.
     """
     for source in pipeline.sources:
         name = f"{source.name}.shared"
@@ -114,7 +114,7 @@ def _checkpoint(name: str, path: Path, sink: SinkOptions | None) -> Checkpoint:
 
 
 def remembers(folder: str) -> str:
-    """The reason why a query without a checkpoint must not write to this folder of Parquet files."""
+    """Return the reason why a query without a checkpoint must not write to this folder of Parquet files."""
     return (
         f"{folder} remembers the batches written there, and Spark would silently leave out as many of a "
         "query that begins again: delete the folder or move it away first"

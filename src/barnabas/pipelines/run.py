@@ -38,7 +38,7 @@ _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 @dataclass(frozen=True)
 class Choices:
-    """Choices of one run; the pipeline's file has the others."""
+    """Settings of one run. The pipeline's file has the others."""
 
     master: str = "local[*]"
     once: bool = False
@@ -54,19 +54,19 @@ class Choices:
 
 @dataclass(frozen=True)
 class Observer:
-    """Receives events in words, and the status about once a second."""
+    """Receives events as texts, and the status about once a second."""
 
     say: Callable[[str], None]
     show: Callable[[PipelineStatus], None] = lambda status: None
 
 
 def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineStatus:
-    """Run until all records are read (`once`), or until SIGTERM or SIGINT. Returns the last status.
+    """Run until all records are read (`once`), or until SIGTERM or SIGINT. Return the last status.
 
-    The first signal stops each query when its batch is done, a second one at once.
+    The first signal stops each query at the end of its batch, and a second one at once.
 
     Raises:
-        PipelineError: the file is wrong, Spark does not start or dies, or a query has failed for good.
+        PipelineError: the file has an error, Spark does not start or dies, or a query has failed permanently.
     """
     check_java()
     pipeline = read_pipeline(path, choices.parameters)
@@ -107,7 +107,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
 
 
 def _whole(pipeline: Pipeline) -> Pipeline:
-    """Read the file again if it needs Spark: Spark runs now."""
+    """Read the file again if it needs Spark, which runs now."""
     if pipeline.complete:
         return pipeline
     again = read_pipeline(pipeline.path, pipeline.parameters.given)
@@ -117,7 +117,7 @@ def _whole(pipeline: Pipeline) -> Pipeline:
 
 
 def run_of(pipeline: Pipeline, folder: Folder, choices: Choices) -> Run:
-    """The settings of the run: the choices, and for others the pipeline's file."""
+    """Return the settings of the run, from the choices and from the pipeline's file."""
     options = pipeline.options
     config = choices.config or options.config
     bootstrap = choices.bootstrap or options.bootstrap or ("" if config else _DEFAULT_BOOTSTRAP)
@@ -154,7 +154,7 @@ def _status(pipeline: Pipeline, choices: Choices, supervisor: Supervisor) -> Pip
 
 @dataclass(frozen=True)
 class _Outlets:
-    """Publishes the status: in the folder, to the observer, and if chosen to a topic and Prometheus."""
+    """Publishes the status: in the folder, to the observer and, if configured, to a topic and Prometheus."""
 
     folder: Folder
     observer: Observer
@@ -209,7 +209,7 @@ class _Signals:
 
 @contextmanager
 def _signals() -> Iterator[_Signals]:
-    """Count SIGTERM and SIGINT from here on, in place of PySpark's own handler, which ends its jobs."""
+    """Count SIGTERM and SIGINT within this context, instead of PySpark's handler, which ends its jobs."""
     counted = _Signals()
     before = {number: signal.signal(number, counted) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -1,4 +1,4 @@
-"""The Spark that a pipeline runs on: in this process, or a cluster that it is the driver of."""
+"""Starts the Spark of a pipeline: in this process, or as the driver of a cluster."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
     """Start Spark, with its own files in `folder` and its output in `log`. `settings` override the defaults.
 
     Raises:
-        PipelineError: it does not start.
+        PipelineError: Spark does not start.
     """
     local = master.startswith("local")
     os.environ.setdefault("PYSPARK_PYTHON", worker_python(folder) if local else sys.executable)
@@ -93,16 +93,16 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
 
 
 def jvm_defaults(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The setting of a JVM that starts faster. None if `settings` or the environment can add classes.
+    """Return the setting for a JVM that starts faster; None if `settings` or the environment can add classes.
 
-    ``spark.driver.extraJavaOptions`` comes after it, and wins.
+    ``spark.driver.extraJavaOptions`` comes later, and overrides it.
     """
     brings = any(settings.get(name) for name in _OWN_CLASSES) or any(map(environment.get, _OWN_SPARK))
     return {} if brings else {_JVM_DEFAULTS: TRUSTING_JVM}
 
 
 def answers(spark: SparkSession) -> bool:
-    """Whether Spark's JVM answers: Py4J has no separate error for a dead one."""
+    """Whether Spark's JVM answers. Py4J has no separate error for a JVM that has died."""
     try:
         spark.sparkContext._jvm.System.currentTimeMillis()
     except SPARK_FAILS:

@@ -1,11 +1,11 @@
-"""One read and one parse of a source for several outputs: one query writes each batch to all of them in turn.
+"""Reads and parses a source once for several outputs: one query writes each batch to all of them.
 
-This query replaces the query of the source's dead letters, and those of sinks whose rows come from this
+This query replaces the query for the source's dead letters, and those of sinks whose rows come from this
 source alone, without state. Spark calls a function with each micro-batch. The function calls the steps again,
-with the rows of the batch as the source. It keeps the batch until all outputs have it.
+with the rows of the batch as the source. It keeps the batch until it has written all outputs.
 
-Each output has its own name, and gets the number of the batch. So an exactly-once output knows a batch that
-is repeated because another output has failed.
+Each output has its own name, and gets the number of the batch. So an exactly-once output recognizes a batch
+that is repeated because another output has failed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barnabas.pipelines.status import ROWS_WRITTEN
 
 @dataclass(frozen=True)
 class Output:
-    """One output of a shared query; `of` picks its rows from the named frames of a batch."""
+    """One output of a shared query. `of` selects its rows from the named frames of a batch."""
 
     name: str
     options: SinkOptions
@@ -37,9 +37,9 @@ class Fanout:
     """Writes the batches of a query to its outputs.
 
     Args:
-        frames: the sources and steps of a batch by name, made from its rows.
-        client: the ``kafka.*`` options of the pipeline.
-        registry: the URL of its schemas.
+        frames: makes the sources and steps of a batch, by name, from its rows.
+        client: ``kafka.*`` options of the pipeline.
+        registry: URL of the schema registry.
     """
 
     outputs: Sequence[Output]
@@ -77,5 +77,5 @@ class Fanout:
 
 
 def can_share(options: SinkOptions) -> bool:
-    """Whether a sink with these options can be one of several outputs: it has no trigger of its own."""
+    """Whether a sink with these options can be one of several outputs: it must have no trigger of its own."""
     return sink_kind(options.kind).shares and options.mode != "complete" and not options.trigger

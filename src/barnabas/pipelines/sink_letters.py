@@ -1,9 +1,9 @@
-"""Rows that a table rejects, on their way to the sink's dead-letter topic: each of them once.
+"""Sends the rows that a table rejects to the sink's dead-letter topic, each of them once.
 
-A batch and its dead letters go to two systems, and must be written together. So the transaction of a batch
-stores its letters in the database, as one value. After the commit the sink delivers them to the topic,
+A batch and its dead letters go to two systems, and both must be written or neither. So the transaction of a
+batch stores its letters in the database, as one value. After the commit the sink sends them to the topic,
 exactly once by the number of the batch, and deletes the value. If the driver dies in between, the next
-attempt of the batch finds it.
+attempt of the batch finds the value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _delivering = threading.Lock()
 
 @dataclass
 class Rejections:
-    """The rows that a sink has rejected since the pipeline started, for its query's status."""
+    """The number of rows that a sink has rejected since the pipeline started, for its query's status."""
 
     sink: str
     rows: int = 0
@@ -47,7 +47,7 @@ class Rejections:
 
 
 class DeadLetters:
-    """Makes and delivers the dead letters of one sink's batches."""
+    """Makes and sends the dead letters of one sink's batches."""
 
     def __init__(
         self, spark: SparkSession, options: SinkOptions, client: dict[str, str], rejections: Rejections
@@ -58,15 +58,15 @@ class DeadLetters:
         self._rejections = rejections
 
     def check(self, count: int, reason: str) -> None:
-        """Raise TooManyRejectedError when `count` rows of a batch are more than may be rejected."""
+        """Raise TooManyRejectedError if `count` rejected rows of a batch are more than the limit."""
         check_rejected(count, self._options.dead_letter_limit, self._options.dead_letter, reason)
 
     def add(self, rejected: Mapping[int, str]) -> None:
-        """Count rows that are rejected for good: the batch is written without them."""
+        """Count rows that are finally rejected, because the batch is written without them."""
         self._rejections.add(len(rejected), next(reversed(list(rejected.values())), None))
 
     def made_of(self, rows: pa.Table, reasons: Sequence[str]) -> bytes:
-        """The dead letters of `rows`, as `deliver` takes them: each a JSON object of the row's columns."""
+        """Return the dead letters for `rows` in the form for `deliver`: JSON objects of the row's columns."""
         given = self._spark.createDataFrame(rows.append_column(_REASON, pa.array(reasons, pa.string())))
         columns = [name for name in given.columns if name not in (ORIGIN, _REASON)]
         keys = [each for name in self._options.keys for each in columns if each.lower() == name.lower()]
@@ -79,10 +79,10 @@ class DeadLetters:
         return _packed(letters.toArrow())
 
     def deliver(self, query: str, number: int, letters: bytes) -> None:
-        """Write the letters of batch `number` of `query` to the topic, unless they are written.
+        """Send the letters of batch `number` of `query` to the topic, unless they were sent already.
 
         Raises:
-            DeliveryError: the topic does not take them.
+            DeliveryError: the topic rejects them.
         """
         given = {
             **self._client,
@@ -103,7 +103,7 @@ class DeadLetters:
 
 
 def origin_of(rows: DataFrame) -> Mapping[str, Column]:
-    """The place of a row's record, by the names of headers; empty if it is unknown."""
+    """Return the origin of a row's record, by the names of headers; empty if it is unknown."""
     if ORIGIN not in rows.columns:
         return {}
     names = set(rows.select(f"{ORIGIN}.*").columns)
@@ -111,7 +111,7 @@ def origin_of(rows: DataFrame) -> Mapping[str, Column]:
 
 
 def without_origin(rows: pa.Table) -> pa.Table:
-    """The columns for the table."""
+    """Return the columns without those of the origin."""
     return rows.drop_columns([ORIGIN]) if ORIGIN in rows.column_names else rows
 
 

@@ -1,7 +1,7 @@
-"""Options of a sink, and the kinds of sinks: each kind takes some of the options, and checks them.
+"""Options of a sink, and the kinds of sinks. Each kind uses some of the options, and checks them.
 
-Topics, Parquet files and the console are kinds of Spark's. Tables are entry points of packages (`GROUP`),
-Barnabas' own tables too. Only the entry points that a pipeline names are loaded.
+Topics, Parquet files and the console are kinds of Spark. Tables are entry points of packages (`GROUP`), also
+those of Barnabas. Only the entry points that a pipeline uses are loaded.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class SinkKind:
     """A kind of sink.
 
     Attributes:
-        modes: the output modes of Spark that it can write.
-        takes: its options, of those that not all sinks take (`_ONLY_OF_SOME`).
-        shares: whether it can be one of several outputs of a shared source. It must then read the rows of a
-            batch once, and know a batch that comes again by its query and its number.
+        modes: output modes of Spark that it supports.
+        takes: options that it uses, of those that not all sinks use (`_ONLY_OF_SOME`).
+        shares: whether it can be one of several outputs of a shared source. Then it must read the rows of a
+            batch once, and recognize a repeated batch by its query and its number.
     """
 
     modes: ClassVar[Sequence[str]] = ("append",)
@@ -57,10 +57,10 @@ class SinkKind:
     shares: ClassVar[bool] = False
 
     def check(self, options: SinkOptions) -> None:
-        """Raise ConfigError for values that are not allowed, and fill in those that depend on others."""
+        """Raise ConfigError for values that are not allowed, and set values that depend on others."""
 
     def check_spark(self, options: SinkOptions, settings: Mapping[str, str]) -> None:
-        """Raise ConfigError if a package, or a jar of Spark with these settings, is missing."""
+        """Raise ConfigError if a package is missing, or a jar of Spark with these settings."""
 
 
 @dataclass
@@ -171,7 +171,7 @@ class SinkOptions(Options):
 
     @property
     def target(self) -> str:
-        """The place of the rows, as the kind of sink names it: a topic, a folder, a URL."""
+        """The target of the rows, in the form for the kind of sink: a topic, a folder, a URL."""
         found: str = self.added.get(self.kind) or getattr(self, self.kind)
         return found
 
@@ -268,13 +268,13 @@ _OF_SPARK = {"topic": _Topic(), "parquet": _Parquet(), "console": _Console()}
 
 @cache
 def installed() -> dict[str, EntryPoint]:
-    """The kinds of sinks that installed packages have as entry points, by name."""
+    """Return the kinds of sinks that installed packages have as entry points, by name."""
     return {each.name: each for each in entry_points(group=GROUP)}
 
 
 @cache
 def sink_kind(name: str) -> SinkKind:
-    """The kind of sink with this name.
+    """Return the kind of sink with this name.
 
     Raises:
         ConfigError: no installed package has it, or the package cannot be imported.
@@ -291,7 +291,7 @@ def sink_kind(name: str) -> SinkKind:
 
 
 def _kinds() -> list[str]:
-    """The names of all kinds, those of other packages last."""
+    """Return the names of all kinds, those of other packages last."""
     return [*SINK_KINDS, *sorted(installed().keys() - {*SINK_KINDS})]
 
 

@@ -1,4 +1,4 @@
-"""Sinks: writers of streaming queries, and of rows that are no stream."""
+"""Makes the writers of sinks, for streaming queries and for static rows."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from barnabas.spark.options import WriteOptions
 def writer_to(
     rows: DataFrame, options: SinkOptions, client: dict[str, str], registry: str, rejections: Rejections
 ) -> DataStreamWriter:
-    """A writer of `rows`, still without checkpoint and trigger; `client` and `registry` are as for sources.
+    """Return a writer of `rows` without checkpoint and trigger. `client` and `registry` are as for sources.
 
-    Rows that the sink rejects are counted in `rejections`, unless Spark counts them.
+    `rejections` counts the rows that the sink rejects, unless Spark counts them.
 
     Raises:
         ConfigError: the columns do not fit the sink.
@@ -68,9 +68,10 @@ def static_writer(
     name: str,
     number: int = 0,
 ) -> Callable[[], None]:
-    """A function that writes rows that are no stream: exactly once under this `name`, if the sink can.
+    """Return a function that writes static rows, exactly once under this `name` if the sink can do that.
 
-    Several batches of one name need rising numbers. Rows that the sink rejects are counted in `rejections`.
+    Several batches with the same name need rising numbers. `rejections` counts the rows that the sink
+    rejects.
 
     Raises:
         ConfigError: the columns do not fit the sink.
@@ -95,19 +96,19 @@ def static_writer(
 
 
 def _with_origin(rows: DataFrame, options: SinkOptions) -> DataFrame:
-    """`rows` as the sink takes them; dead letters name the record that a row was read from."""
+    """Return `rows` in the form for the sink. Its dead letters have the origin of the record."""
     return rows if options.dead_letter else rows.drop(ORIGIN)
 
 
 def _letters(
     rows: DataFrame, options: SinkOptions, client: dict[str, str], rejections: Rejections
 ) -> DeadLetters | None:
-    """The sink's dead letters, if it has any."""
+    """Return the sink's dead letters; None if it has none."""
     return DeadLetters(rows.sparkSession, options, client, rejections) if options.dead_letter else None
 
 
 def _table(rows: DataFrame, options: SinkOptions) -> TableSink:
-    """The writer of a table. Raises ConfigError if `rows` has deletions and the sink has no key."""
+    """Return the writer of a table. Raises ConfigError if `rows` has deletions and the sink has no key."""
     table = sink_kind(options.kind)
     assert isinstance(table, TableSink)
     if DELETED in rows.columns and "key" in table.takes and not options.keys:
@@ -116,7 +117,10 @@ def _table(rows: DataFrame, options: SinkOptions) -> TableSink:
 
 
 def _records(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
-    """Rows as the data source writes them. Raises ConfigError when the columns do not fit the format."""
+    """Return rows in the form that the data source writes.
+
+    Raises ConfigError if the columns do not fit the format.
+    """
     if options.format == "raw":
         return rows if len(options.topics) == 1 else _only_to(options.topics, rows)
     return encode(
@@ -134,7 +138,7 @@ def _records(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
 
 
 def _only_to(topics: list[str], rows: DataFrame) -> DataFrame:
-    """`rows`, each for one of `topics`; another name is an error, not a new topic."""
+    """Return `rows`, each for one of `topics`. Another name is an error, and creates no topic."""
     if "topic" not in rows.columns:
         raise refuse("topic", ",".join(topics), "the column topic has to say which, and there is none")
     topic = F.col("topic")
@@ -163,7 +167,7 @@ def _to_topic(
 
 
 def _save(records: DataFrame, options: SinkOptions, given: dict[str, str], rejections: Rejections) -> None:
-    """Write records that are no stream."""
+    """Write static records."""
     seen = Observation()
     records, given = _apart(records, options, given, rejections.sink, seen)
     records.write.format("barnabas").options(**given).mode("append").save()
@@ -174,9 +178,9 @@ def _save(records: DataFrame, options: SinkOptions, given: dict[str, str], rejec
 def _apart(
     records: DataFrame, options: SinkOptions, given: dict[str, str], sink: str, seen: str | Observation
 ) -> tuple[DataFrame, dict[str, str]]:
-    """Give each record the topic that accepts it, if the sink has dead letters. Returns writer options, too.
+    """Choose the topic for each record, if the sink has dead letters. Return writer options, too.
 
-    Spark counts those that are rejected, as `seen`.
+    Spark counts the rejected records, in `seen`.
     """
     if not options.dead_letter:
         return records, given
@@ -196,13 +200,13 @@ def _topic_options(options: SinkOptions, client: dict[str, str]) -> dict[str, st
 
 
 def _numbered(options: SinkOptions, query: str, number: int) -> dict[str, str]:
-    """Options that identify a batch for a writer that writes it exactly once."""
+    """Return the options that identify a batch for an exactly-once writer."""
     if options.delivery != "exactly-once":
         return {}
     return {"barnabas.sinkId": query, "barnabas.batchId": str(number)}
 
 
 def _query_id(batch: DataFrame) -> str:
-    """The id of the query that numbers the batches; it lives as long as the checkpoint."""
+    """Return the id of the query that numbers the batches. It lives as long as the checkpoint."""
     name: str = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     return name

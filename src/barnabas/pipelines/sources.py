@@ -1,4 +1,4 @@
-"""Sources as DataFrames: the rows that parse, and the records that do not."""
+"""Opens sources as DataFrames: the rows that can be parsed, and the records that cannot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOPIC_ORIGIN = ("key", "topic", "partition", "offset", "timestamp")
 
 @dataclass(frozen=True)
 class Opened:
-    """A source's rows, and the records for its dead-letter topic when it has one."""
+    """The rows of a source, and the records for its dead-letter topic if it has one."""
 
     rows: DataFrame
     dead_letters: DataFrame | None
@@ -39,7 +39,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Parsed:
-    """Records, each parsed once, and the functions that separate good ones from bad ones."""
+    """Records that are parsed once, and the functions that separate good from bad ones."""
 
     records: DataFrame
     rows: Callable[[DataFrame], DataFrame]
@@ -47,10 +47,12 @@ class Parsed:
 
 
 def open_source(spark: SparkSession, source: Source, client: dict[str, str], registry: str) -> Opened:
-    """Read `source`; `client` are the ``kafka.*`` options of the pipeline, `registry` is its schemas' URL.
+    """Open `source`.
+
+    `client` are the ``kafka.*`` options of the pipeline, `registry` is the URL of the registry.
 
     Raises:
-        ConfigError: the schema cannot be read.
+        ConfigError: the schema is invalid.
     """
     options = source.options
     if options.kind == "topic":
@@ -126,7 +128,7 @@ def _read_topic(spark: SparkSession, source: Source, client: dict[str, str]) -> 
 
 
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
-    """Lines as the column value, with their file; or the columns of a format that has a schema."""
+    """Read lines as the column value, with their file; or the columns of a format with a schema."""
     options = source.options
     reader = (spark.read if options.static else spark.readStream).options(**options.options)
     if options.format not in _LINE_FORMATS:
@@ -142,7 +144,7 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def _format_options(source: Source) -> dict[str, str]:
-    """The options of the format: those of files. Options of a topic are the reader's."""
+    """Return the options of the format for files. For a topic, the reader has its options."""
     return source.options.options if source.options.kind == "files" else {}
 
 

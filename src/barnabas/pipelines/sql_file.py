@@ -1,4 +1,4 @@
-"""Pipelines in SQL: a first comment with a TOML header, then statements that make views.
+"""Pipelines in SQL: the first comment is a TOML header, and statements make views.
 
     /*
     bootstrap = "127.0.0.1:9092"
@@ -12,7 +12,8 @@
     */
     CREATE TEMPORARY VIEW dear_orders AS SELECT * FROM orders WHERE price > 100;
 
-``${name}`` in a text of the header or in a statement is a parameter. The table ``[parameters]`` has defaults.
+``${name}`` in a text of the header or in a statement is a parameter. The table ``[parameters]`` has the
+defaults.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _TOML_PLACE = re.compile(r"\s*\(at line (\d+), column \d+\)")
 
 
 def read_sql(path: Path, text: str, parameters: Parameters) -> Pipeline:
-    """Read a file's header and cut its statements.
+    """Read a file's header and its statements.
 
     Raises:
-        PipelineError: the header is not TOML or declares what is not allowed.
+        PipelineError: the header is not valid TOML, or a declaration is not allowed.
     """
     header = _HEADER.match(text)
     if header is None:
@@ -65,7 +66,7 @@ def read_sql(path: Path, text: str, parameters: Parameters) -> Pipeline:
 
 
 def statements(text: str, start: int = 0) -> Iterator[tuple[str, int]]:
-    """Each statement of `text` from `start` on, with its position, without the comments before it."""
+    """Yield each statement of `text` from `start` on, with its position, without the comments before it."""
     ends = [match.start() for match in _TOKEN.finditer(text, start) if match[1]]
     for end in [*ends, len(text)]:
         comment = _COMMENT.match(text, start)
@@ -89,7 +90,7 @@ def _step(location: Location, statement: str) -> Step:
 
 
 class _HeaderReader:
-    """The header as tables, with the line of each of their keys."""
+    """The tables of the header, with the line of each key."""
 
     def __init__(self, path: Path, toml: str, first_line: int, parameters: Parameters) -> None:
         self._path = path
@@ -147,13 +148,13 @@ class _HeaderReader:
             raise PipelineError(f"{location}: {what}: {error}") from None
 
     def _fill_in(self, value: Any) -> Any:
-        """`value` with the parameters that its texts name."""
+        """Return `value` with the values of the parameters in its texts."""
         if isinstance(value, dict):
             return {name: self._fill_in(each) for name, each in value.items()}
         return self._parameters.fill_in(value, self.defaults) if isinstance(value, str) else value
 
     def _location(self, table: str, key: str = "") -> Location:
-        """The line of a key, or of its table if the key has no line."""
+        """Return the line of a key; the line of its table if the key is not found."""
         at, inside = 0, table == ""
         for number, line in enumerate(self._lines):
             word = line.strip()

@@ -1,4 +1,4 @@
-"""Finds streaming rows that come from one source alone, by operators that keep nothing between batches."""
+"""Decides whether streaming rows come from one source alone, by operators without state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATELESS = {
 
 
 def mark(rows: DataFrame, source: str) -> DataFrame:
-    """Return `rows` with a mark, by which `comes_alone` finds their source."""
+    """Return `rows` with a mark, from which `comes_alone` recognizes their source."""
     return rows.alias(_mark(source))
 
 

@@ -1,8 +1,8 @@
 """The status of a running pipeline: one JSON file, replaced about once a second.
 
-It is a file and not a port: it remains after the pipeline has ended, and needs no access control. The lock on
-the folder (`barnabas.pipelines.folder`) shows whether the pipeline runs. A killed process cannot leave it
-behind.
+It is a file and not a port. So it remains after the pipeline has ended, and needs no access control. The lock
+on the folder (`barnabas.pipelines.folder`) shows whether the pipeline runs, because a killed process does not
+keep a lock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS_REJECTED = "rows_rejected"
 
 @dataclass
 class PartitionLag:
-    """The position of a query in a partition: `offset` is the next one, `end` the last known end."""
+    """A query's position in a partition: `offset` is the next offset, `end` the last known end."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ class QueryStatus:
     recovered_at: str | None = None  # when the first batch after the last error ended
 
     def count(self, progress: Mapping[str, Any]) -> None:
-        """Add the rows of a batch, once for each batch that Spark reports."""
+        """Add the rows of a batch. Call it once for each batch that Spark reports."""
         if "numInputRows" in progress:
             self.rows_read = (self.rows_read or 0) + progress["numInputRows"]
         observed = progress.get("observedMetrics", {})
@@ -75,7 +75,7 @@ class QueryStatus:
         self.last_rejection = rejected.get("reason") or self.last_rejection
 
     def take(self, progress: Mapping[str, Any]) -> None:
-        """Take over Spark's report of a batch."""
+        """Apply Spark's report of a batch."""
         self.batch = progress["batchId"]
         self.batch_ms = progress.get("durationMs", {}).get("triggerExecution")
         self.input_rows_per_second = _rate(progress.get("inputRowsPerSecond"))
@@ -94,7 +94,7 @@ class QueryStatus:
 
 @dataclass
 class PipelineStatus:
-    """A pipeline's queries, as of `updated`."""
+    """The status of a pipeline and its queries, at the time `updated`."""
 
     pipeline: str
     file: str
@@ -108,14 +108,14 @@ class PipelineStatus:
     alerts: list[str] = field(default_factory=list)  # present alerts, in sentences
 
     def write(self, path: Path) -> None:
-        """Replace the file as a whole, so that a reader never sees half of it."""
+        """Replace the file at once, so that a reader never sees an incomplete one."""
         beside = path.with_suffix(".new")
         beside.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
         beside.replace(path)
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """The status in `path`; None if it does not exist yet."""
+        """Read the status in `path`; None if it does not exist yet."""
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -123,10 +123,10 @@ class PipelineStatus:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Self:
-        """Make a status of `found`, which is that of `asdict`. Fields of other versions are ignored.
+        """Make a status from `found`, an output of `asdict`. Fields of other versions are ignored.
 
         Raises:
-            TypeError, KeyError: it is none.
+            TypeError, KeyError: `found` is not a status.
         """
         queries = [
             QueryStatus(
@@ -139,7 +139,7 @@ class PipelineStatus:
 
 
 def rejected_words(count: int) -> str:
-    """A count of rejected rows in words."""
+    """Format a count of rejected rows."""
     return f"the sink has rejected {count:,} row{'s' * (count != 1)}, now in its dead-letter topic"
 
 
@@ -149,14 +149,14 @@ def _known(kind: type, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counted(rows: DataFrame) -> DataFrame:
-    """Return `rows`, which Spark counts in each batch, with the name `ROWS_WRITTEN`."""
+    """Return `rows`, with a counter for each batch under the name `ROWS_WRITTEN`."""
     from pyspark.sql import functions as F
 
     return rows.observe(ROWS_WRITTEN, F.count(F.lit(1)).alias(ROWS_WRITTEN))
 
 
 def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:
-    """A topic source's partitions; other sources have offsets of other shapes, and no lag."""
+    """Yield the partitions of a topic source. Other sources have offsets in other forms, and no lag."""
     offsets = source.get("endOffset")
     if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
         return []
@@ -167,5 +167,5 @@ def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:
 
 
 def _rate(value: float | None) -> float | None:
-    """The rate, None if Spark reports NaN or infinity for a batch that took no time."""
+    """Return the rate; None if Spark reports NaN or infinity for a batch that took no time."""
     return round(value, 1) if value is not None and math.isfinite(value) else None

@@ -1,9 +1,9 @@
-"""A pipeline's status in a topic, where any machine can read it: `barnabas pipeline list`, the console.
+"""Writes a pipeline's status to a topic, for `barnabas pipeline list` and the console on any machine.
 
-The topic is compacted. A record's key is the pipeline's name, its value a JSON object. The object has the
-fields of `PipelineStatus`, ``version`` (1), and ``every_s``: the longest interval between two records of a
-running pipeline. A value of NULL means that the pipeline was reset. To keep a record small, each query has at
-most `MOST_PARTITIONS` partitions, those with the most lag; ``lag`` is that of all.
+The topic is compacted. The key of a record is the pipeline's name, and its value is a JSON object. The object
+has the fields of `PipelineStatus`, ``version`` (1), and ``every_s``: the longest time between two records of
+a running pipeline. A value of NULL means that the pipeline was reset. To keep records small, each query has
+at most `MOST_PARTITIONS` partitions, those with the largest lag. ``lag`` is that of all partitions.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ _READ_S = 30.0
 
 
 def to_value(status: PipelineStatus) -> bytes:
-    """The value of a pipeline's record."""
+    """Return the value of a pipeline's record."""
     queries = [_shortened(query) for query in status.queries]
     made = {"version": VERSION, "every_s": EVERY_S, **asdict(replace(status, queries=queries))}
     return json.dumps(made, separators=(",", ":")).encode()
 
 
 def from_value(value: bytes) -> PipelineStatus:
-    """The status in a record; its state is ``silent`` if the next record is late.
+    """Return the status in a record. Its state is ``silent`` if the next record is late.
 
     Raises:
-        ValueError: it is no status.
+        ValueError: it is not a status.
     """
     try:
         found = json.loads(value)
@@ -77,11 +77,11 @@ def _shortened(query: QueryStatus) -> QueryStatus:
 
 
 class StatusTopic:
-    """Writes a status to the topic, in its own thread: a failure never delays the pipeline.
+    """Writes a status to the topic in its own thread, so that a failure never delays the pipeline.
 
     Args:
         client: settings of librdkafka, with ``bootstrap.servers``.
-        say: is told in a sentence when writing fails, and when it works again.
+        say: called with a sentence when writes fail, and when they work again.
     """
 
     def __init__(self, topic: str, client: Mapping[str, str], say: Callable[[str], None]) -> None:
@@ -168,10 +168,10 @@ class StatusTopic:
 
 
 def read_statuses(topic: str, client: Mapping[str, str]) -> list[PipelineStatus]:
-    """The newest status of each pipeline in `topic`, by name. Other records are ignored.
+    """Return the newest status of each pipeline in `topic`, by name. Other records are ignored.
 
     Raises:
-        BarnabasError: the topic is not there, or cannot be read.
+        BarnabasError: the topic does not exist, or cannot be read.
     """
     consumer = new_consumer({**consumer_settings(client), "log_level": 0})
     try:

@@ -1,4 +1,4 @@
-"""Keeps a pipeline's queries running: starts them in turn, restarts what fails, stops between batches."""
+"""Keeps a pipeline's queries running: it starts, restarts and cleanly stops them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Watched:
 
 
 class Supervisor:
-    """Checks the queries with each `look`; `clock` gives seconds, for the back-off."""
+    """Supervises the queries. Each `look` checks them once. `clock` returns seconds, for the back-off."""
 
     def __init__(
         self, queries: list[Query], restarts: int, clock: Callable[[], float], say: Callable[[str], None]
@@ -90,11 +90,11 @@ class Supervisor:
         return next((each.status for each in self._watched if each.status.state == FAILED), None)
 
     def stop(self) -> None:
-        """Stop each query at the end of its batch; `look` does it."""
+        """Stop each query at the end of its batch. Later calls of `look` do this."""
         self._stopping = True
 
     def stop_now(self) -> None:
-        """Stop every query at once. The next run repeats a batch under way."""
+        """Stop every query at once. The next run repeats the present batches."""
         for each in self._watched:
             if each.status.state in (STARTING, RUNNING):
                 each.handle.stop()
@@ -104,11 +104,11 @@ class Supervisor:
     def look(self) -> None:
         """Check each query, and start, restart or stop it as needed.
 
-        One query starts at a time. Each starts a Python process that plans its batches. This takes about two
-        seconds of CPU time, and Spark gives up on a process that is too late.
+        Only one query starts at a time. Each starts a Python process that plans its batches. This takes about
+        two seconds of CPU time, and Spark gives up on a process that starts too slowly.
 
         Raises:
-            PipelineError: Spark refuses a query at its first start; those already running are stopped.
+            PipelineError: Spark rejects a query at its first start; the running queries are stopped.
         """
         for each in self._watched:
             if each.status.state in (STARTING, RUNNING):
@@ -144,7 +144,7 @@ class Supervisor:
             each.status.state = RUNNING
 
     def _measure(self, each: _Watched, active: bool) -> None:
-        """Measure the time of a streaming query at its present batch."""
+        """Measure the time that a streaming query has spent at its present batch."""
         if not active or isinstance(each.handle, BatchRun) or not _is_busy(each.handle):
             each.busy_since = each.status.busy_s = None
             return
@@ -153,7 +153,7 @@ class Supervisor:
         each.status.busy_s = int(self._clock() - each.busy_since)
 
     def _take_progress(self, each: _Watched) -> None:
-        """Take over the newest report, and Spark's recent reports if a look missed one."""
+        """Apply the newest report, and Spark's recent reports if this method missed one."""
         last = each.handle.lastProgress
         if last is None or (found := json.loads(last.json))["timestamp"] <= each.seen:
             return
@@ -218,21 +218,21 @@ class Supervisor:
 
 
 def _has_started(handle: Any) -> bool:
-    """Whether the query has started: it has ended a batch, writes one, or waits."""
+    """Whether the query has started: it has finished a batch, writes one, or waits for records."""
     status = handle.status
     waits = str(status.get("message", "")).startswith("Waiting")
     return bool(handle.lastProgress is not None or status["isDataAvailable"] or waits)
 
 
 def _is_busy(handle: Any) -> bool:
-    """Whether the query writes or plans a batch; between two batches its status is that it waits."""
+    """Whether the query writes or plans a batch. Between two batches its status says that it waits."""
     status = handle.status
     waits = str(status.get("message", "")).startswith("Waiting")
     return bool(status["isDataAvailable"] or (status["isTriggerActive"] and not waits))
 
 
 def _in_batch(handle: Any) -> bool:
-    """Whether the query writes a batch now; otherwise it can be stopped."""
+    """Whether the query writes a batch now. If not, it can be stopped."""
     status = handle.status
     return bool(status["isTriggerActive"] and status["isDataAvailable"])
 

@@ -1,11 +1,12 @@
-"""The base of sinks to tables, for Barnabas' own and for those of other packages.
+"""The base class of sinks that write tables, for Barnabas and for other packages.
 
-A package adds a kind of sink by an entry point, whose name becomes an option of `@sink`:
+A package adds a kind of sink by an entry point. The name of the entry point becomes an option of `@sink`:
 
     [project.entry-points."barnabas.sinks"]
     sqlite = "barnabas_sqlite:SqliteSink"
 
-This module stays light: a file that names a sink is read before Spark and the database's driver are loaded.
+This module must import little, because a file with a sink is read before Spark and the database's driver are
+loaded.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class TableSink(SinkKind, ABC):
-    """A kind of sink that writes a batch at a time. Barnabas makes one without arguments.
+    """A kind of sink that writes one batch at a time. Barnabas creates it without arguments.
 
     Attributes:
-        package: a package that the sink imports, of the extra `extra` of Barnabas; empty for none.
+        package: package that the sink imports, from the extra `extra` of Barnabas; empty for none.
     """
 
     package: ClassVar[str] = ""
@@ -44,16 +45,19 @@ class TableSink(SinkKind, ABC):
     def write_batch(
         self, options: SinkOptions, rows: DataFrame, query: str, number: int, letters: DeadLetters | None
     ) -> None:
-        """Write batch `number` of `query`, unless it is written. Numbers rise, and Spark can repeat the last.
+        """Write batch `number` of `query`, unless it is written already.
 
-        Read `rows` for a batch that is written too: operators before the sink keep their state only then.
+        Numbers rise, and Spark can repeat the last.
+
+        Read `rows` even if the batch is written already. Otherwise the operators before the sink lose their
+        state.
 
         Args:
-            options: `options.target` is the value that the pipeline gives the kind's own option.
-            query: a name that lives as long as the checkpoint.
-            letters: takes the rows that the table rejects. None if the pipeline asks for no dead letters, or
-                `takes` has no dead_letter.
+            options: options of the sink; `options.target` is the value of the kind's own option.
+            query: name that lives as long as the checkpoint.
+            letters: accepts the rows that the table rejects. None if the pipeline has no dead letters for the
+                sink, or `takes` does not contain dead_letter.
 
         Raises:
-            BarnabasError: the table does not take the batch; the text says why, in one line.
+            BarnabasError: the table rejects the batch; the text has the reason in one line.
         """

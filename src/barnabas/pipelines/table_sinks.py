@@ -1,4 +1,4 @@
-"""Barnabas' own sinks to tables, which its entry points name. The first batch imports their code."""
+"""The sinks of Barnabas that write tables, for its entry points. The first batch imports their code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SECRET_IN_JDBC = re.compile(r"(?i)(?:password|passwd|pwd|secret|token)\w*\s*=|/
 
 
 class _OwnSink(TableSink):
-    """A sink whose module, of the name of its kind, has the function write_batch."""
+    """A sink whose module has the name of its kind, and a function write_batch."""
 
     #: whether Spark's tasks write the rows, and not the driver
     by_tasks: ClassVar[bool] = False
@@ -49,7 +49,7 @@ class _OwnSink(TableSink):
 
 
 class Delta(_OwnSink):
-    """A Delta table, by the package deltalake."""
+    """Writes a Delta table, with the package deltalake."""
 
     modes = ("append", "complete")
     takes = ("partition_by", "dead_letter")
@@ -58,7 +58,7 @@ class Delta(_OwnSink):
 
 
 class Iceberg(_OwnSink):
-    """An Iceberg table, by PyIceberg."""
+    """Writes an Iceberg table, with PyIceberg."""
 
     by_tasks = True
     modes = ("append", "complete")
@@ -75,7 +75,7 @@ class Iceberg(_OwnSink):
 
 
 class Postgres(_OwnSink):
-    """A table of PostgreSQL, by psycopg."""
+    """Writes a table of PostgreSQL, with psycopg."""
 
     modes = ("append", "update")
     takes = ("table", "key", "dead_letter")
@@ -90,7 +90,7 @@ class Postgres(_OwnSink):
 
 
 class Jdbc(_OwnSink):
-    """A table of any database, by its JDBC driver."""
+    """Writes a table of any database, with its JDBC driver."""
 
     by_tasks = True
     modes = ("append", "update")

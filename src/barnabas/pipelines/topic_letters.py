@@ -1,9 +1,9 @@
-"""Records that a topic would reject; they go to the sink's dead-letter topic.
+"""Sends records that a topic would reject to the sink's dead-letter topic.
 
-The topic's limits show it before a record is sent: it is too large, or has no key and the topic is compacted.
-A row that the sink's format cannot encode goes there as JSON. So each record gets the topic that takes it.
-The same tasks write both kinds, with `delivery="exactly-once"` in the same transactions. Sizes are those
-before compression, as Java's clients count them.
+The topic's limits show this before a record is sent: the record is too large, or has no key and the topic is
+compacted. A row that the sink's format cannot encode goes to the dead-letter topic as JSON. So each record
+has the topic that accepts it. The same tasks write both kinds, with `delivery="exactly-once"` in the same
+transactions. Sizes are those before compression, as Java's clients count them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TopicLimits:
 
 
 def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, TopicLimits]:
-    """The limits of `topics`; those of missing topics and of hidden settings are unknown."""
+    """Return the limits of `topics`. They are unknown for missing topics and hidden settings."""
     settings = WriteOptions.parse(client, streaming=False).client
     found = {}
     with closing(new_brokers(settings, _PATIENCE_S)) as brokers:
@@ -65,7 +65,7 @@ def limits_of(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, Top
 def writer_options(
     given: Mapping[str, str], options: SinkOptions, limits: Mapping[str, TopicLimits]
 ) -> dict[str, str]:
-    """Options by which the data source writes the records of `route`."""
+    """Return the options with which the data source writes the records of `route`."""
     kept = {name: value for name, value in given.items() if name != "topic" and not _is_size(name)}
     sizes = [limit.largest for limit in limits.values() if limit.largest is not None]
     batch = int(WriteOptions.parse(given, streaming=False).client.get("batch.size", _LARGEST))
@@ -107,7 +107,7 @@ def mark_rejected(
 
 
 def route(marked: DataFrame, options: SinkOptions, limits: Mapping[str, TopicLimits], sink: str) -> DataFrame:
-    """Give each marked record the topic that accepts it, and a rejected one the headers of a dead letter."""
+    """Give each marked record the topic that accepts it. Give a rejected one the headers of a dead letter."""
     rejection, to = F.col(REJECTION), _destination(options)
     named = {"message": rejection, "sink": F.lit(sink), "destination": to, **origin_of(marked)}
     of_letter = headers_of(marked, named)
@@ -140,7 +140,7 @@ def _destination(options: SinkOptions) -> Column:
 
 
 def _size(records: DataFrame, headers: Column | None) -> Column:
-    """The bytes of a record that is alone in its batch, uncompressed (message format 2)."""
+    """Return the bytes of a record that is alone in its batch, uncompressed (message format 2)."""
     body = F.lit(3)  # the attributes, and the differences of its time and of its offset
     for name in ("key", "value"):
         body = body + (_of_bytes(F.col(name)) if name in records.columns else F.lit(1))
@@ -161,7 +161,7 @@ def _of_bytes(value: Column) -> Column:
 
 
 def _varint(number: Column) -> Column:
-    """The bytes of a number that is not negative, in zigzag encoding."""
+    """Return the number of bytes of a non-negative number in zigzag encoding."""
     steps = F.when(number < 1 << 6, 1).when(number < 1 << 13, 2).when(number < 1 << 20, 3)
     steps = steps.when(number < 1 << 27, 4)
     return F.when(number.isNull(), F.lit(None)).otherwise(steps.otherwise(5))

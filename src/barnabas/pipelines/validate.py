@@ -27,17 +27,17 @@ def validate(
     offline: bool,
     spark: Mapping[str, str],
 ) -> list[str]:
-    """Read the file, have Spark analyse each query, and find the topics. Runs no Spark job.
+    """Read the file, let Spark analyse each query, and find the topics. This runs no Spark job.
 
-    Gives the names of the queries.
+    Return the names of the queries.
 
     Args:
-        run: what the pipeline would be run with.
-        offline: ask no brokers.
-        spark: settings of Spark, which override the file's.
+        run: makes the settings of the run.
+        offline: sends no requests to brokers.
+        spark: settings of Spark that override the file's.
 
     Raises:
-        PipelineError: the first thing that is wrong.
+        PipelineError: the first error that was found.
     """
     check_java()
     pipeline = read_pipeline(path, parameters)
@@ -62,7 +62,7 @@ def check_topics(pipeline: Pipeline, run: Run) -> None:
     """Check that the pipeline's topics exist.
 
     Raises:
-        PipelineError: one is missing, or no broker answers.
+        PipelineError: a topic is missing, or no broker answers.
     """
     named = list(_topics(pipeline))
     if not named:

@@ -76,7 +76,8 @@ def visible_payloads(
     """Return the visible records of those `batches` that overlap `start` to `end`.
 
     Control batches and aborted transactions are left out. For read_committed, the broker lists the `aborted`
-    transactions (KIP-98). Each covers the producer's batches from its first offset up to the next abort marker.
+    transactions (KIP-98). Each covers the producer's batches from its first offset up to the next abort
+    marker.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

@@ -1,1 +1,1 @@
-"""The pages' data, one file a page: functions of the cluster and the query that return JSON."""
+"""The data of the pages: functions of the cluster and the query that return JSON."""

@@ -1,4 +1,4 @@
-"""Users, ACLs and quotas."""
+"""The page of users, ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMEOUT_S = 10.0
 
 
 def access(view: ClusterView, query: Query) -> dict[str, Any]:
-    """The access page. Query: ``topic`` for the rules of one topic only."""
+    """Return the access page. Query: ``topic`` selects the ACLs of one topic."""
     topic = query.get("topic", "")
     if topic:
         return {"rules": _part(lambda: _rules(view, topic)), "operations": OPERATIONS}
@@ -33,7 +33,7 @@ def access(view: ClusterView, query: Query) -> dict[str, Any]:
 
 
 def _part(read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
-    """A table, or the cluster's error, which does not affect the other tables."""
+    """Return a table, or the cluster's error, which does not affect the other tables."""
     try:
         rows = read()
     except (ClientError, KafkaError) as error:

@@ -1,4 +1,4 @@
-"""The brokers: their partitions, log directories and settings, and reassignments under way."""
+"""The pages of brokers: their partitions, log directories and settings, and current reassignments."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NAMED = 50
 
 
 class Member(NamedTuple):
-    """A live broker, or one that is gone and still holds replicas.
+    """A live broker, or one that is not live and holds replicas.
 
     Attributes:
-        address: HOST:PORT; None for a broker that was gone before the console could see it.
+        address: HOST:PORT; None for a broker that was never live while the console ran.
     """
 
     id: int
@@ -34,11 +34,11 @@ class Member(NamedTuple):
 
 
 def members_of(brokers: Brokers, metadata: Any, holders: Iterable[int] | None = None) -> list[Member]:
-    """All brokers by their ids.
+    """Return all brokers by id.
 
     Args:
-        metadata: of all topics, whose replicas name the brokers that are gone.
-        holders: the brokers that hold replicas, where the caller knows them already.
+        metadata: Metadata of all topics, whose replicas name the brokers that are not live.
+        holders: brokers that hold replicas, if the caller knows them already.
     """
     alive = {b.node_id: Member(b.node_id, f"{b.host}:{b.port}", b.rack, False) for b in metadata.brokers}
     if holders is None:
@@ -52,7 +52,7 @@ def _told(address: Address | None) -> str | None:
 
 
 def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
-    """The brokers page. Query: ``search`` in the topics' names, ``page`` of the matrix."""
+    """Return the brokers page. Query: ``search`` in the topics' names, ``page`` of the matrix."""
     asked = Listing.asked(query, ("name",))
     metadata = view.metadata()
     controller = view.controller()
@@ -90,7 +90,7 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
 
 
 def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
-    """The content of log directories. None until it is known: large clusters take a while at first."""
+    """Return the content of log directories; None until it is known."""
     if told is None or isinstance(told, str):
         return {"directories": [], "problem": told}
     return {
@@ -128,10 +128,10 @@ def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """A broker's page: its partitions, and its settings with their sources.
+    """Return a broker's page: its partitions, and its settings with their sources.
 
     Raises:
-        KafkaError: the cluster has no such broker, nor replicas of one.
+        KafkaError: the cluster has no such broker, and no replicas of it.
     """
     number = whole({"id": name}, "id", 0, most=2**31 - 1)
     metadata = view.metadata()
@@ -155,7 +155,7 @@ def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def _partitions(metadata: Any, broker: int) -> tuple[list[str], list[str], list[str]]:
-    """The partitions that a broker leads, those that it holds, and those that it is not in sync in."""
+    """Return three lists of partitions: those that a broker leads, holds, and is not in sync for."""
     led, held, behind = [], [], []
     for topic in sorted(metadata.topics, key=lambda topic: (bool(topic.is_internal), str(topic.name))):
         for p in sorted(topic.partitions, key=lambda p: int(p.partition_index)):

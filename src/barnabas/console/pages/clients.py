@@ -1,4 +1,4 @@
-"""Clients' metrics (KIP-714): subscriptions, and series that clients have pushed."""
+"""The page of clients' metrics (KIP-714): subscriptions, and series that clients have pushed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WHO = ("client_id", "client_instance_id", "client_software_name")
 
 
 def clients(view: ClusterView, metrics: Sequence[str], query: Query) -> dict[str, Any]:
-    """The page. Query: ``id``, the client instance whose numbers are shown; ``search`` in the metrics' names.
+    """Return the page. Query: ``id`` selects a client instance; ``search`` searches the metrics' names.
 
     Args:
-        metrics: addresses of the brokers' pages of metrics.
+        metrics: URLs of the brokers' pages of metrics.
     """
     chosen, search = query.get("id", ""), query.get("search", "").lower()[:300]
     series, problems = view.shared("client metrics", 10.0, lambda: read_series(metrics))
@@ -52,7 +52,7 @@ def clients(view: ClusterView, metrics: Sequence[str], query: Query) -> dict[str
 
 
 def _subscriptions(view: ClusterView) -> dict[str, Any]:
-    """The client-metrics resources with their settings, or the cluster's error."""
+    """Return the client-metrics resources with their settings, or the cluster's error."""
     try:
         listed = view.brokers.ask_once(ListConfigResourcesRequest(resource_types=[_CLIENT_METRICS]))
         check(listed.error_code, "client-metrics resources")

@@ -1,4 +1,4 @@
-"""Files for the browser to save: the bytes of a record's key or value, and records as lines of JSON."""
+"""Files that the browser saves: the bytes of a record's key or value, and records as lines of JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_RECORDS = 10_000
 
 
 class Download(NamedTuple):
-    """A file for the browser to save."""
+    """A file that the browser saves."""
 
     name: str
     type: str
@@ -29,10 +29,10 @@ class Download(NamedTuple):
 
 
 def download_value(view: ClusterView, topic: str, query: Query) -> Download:
-    """The bytes of a record's key or value. Query: ``partition``, ``offset``, ``part`` (value, key).
+    """Return the bytes of a record's key or value. Query: ``partition``, ``offset``, ``part`` (value, key).
 
     Raises:
-        QueryError: the record is not there, its part is null, or the console hides it.
+        QueryError: the record does not exist, its part is null, or the console hides it.
     """
     part = choice(query, "part", ("value", "key"))
     if view.privacy.hide_values:
@@ -47,9 +47,9 @@ def download_value(view: ClusterView, topic: str, query: Query) -> Download:
 
 
 def download_records(view: ClusterView, topic: str, query: Query) -> Download:
-    """Records as lines of JSON, as ``barnabas consume --json`` prints them.
+    """Return records as lines of JSON, in the form of ``barnabas consume --json``.
 
-    Query: as that of the records page.
+    The query is that of the records page.
     """
     masks = view.privacy.paths(topic)
 

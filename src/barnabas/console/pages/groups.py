@@ -1,4 +1,4 @@
-"""All groups with their lag; one group with its members, and its offset in each partition."""
+"""The page of all groups with their lag, and that of one group with its members and offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DESCRIBED = ("state", "type", "assignor", "coordinator", "epoch")
 
 
 def groups(view: ClusterView, query: Query) -> dict[str, Any]:
-    """The groups page. Query: search, sort (name, lag, state), order (up, down), page."""
+    """Return the groups page. Query: search, sort (name, lag, state), order (up, down), page."""
     asked = Listing.asked(query, ("name", "lag", "state"))
     listed, problem = view.groups()
     committed = view.committed()
@@ -60,14 +60,14 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
 def _read_by(
     ends: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int] | None
 ) -> dict[str, Any]:
-    """The topics that a group reads, and its lag: None if its offsets are not known."""
+    """Return the topics that a group reads, and its lag: None if its offsets are not known."""
     if offsets is None:
         return {"topics": [], "lag": None}
     return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lag_of(ends, offsets).values())}
 
 
 def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """A group's page: members, and each partition with its lag in records and in seconds."""
+    """Return a group's page: members, and each partition with its lag in records and in seconds."""
     committed = offsets_of_groups(view.brokers, [name])[name]
     problem, described = None, None
     try:

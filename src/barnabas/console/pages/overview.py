@@ -1,4 +1,4 @@
-"""The cluster at a glance: brokers, offline and under-replicated partitions, rates, worst lags, events."""
+"""The overview page: brokers, offline and under-replicated partitions, rates, the largest lags, events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVENTS = 20
 
 
 def overview(view: ClusterView, query: Query) -> dict[str, Any]:
-    """The overview page."""
+    """Return the overview page."""
     metadata = view.metadata()
     totals = view.totals()
     groups, problem = view.groups()

@@ -1,7 +1,7 @@
-"""Pipelines, from the records that they write to their status topic: state, rates, lag, the last error.
+"""The page of pipelines, from the records in their status topic: state, rates, lag, the last error.
 
-The newest record of a pipeline counts; one without a value removes the pipeline. Whoever has access may write
-to the topic, so every field is checked.
+The newest record of a pipeline counts. A record without a value removes the pipeline. Other programs may
+write to the topic, so every field is checked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RUNNING = ("running", "stopping")
 
 
 class Pipelines:
-    """Follows the status topic while a page is open; from any thread."""
+    """Reads the status topic while a page is open. Any thread can use it."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -42,7 +42,7 @@ class Pipelines:
         self._known: dict[str, dict[str, Any]] = {}
 
     def page(self, query: Query) -> dict[str, Any]:
-        """The pipelines page."""
+        """Return the pipelines page."""
         with self._lock:
             try:
                 left = self._read()
@@ -56,7 +56,7 @@ class Pipelines:
         return {"pipelines": rows, "problem": None, "left": left}
 
     def _read(self) -> int:
-        """Read further. Returns the number of records that are left."""
+        """Read more records. Return the number of remaining ones."""
         brokers = self._view.brokers
         topic = described(self._view, STATUS_TOPIC)
         if bytes(topic.topic_id) != self._topic_id:  # a topic that was made anew begins anew
@@ -143,7 +143,7 @@ def _number(value: Any) -> float | None:
 
 
 def _seconds(value: Any) -> float | None:
-    """Seconds since 1970 of an ISO 8601 time, in UTC if it has no zone."""
+    """Return the seconds since 1970 of an ISO 8601 time, in UTC if it has no zone."""
     try:
         at = datetime.fromisoformat(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The query of a URL, parsed and checked."""
+"""Parses and checks the query of a URL."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ON_A_PAGE = 50
 
 
 class QueryError(BarnabasError):
-    """A parameter is not allowed; the message names it, its value and what is allowed."""
+    """A parameter is not allowed; the message has its name, its value and the allowed values."""
 
 
 def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
-    """A whole number."""
+    """Return a whole number."""
     text = query.get(name, "")
     if not text:
         return default
@@ -34,7 +34,7 @@ def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**
 
 
 def choice(query: Query, name: str, allowed: Collection[str]) -> str:
-    """One of some words, the first unless it is given."""
+    """Return one of the allowed words, by default the first."""
     text = query.get(name, "") or next(iter(allowed))
     if text not in allowed:
         raise QueryError(f"{name}={text[:40]}: write one of {', '.join(allowed)}")
@@ -42,7 +42,7 @@ def choice(query: Query, name: str, allowed: Collection[str]) -> str:
 
 
 def numbers(query: Query, name: str) -> list[int] | None:
-    """Whole numbers and ranges, as in ``0-3,7``; None for all."""
+    """Return whole numbers and ranges, such as ``0-3,7``; None for all."""
     text = query.get(name, "")
     if not text:
         return None
@@ -75,13 +75,13 @@ class Listing(NamedTuple):
         return self.search in name.lower()
 
     def cut(self, rows: Sequence[T]) -> Sequence[T]:
-        """The rows on the page."""
+        """Return the rows on the page."""
         return rows[(self.page - 1) * _ON_A_PAGE : self.page * _ON_A_PAGE]
 
     def cut_lazily(self, rows: Iterable[T]) -> Iterable[T]:
-        """The rows on the page, of rows that are made as they are needed."""
+        """Return the rows on the page. Rows are made only as needed."""
         return islice(rows, (self.page - 1) * _ON_A_PAGE, self.page * _ON_A_PAGE)
 
     def told(self, count: int) -> dict[str, Any]:
-        """The table's search, order and pages for the browser; it has `count` rows."""
+        """Return the table's search, order and pages for the browser. The table has `count` rows."""
         return {"count": count, "page": self.page, "pages": -(-count // _ON_A_PAGE) or 1}

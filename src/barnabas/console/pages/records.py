@@ -1,4 +1,4 @@
-"""The records of a topic that pass a filter: from its start, its end, an offset or a time."""
+"""The page of a topic's records that match a filter: from its start, its end, an offset or a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BEGINNINGS = ("end", "start", "offset", "time")
 
 
 def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """A topic's records, ordered by time where they come from several partitions.
+    """Return a topic's records, sorted by time if they come from several partitions.
 
     | query | value |
     |---|---|
@@ -71,12 +71,12 @@ def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def search(view: ClusterView, name: str, query: Query, row: Row[T], most: int) -> Search[T]:
-    """The records that a query names, ordered by time.
+    """Return the records that a query selects, sorted by time.
 
     Args:
-        query: as that of the records page.
-        row: makes what is kept of a record.
-        most: the largest limit.
+        query: query of the records page.
+        row: converts a record to a row of the result.
+        most: largest limit.
     """
     topic = described(view, name)
     limit = whole(query, "limit", min(50, most), 1, most)
@@ -110,7 +110,7 @@ def _positions(
     ends: dict[TopicPartition, int],
     limit: int,
 ) -> dict[TopicPartition, int]:
-    """The offset at which each partition is read."""
+    """Return the offset from which to read each partition."""
     begin = choice(query, "from", _BEGINNINGS)
     if query.get("next"):
         found = _parsed_next(query["next"])
@@ -135,7 +135,7 @@ def _parsed_next(text: str) -> dict[int, int]:
 
 
 def time_of(query: Query, name: str) -> int:
-    """Milliseconds since 1970. Raises QueryError."""
+    """Return milliseconds since 1970. Raises QueryError."""
     text = query.get(name, "")
     if text.isdecimal() and len(text) < 16:
         return int(text)
@@ -149,7 +149,7 @@ def time_of(query: Query, name: str) -> int:
 
 
 class Search(Generic[T]):
-    """Reads until there are enough records, or this request has scanned enough."""
+    """Searches until there are enough records, or until the limit of scanned records in one request."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Search(Generic[T]):
         positions: dict[TopicPartition, int],
         ends: dict[TopicPartition, int],
     ) -> None:
-        """Read, and move `positions` to the start of the next request."""
+        """Read records, and move `positions` to the start of the next request."""
         give_up = time.monotonic() + _MOST_SECONDS
         left = [p for p in positions if positions[p] < ends.get(p, 0)]
         while left and not self._is_enough and self.bytes < _MOST_BYTES and time.monotonic() < give_up:
@@ -242,13 +242,13 @@ class Search(Generic[T]):
 
 
 def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """One record, up to the longest text of a page. Query: ``partition``, ``offset``, ``format``."""
+    """Return one record, up to the longest text of a page. Query: ``partition``, ``offset``, ``format``."""
     found = record_of(view, name, query)
     return content(view, found, choice(query, "format", FORMATS), view.privacy.paths(name), MOST_SHOWN)
 
 
 def record_of(view: ClusterView, name: str, query: Query) -> Record:
-    """The record that ``partition`` and ``offset`` of a query name. Raises QueryError."""
+    """Return the record that ``partition`` and ``offset`` of a query select. Raises QueryError."""
     partition = whole(query, "partition", 0, most=2**31 - 1)
     return record_at(view, name, partition, whole(query, "offset", 0), with_aborted=True)
 
@@ -256,7 +256,10 @@ def record_of(view: ClusterView, name: str, query: Query) -> Record:
 def record_at(
     view: ClusterView, name: str, partition: int, offset: int, *, with_aborted: bool = False
 ) -> Record:
-    """One record. Raises QueryError: there is none; KafkaError, ClientError: it cannot be read."""
+    """Return one record.
+
+    Raises QueryError if it does not exist; KafkaError, ClientError if it cannot be read.
+    """
     topic = described(view, name)
     leader = view.led([name]).get(TopicPartition(name, partition))
     if leader is None:
@@ -270,7 +273,7 @@ def record_at(
 
 
 def content(view: ClusterView, record: Record, how: str, masks: Masks, most: int = PREVIEW) -> dict[str, Any]:
-    """The key, the value and the headers of a record as pages show them, of each `most` characters."""
+    """Return the key, the value and the headers of a record for a page, at most `most` characters of each."""
     if view.privacy.hide_values:
         return {"key": HIDDEN, "value": HIDDEN, "headers": [], "origin": None}
     return {
@@ -282,7 +285,7 @@ def content(view: ClusterView, record: Record, how: str, masks: Masks, most: int
 
 
 def candidate(view: ClusterView, partition: int, record: Record, masks: Masks) -> Candidate:
-    """A record as filters and added columns see it."""
+    """Return a record in the form for filters and added columns."""
     return Candidate(
         partition,
         record.offset,

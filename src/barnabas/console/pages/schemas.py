@@ -1,4 +1,4 @@
-"""Subjects of the schema registry, their versions, and the difference between two of them."""
+"""The page of the schema registry: subjects, their versions, and the difference between two versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_REGISTRY = "no schema registry: name one with --registry URL"
 
 
 def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
-    """The schemas page. Query: ``subject`` for its versions."""
+    """Return the schemas page. Query: ``subject`` selects its versions."""
     if registry is None:
         return {"problem": NO_REGISTRY, "subjects": []}
     subject = query.get("subject", "")
@@ -63,7 +63,7 @@ def schemas(registry: Schemas | None, query: Query) -> dict[str, Any]:
 
 
 def schema(registry: Schemas | None, query: Query) -> dict[str, Any]:
-    """The schema of a name as `registered.path_of` takes it, for the form that sends records."""
+    """Return the schema of a name (see `registered.path_of`), for the form that sends records."""
     if registry is None:
         return {"problem": NO_REGISTRY}
     try:
@@ -78,7 +78,7 @@ def schema(registry: Schemas | None, query: Query) -> dict[str, Any]:
 
 
 def _live(registry: Schemas, address: str) -> list[int]:
-    """The versions that are not deleted; none where the whole subject is."""
+    """Return the versions that are not deleted; none if the whole subject is deleted."""
     try:
         versions: list[int] = registry.get(address)
     except RegistryRefused as error:

@@ -1,4 +1,4 @@
-"""One topic: its partitions, settings, and the groups that read it."""
+"""The page of one topic: its partitions, settings, and the groups that read it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 1000
 
 
 def described(view: ClusterView, name: str) -> Any:
-    """The topic in a MetadataResponse. Raises KafkaError."""
+    """Return the topic in a MetadataResponse. Raises KafkaError."""
     for topic in view.metadata().topics:
         if topic.name == name:
             return topic
@@ -25,7 +25,7 @@ def described(view: ClusterView, name: str) -> Any:
 
 
 def found_in(metadata: Any, name: str) -> Any:
-    """The topic in a MetadataResponse about it. Raises KafkaError."""
+    """Return the only topic in a MetadataResponse. Raises KafkaError."""
     for topic in metadata.topics:
         if not topic.error_code:
             return topic
@@ -33,7 +33,7 @@ def found_in(metadata: Any, name: str) -> Any:
 
 
 def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """A topic's page. Query: ``brief`` (no, yes) for its metadata only."""
+    """Return a topic's page. Query: ``brief`` (no, yes) for its metadata only."""
     is_brief = choice(query, "brief", ("no", "yes")) == "yes"
     # Of a large cluster all metadata is megabytes.
     found = found_in(view.metadata([name]), name) if is_brief else described(view, name)
@@ -81,7 +81,7 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def settings_of(view: ClusterView, kind: str, name: str) -> dict[str, Any]:
-    """The settings of a topic or a broker with their sources, or the error of a broker that hides them."""
+    """Return the settings of a topic or a broker with their sources, or the broker's error."""
     try:
         values = view.admin.configs(kind, name)
     except (ClientError, KafkaError) as error:

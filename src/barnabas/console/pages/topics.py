@@ -1,4 +1,7 @@
-"""All topics. The server searches, sorts and divides them: the browser gets fifty of ten thousand."""
+"""The page of all topics.
+
+The server searches, sorts and divides them, so that the browser gets only fifty.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _SORTED_BY = (*_KNOWN, "records", "bytes", "rate")
 
 
 def topics(view: ClusterView, query: Query) -> dict[str, Any]:
-    """The topics page. Query: search, sort, order (up, down), page (from 1), internal (no, yes)."""
+    """Return the topics page. Query: search, sort, order (up, down), page (from 1), internal (no, yes)."""
     asked = Listing.asked(query, _SORTED_BY)
     with_internal = choice(query, "internal", ("no", "yes")) == "yes"
     metadata = view.metadata()
@@ -76,7 +79,7 @@ def _led(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
 
 
 def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) -> None:
-    """Add offsets, bytes and rates to `rows`, by requests for these topics only."""
+    """Add offsets, bytes and rates to `rows`, with requests for these topics only."""
     led = _led(metadata, rows)
     starts, ends = offsets_at(view.brokers, led, EARLIEST), offsets_at(view.brokers, led, LATEST)
     view.rates.note(ends)
@@ -88,7 +91,7 @@ def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) ->
 
 
 def _count_all(view: ClusterView, rows: dict[str, dict[str, Any]]) -> float | None:
-    """Add the shared totals to the rows of all topics. Returns their age in seconds, None if incomplete."""
+    """Add the shared totals to the rows of all topics. Return their age in seconds; None if incomplete."""
     totals = view.totals()
     for name, row in rows.items():
         known = totals.topics.get(name)

@@ -1,4 +1,4 @@
-"""Transactions, and hanging ones: open in a partition, and no coordinator will end them."""
+"""The page of transactions, and of hanging ones: open in a partition, and unknown to any coordinator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _PARTITIONS = 2000
 
 
 def transactions(view: ClusterView, query: Query) -> dict[str, Any]:
-    """The transactions page. Query: ``older`` minutes count as hanging, 15 unless given."""
+    """Return the transactions page.
+
+    Query: ``older`` is the minutes after which one counts as hanging, by default 15.
+    """
     minutes = whole(query, "older", 15, 0, 10**6)
     with Transactions(view.servers) as known:
         listed = known.listings()
