@@ -47,7 +47,7 @@ def check_urls(urls: Iterable[str]) -> None:
 
 
 def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
-    """Return the series that clients have pushed to these brokers, and errors of brokers without an answer."""
+    """Return the series that clients have pushed to these brokers, and errors of silent brokers."""
     found: list[Series] = []
     problems = []
     for url in urls:

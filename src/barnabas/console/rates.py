@@ -55,7 +55,7 @@ class Rates:
             return round(sum(self._rates.values()), 1) if self._rates else None
 
     def history(self, topic: str, now_ms: int) -> list[Sample]:
-        """Return the rates of a topic, or of all (""), in the last half hour, at times when a page was open."""
+        """Return the rates of a topic, or of all (""), in the last half hour while a page was open."""
         rate = self.of(topic) if topic else self.total()
         with self._lock:
             samples = self._samples.pop(topic, None) or deque(maxlen=_SAMPLES)
