@@ -37,6 +37,9 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("earlier")
     with tarfile.open(fileobj=io.BytesIO(archive)) as sources:
         sources.extractall(folder, filter="data")
+    child = folder / "src/barnabas/testing/process_broker.py"
+    if not child.exists():  # the module's name before it was renamed
+        child.write_text((child.parent / "process_node.py").read_text())
     return folder / "src"
 
 
@@ -50,7 +53,12 @@ def test_a_cluster_is_upgraded_broker_by_broker_under_load(
     earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(earlier), str(ROOT)]))
-    with BarnabasCluster(brokers=3, store="zookeeper", data=tmp_path) as cluster:
+    upgraded = BarnabasCluster(brokers=3, store="zookeeper", data=tmp_path)
+    # The earlier version refuses settings of features that it does not have.
+    upgraded._settings = {
+        name: value for name, value in upgraded._settings.items() if not name.startswith("share.")
+    }
+    with upgraded as cluster:
         cluster.create_topic("t", 6)
         cluster.wait_in_sync("t")
         load = LOADS["confluent-kafka"](cluster.bootstrap_servers, "t")
