@@ -85,12 +85,13 @@ def _rank(batch: StateBatch) -> tuple[int, int]:
 def _joined(batches: Iterator[StateBatch]) -> Iterator[StateBatch]:
     """Join contiguous batches of the same state."""
     before = next(batches, None)
-    for batch in batches:
-        assert before is not None
-        if batch.first_offset == before.last_offset + 1 and batch[2:] == before[2:]:
-            before = before._replace(last_offset=batch.last_offset)
+    if before is None:
+        return
+    first, last, state, count = before
+    for next_first, next_last, next_state, next_count in batches:
+        if next_first == last + 1 and next_state == state and next_count == count:
+            last = next_last
         else:
-            yield before
-            before = batch
-    if before is not None:
-        yield before
+            yield StateBatch(first, last, state, count)
+            first, last, state, count = next_first, next_last, next_state, next_count
+    yield StateBatch(first, last, state, count)
