@@ -41,14 +41,14 @@ class ConsumerGroups:
     def __init__(
         self,
         context: ShardContext[Any],
-        find: Callable[[str], ClassicGroup | ConsumerGroup | None],
+        find: Callable[[str], object],
         view: BrokerView,
         unique: Callable[[], str],
         search: PatternSearch,
         assigning: Pool,
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
-        """`find` returns the group with an id; see `ConsumerMembership` for `downgraded`."""
+        """`find` returns the group with an id, of any type; see `ConsumerMembership` for `downgraded`."""
         self._context = context
         self._find = find
         self._view = view
@@ -98,13 +98,12 @@ class ConsumerGroups:
             return self._upgrade(group, request, caller)
         return self._membership.heartbeat(self._draft(request, group), request, caller)
 
-    def _draft(
-        self, request: ConsumerGroupHeartbeatRequest, group: ClassicGroup | ConsumerGroup | None
-    ) -> GroupDraft:
-        if request.member_epoch != JOIN_EPOCH:
+    def _draft(self, request: ConsumerGroupHeartbeatRequest, group: object) -> GroupDraft:
+        may_replace = request.member_epoch == JOIN_EPOCH and (
+            group is None or isinstance(group, ClassicGroup)
+        )
+        if not may_replace:
             return GroupDraft(_consumer_group(request.group_id, group))
-        if isinstance(group, ConsumerGroup):
-            return GroupDraft(group)
         # The consumer group replaces an empty classic one.
         before = [] if group is None else [GroupRecord(request.group_id, None)]
         return GroupDraft(ConsumerGroup(request.group_id), before)
@@ -133,7 +132,7 @@ class ConsumerGroups:
         group = self._find(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
-    def _change(self, group_id: str, change: Change, stored: Stored) -> None:
+    def _change(self, group_id: str, change: Change[GroupDraft], stored: Stored) -> None:
         def operation(_shard: Any) -> Result[None]:
             group = self._consumer_group(group_id)
             if group is None:
@@ -175,7 +174,7 @@ class ConsumerGroups:
         self._context.write(group_id, operation)
 
 
-def _consumer_group(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> ConsumerGroup:
+def _consumer_group(group_id: str, group: object) -> ConsumerGroup:
     """Return the consumer group. Raise KafkaError GROUP_ID_NOT_FOUND if the group is not one."""
     if isinstance(group, ConsumerGroup):
         return group

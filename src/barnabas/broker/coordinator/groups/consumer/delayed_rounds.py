@@ -11,15 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import KafkaError
 from barnabas.base.text import logger_of
-from barnabas.broker.coordinator.groups.consumer.draft import GroupDraft
-from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.broker.coordinator.groups.consumer.member import ConsumerMember, Partitions
-from barnabas.broker.coordinator.groups.consumer.rounds import AssignmentInputs
+from barnabas.broker.coordinator.groups.consumer.member import Partitions
 
 logger = logger_of(__name__)
 
@@ -29,13 +26,45 @@ DELAY = 0.1
 _MEMBERS = 20
 _PARTITIONS = 500
 
+
+class Group(Protocol):
+    """The epochs of a group."""
+
+    epoch: int
+    assignment_epoch: int
+
+
+class Draft(Protocol):
+    """A change of a group."""
+
+    @property
+    def group(self) -> Group: ...
+
+    def put_assignment_epoch(self, epoch: int) -> None: ...
+
+
+G = TypeVar("G", bound=Group)
+D = TypeVar("D", bound=Draft)
+D_contra = TypeVar("D_contra", contravariant=True)
+
+
+class Inputs(Protocol[D_contra]):
+    """The immutable inputs of a target assignment: a thread may compute it."""
+
+    def assign(self) -> dict[str, Partitions]:
+        """The new target of each member whose target changes."""
+
+    def put(self, targets: Mapping[str, Partitions], draft: D_contra) -> None:
+        """Store some of the targets; members may have left since."""
+
+
 #: changes a group, under its lock
-Change: TypeAlias = Callable[[GroupDraft], None]
+Change: TypeAlias = Callable[[D], None]
 #: gets the error that kept a change from the log, or None
 Stored: TypeAlias = Callable[[KafkaError | None], None]
 
 
-class DelayedRounds:
+class DelayedRounds(Generic[G, D]):
     """The computations for the large groups of one shard.
 
     Args:
@@ -47,9 +76,9 @@ class DelayedRounds:
 
     def __init__(
         self,
-        find: Callable[[str], ConsumerGroup | None],
-        inputs: Callable[[ConsumerGroup], AssignmentInputs],
-        store: Callable[[str, Change, Stored], None],
+        find: Callable[[str], G | None],
+        inputs: Callable[[G], Inputs[D]],
+        store: Callable[[str, Change[D], Stored], None],
         thread: Pool,
     ) -> None:
         self._find = find
@@ -81,10 +110,10 @@ class DelayedRounds:
             inputs = self._inputs(group)
             targets = await self._thread.run(inputs.assign)
             for some in _pieces(targets):
-                await self._stored(group_id, partial(_put_targets, some, inputs.members))
+                await self._stored(group_id, partial(inputs.put, some))
             await self._stored(group_id, partial(_put_epoch, epoch))
 
-    async def _stored(self, group_id: str, change: Change) -> None:
+    async def _stored(self, group_id: str, change: Change[D]) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def stored(error: KafkaError | None) -> None:
@@ -105,18 +134,7 @@ class DelayedRounds:
             logger.error("group %s: its partitions cannot be assigned", group_id, exc_info=error)
 
 
-def _put_targets(
-    targets: Mapping[str, Partitions], members: Mapping[str, ConsumerMember], draft: GroupDraft
-) -> None:
-    """Store the targets of present members. `members` are those at the time of the computation."""
-    for member_id, target in targets.items():
-        if member_id in draft.group.members:
-            draft.put_target(member_id, target)
-        elif (successor := draft.group.holder(members[member_id].instance_id)) is not None:
-            draft.put_target(successor.member_id, target)  # a static member that has restarted meanwhile
-
-
-def _put_epoch(epoch: int, draft: GroupDraft) -> None:
+def _put_epoch(epoch: int, draft: Draft) -> None:
     if draft.group.assignment_epoch < epoch <= draft.group.epoch:
         draft.put_assignment_epoch(epoch)
 

@@ -1,15 +1,10 @@
-"""The records of consumer groups, and their conversion to members and partitions.
-
-The key of a record begins with the number of its kind; see `barnabas.broker.coordinator.groups.codec`.
-"""
+"""The records of consumer groups, and their conversion to members and partitions."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from barnabas.base.errors import ProtocolError
 from barnabas.broker.coordinator.groups.classic.member import Protocol
 from barnabas.broker.coordinator.groups.consumer.member import (
     ClassicSide,
@@ -17,14 +12,11 @@ from barnabas.broker.coordinator.groups.consumer.member import (
     MemberState,
     Partitions,
 )
-from barnabas.kafka.protocol.codec import decode, encode
+from barnabas.broker.coordinator.groups.fact_records import decode_fact, encode_fact
 from barnabas.kafka.protocol.records import consumer_group as stored
 from barnabas.kafka.protocol.schema import Message
 
 _KIND_OF = {key: kind for kind, (key, _) in stored.KINDS.items()}
-
-_PREFIX = struct.Struct(">h")
-_VERSION = 0
 
 # --- bytes ---
 
@@ -36,10 +28,7 @@ class ConsumerGroupRecord(NamedTuple):
     value: Message | None
 
     def encode(self) -> tuple[bytes, bytes | None]:
-        key = encode(self.key, _VERSION, _PREFIX.pack(_KIND_OF[type(self.key)]))
-        if self.value is None:
-            return key, None
-        return key, encode(self.value, _VERSION, _PREFIX.pack(_VERSION))
+        return encode_fact(_KIND_OF[type(self.key)], self.key, self.value)
 
 
 def decode_record(kind: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord:
@@ -48,13 +37,7 @@ def decode_record(kind: int, key: bytes, value: bytes | None) -> ConsumerGroupRe
     Raises:
         ProtocolError: it cannot be decoded, or has a newer version.
     """
-    key_class, value_class = stored.KINDS[kind]
-    key_message = decode(key_class, _VERSION, key, _PREFIX.size)
-    if value is None:
-        return ConsumerGroupRecord(key_message, None)
-    if len(value) < _PREFIX.size or _PREFIX.unpack_from(value) != (_VERSION,):
-        raise ProtocolError(f"{value_class.__name__} has another version than {_VERSION}, the one known")
-    return ConsumerGroupRecord(key_message, decode(value_class, _VERSION, value, _PREFIX.size))
+    return ConsumerGroupRecord(*decode_fact(stored.KINDS, kind, key, value))
 
 
 # --- keys ---

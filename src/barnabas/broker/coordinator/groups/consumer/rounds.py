@@ -45,6 +45,14 @@ class AssignmentInputs(NamedTuple):
                 changed[member_id] = target
         return changed
 
+    def put(self, targets: Mapping[str, Partitions], draft: GroupDraft) -> None:
+        """Store targets of present members; `members` are those at the time of the computation."""
+        for member_id, target in targets.items():
+            if member_id in draft.group.members:
+                draft.put_target(member_id, target)
+            elif (successor := draft.group.holder(self.members[member_id].instance_id)) is not None:
+                draft.put_target(successor.member_id, target)  # a static member that has restarted meanwhile
+
 
 class Rounds:
     """Advances the groups of one shard, and writes its decisions into drafts.
