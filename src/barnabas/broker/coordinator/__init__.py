@@ -8,6 +8,7 @@ from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup, Con
 from barnabas.broker.coordinator.groups.offsets import OffsetStore
 from barnabas.broker.coordinator.groups.pending import PendingOffsets
 from barnabas.broker.coordinator.groups.service import GroupCoordinator
+from barnabas.broker.coordinator.groups.share.group import ShareGroup, ShareGroupState
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.share_state.persister import (
     SharePartitionKey,
@@ -36,6 +37,8 @@ __all__ = [
     "PendingOffsets",
     "ProducerIds",
     "ShareCoordinator",
+    "ShareGroup",
+    "ShareGroupState",
     "SharePartitionKey",
     "SharePersister",
     "ShareState",

@@ -25,6 +25,7 @@ from barnabas.kafka.protocol.records.consumer_protocol import (
 )
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.kafka.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from barnabas.kafka.protocol.records.share_group import KINDS as SHARE_GROUP_KINDS
 from barnabas.kafka.protocol.records.share_group_state import (
     ShareSnapshotKey,
     ShareSnapshotValue,
@@ -51,6 +52,7 @@ _OFFSETS: _Kinds = {
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
     **CONSUMER_GROUP_KINDS,
+    **SHARE_GROUP_KINDS,
 }
 _TRANSACTIONS: _Kinds = {0: (TransactionLogKey, TransactionLogValue)}
 _SHARE_STATES: _Kinds = {0: (ShareSnapshotKey, ShareSnapshotValue), 1: (ShareUpdateKey, ShareUpdateValue)}

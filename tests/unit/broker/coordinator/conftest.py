@@ -19,8 +19,9 @@ from tests.views import view_of
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.config import BrokerConfig
-from barnabas.broker.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey
+from barnabas.broker.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey, ShareGroup
 from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState
 from barnabas.broker.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -38,6 +39,10 @@ from barnabas.kafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from barnabas.kafka.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
 )
 from barnabas.kafka.protocol.messages.sync_group import (
     SyncGroupRequest,
@@ -123,6 +128,46 @@ class MemoryLog:
         return next(batches(written[-1]))[1].next_offset if written else 0
 
 
+class MemoryPersister:
+    """The states of share partitions: answers at once, or when told to (`open`), or fails (`failure`)."""
+
+    def __init__(self) -> None:
+        self.states: dict[SharePartitionKey, ShareState] = {}
+        self.failure: KafkaError | None = None
+        self.open = asyncio.Event()
+        self.open.set()
+        #: what was asked, in the order of the answers
+        self.log: list[tuple[Any, ...]] = []
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        await self._answer("initialize", key, state_epoch, start_offset)
+        known = self.states.get(key)
+        if known is not None and known.state_epoch > state_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        self.states[key] = ShareState(state_epoch, -1, start_offset, 0, ())
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        await self._answer("delete", key)
+        self.states.pop(key, None)
+
+    async def summary(self, key: SharePartitionKey, leader_epoch: int = -1) -> ShareState:
+        await self._answer("summary", key)
+        return self.states.get(key, ShareState(0, -1, -1, -1, ()))
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        raise NotImplementedError
+
+    async def write(self, *arguments: Any) -> None:
+        raise NotImplementedError
+
+    async def _answer(self, *asked: Any) -> None:
+        await asyncio.sleep(0)
+        await self.open.wait()
+        self.log.append(asked)
+        if self.failure is not None:
+            raise self.failure
+
+
 def subscription(*topics: str) -> bytes:
     """Consumer metadata, version 0."""
     names = b"".join(struct.pack(">h", len(t)) + t.encode() for t in topics)
@@ -133,7 +178,9 @@ def topic_id(name: str) -> bytes:
     return name.encode().ljust(16, b".")
 
 
-def told(response: ConsumerGroupHeartbeatResponse) -> dict[str, list[int]] | None:
+def told(
+    response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse,
+) -> dict[str, list[int]] | None:
     """The assignment in an answer by topic name, None when there is none."""
     if response.assignment is None:
         return None
@@ -152,9 +199,11 @@ class Groups:
         config: BrokerConfig | None = None,
         image: ClusterImage = ClusterImage(),  # noqa: B008 - immutable
         assigning: Pool | None = None,
+        persister: MemoryPersister | None = None,
         **settings: Any,
     ) -> None:
         self.log = log or MemoryLog()
+        self.persister = persister or MemoryPersister()
         defaults = {"group_initial_rebalance_delay_ms": 1000, "offsets_topic_num_partitions": 1}
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.view = view_of(image, config=config or BrokerConfig(**defaults | settings), clock=self.clock)
@@ -164,6 +213,7 @@ class Groups:
             unique=lambda: str(next(_numbers)),
             search=PatternSearch(VirtualThreads(Random(0), mean_delay=1e-9)),
             assigning=assigning or VirtualThreads(Random(0), mean_delay=0.001).pool("assigning", 1),
+            persister=self.persister,
         )
         self.coordinator.elect(0, 0)
 
@@ -178,7 +228,7 @@ class Groups:
     async def restart(self) -> Groups:
         """Another broker on the same log, loaded."""
         await self.coordinator.stop()
-        again = Groups(self.log, self.config, self.image)
+        again = Groups(self.log, self.config, self.image, persister=self.persister)
         await again.loaded()
         return again
 
@@ -221,6 +271,24 @@ class Groups:
         names = list(topics) if topics or regex is None else None
         more = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": names, **more}
         return self.beat(member, 0, {}, subscribed_topic_regex=regex, **more)
+
+    def share_beat(
+        self, member: str, epoch: int, *topics: str, group: str = "g", **more: Any
+    ) -> asyncio.Task[ShareGroupHeartbeatResponse]:
+        """A heartbeat of a member of a share group, with its subscription if there is one."""
+        request = ShareGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            subscribed_topic_names=list(topics) or None,
+            **more,
+        )
+        return _ask(lambda: self.coordinator.share_heartbeat(request, Caller(1, "c", "/127.0.0.1")))
+
+    def share_group(self, group: str = "g") -> ShareGroup:
+        found = self.coordinator.group(group)
+        assert isinstance(found, ShareGroup)
+        return found
 
     def consumer_group(self, group: str = "g") -> ConsumerGroup:
         found = self.coordinator.group(group)

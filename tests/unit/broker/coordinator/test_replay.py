@@ -15,9 +15,10 @@ from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity
-from barnabas.broker.coordinator import ConsumerGroup
+from barnabas.broker.coordinator import ConsumerGroup, ShareGroup
 from barnabas.broker.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, OffsetKey, offset_record
 from barnabas.broker.coordinator.groups.shard import GroupShard
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey
 from barnabas.kafka.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -25,7 +26,7 @@ from barnabas.kafka.protocol.messages.txn_offset_commit import (
 )
 from barnabas.kafka.records.control import EndTransaction
 
-CLASSIC, CONSUMER, BOTH = "classic", "consumer", "both"
+CLASSIC, CONSUMER, SHARE, BOTH = "classic", "consumer", "share", "both"
 TOPICS = ("t", "u")
 
 numbers = st.integers(0, 3)
@@ -41,8 +42,13 @@ group_steps = st.one_of(
     st.tuples(st.just("leave"), st.sampled_from([CLASSIC, BOTH]), numbers),
     st.tuples(st.just("beat"), st.sampled_from([CONSUMER, BOTH]), numbers, st.booleans()),
     st.tuples(st.just("quit"), st.sampled_from([CONSUMER, BOTH]), numbers),
+    st.tuples(st.just("share"), numbers),
+    st.tuples(st.just("stop sharing"), numbers),
+    st.tuples(st.just("persister"), st.sampled_from(["wait", "fail", "go on"])),
+    st.tuples(st.just("alter"), numbers),
+    st.tuples(st.just("delete states"), numbers),
     st.tuples(st.just("delete offsets"), st.sampled_from([CLASSIC, CONSUMER, "alone"]), numbers),
-    st.tuples(st.just("delete"), st.sampled_from([CLASSIC, CONSUMER, BOTH, "alone"])),
+    st.tuples(st.just("delete"), st.sampled_from([CLASSIC, CONSUMER, SHARE, BOTH, "alone"])),
     st.tuples(st.just("sleep"), st.sampled_from([0, 1, 5, 60, 86_400])),
 )
 
@@ -173,6 +179,35 @@ class Driver:
         self.answers.pop((group, number), None)
         self.tasks.append(self.groups.beat(f"m{number}", -1, group=group))
 
+    async def _share(self, number: int) -> None:
+        who = SHARE, number
+        epoch = getattr(self.answers.get(who), "member_epoch", 0)
+        topics = TOPICS[: 1 + number % 2] if epoch == 0 or number == 3 else ()
+        self._note(who, self.groups.share_beat(f"m{number}", epoch, *topics, group=SHARE))
+
+    async def _stop_sharing(self, number: int) -> None:
+        self.answers.pop((SHARE, number), None)
+        self.tasks.append(self.groups.share_beat(f"m{number}", -1, group=SHARE))
+
+    async def _persister(self, what: str) -> None:
+        persister = self.groups.persister
+        persister.failure = KafkaError(ErrorCode.NOT_COORDINATOR) if what == "fail" else None
+        if what == "wait":
+            persister.open.clear()
+        else:
+            persister.open.set()
+
+    async def _alter(self, number: int) -> None:
+        topic = TOPICS[number % 2]
+        topic_id = self.groups.image.topics[topic].id
+        key = SharePartitionKey(SHARE, topic_id, 0)
+        alter = self.groups.coordinator.share_groups.alter_offsets
+        self._ask(lambda: alter(SHARE, {key: number}, {topic_id: topic}))
+
+    async def _delete_states(self, number: int) -> None:
+        delete = self.groups.coordinator.share_groups.delete_offsets
+        self._ask(lambda: delete(SHARE, [TOPICS[number % 2]]))
+
     async def _delete_offsets(self, group: str, number: int) -> None:
         self._ask(lambda: self.groups.delete_offsets((TOPICS[number % 2], number), group=group))
 
@@ -196,12 +231,16 @@ class Driver:
         """All that was appended is committed."""
         log = self.groups.log
         log.hold, log.failure = False, None
+        persister = self.groups.persister
+        persister.failure = None
+        persister.open.set()
         while log.held:
             log.commit_next()
             await asyncio.sleep(0.01)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.sleep(6)  # the longest pause before an initialization is repeated
 
 
 def shard_of(coordinator: Any) -> Any:
@@ -233,7 +272,7 @@ def stored_groups(shard: GroupShard) -> dict[str, Any]:
 
 
 def stored_group(group: Any) -> Any:
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ConsumerGroup | ShareGroup):
         if not (group.epoch or group.members):
             return None
         state = dict(vars(group))
@@ -273,7 +312,7 @@ def test_groups_are_the_same_by_typed_records_and_by_bytes(make_groups, steps):
         assert stored_offsets(seen) == stored_offsets(loaded) == stored_offsets(live)
         assert stored_groups(seen) == stored_groups(loaded)
         for group_id, group in live.groups.items():
-            if isinstance(group, ConsumerGroup):
+            if isinstance(group, ConsumerGroup | ShareGroup):
                 assert stored_group(group) == stored_group(loaded.groups.get(group_id, group))
         for coordinator in (groups.coordinator, witness.coordinator, again.coordinator):
             await coordinator.stop()

@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.tasks import start_task, stop_tasks
 from barnabas.base.text import logger_of
-from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId
+from barnabas.base.types import GROUP_METADATA_TOPIC, BrokerId, TopicId
 from barnabas.broker.awaitables import MaybeAwaitable, resolve
-from barnabas.broker.coordinator.contract import ShardContext
+from barnabas.broker.coordinator.contract import Result, ShardContext
 from barnabas.broker.coordinator.coordinator import Coordinator, reading, writing
 from barnabas.broker.coordinator.groups.caller import Caller
 from barnabas.broker.coordinator.groups.classic.members import HeldMetadata
@@ -27,9 +27,14 @@ from barnabas.broker.coordinator.groups.consumer.requests import check_heartbeat
 from barnabas.broker.coordinator.groups.offsets import GroupOffsets, OffsetStore
 from barnabas.broker.coordinator.groups.pending import PendingOffsets
 from barnabas.broker.coordinator.groups.shard import Group, GroupShard, check_group_id
+from barnabas.broker.coordinator.groups.share.administration import ShareAdministration
+from barnabas.broker.coordinator.groups.share.coordination import ShareGroups
+from barnabas.broker.coordinator.groups.share.group import ShareGroup
+from barnabas.broker.coordinator.groups.share.requests import check_heartbeat as check_share_heartbeat
 from barnabas.broker.coordinator.loading import InternalLog
 from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.coordinator.share_state.persister import SharePersister
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.metadata.features import GROUP_VERSION
 from barnabas.broker.view import BrokerView
@@ -38,8 +43,14 @@ from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.kafka.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 
 logger = logger_of(__name__)
+
+T = TypeVar("T")
 
 #: the groups that are checked for expired offsets before the event loop serves others
 _GROUPS_A_TURN = 100
@@ -83,6 +94,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         unique: Callable[[], str],
         search: PatternSearch,
         assigning: Pool,
+        persister: SharePersister,
     ) -> None:
         """Create the coordinator.
 
@@ -92,6 +104,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             unique: makes the unique part of a member id.
             search: finds topics by regular expressions.
             assigning: thread that computes assignments.
+            persister: reaches the states of the partitions of share groups.
         """
         self._view = view
         self._unique = unique
@@ -99,9 +112,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
         #: the metadata of all members of classic groups
         self.metadata = HeldMetadata()
+        self.share_groups = ShareAdministration(_ShareShards(self), persister)
 
         def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
-            return GroupShard(context, view, unique, search, assigning, self.metadata)
+            return GroupShard(context, view, unique, search, assigning, persister, self.metadata)
 
         super().__init__(
             GROUP_METADATA_TOPIC,
@@ -122,11 +136,23 @@ class GroupCoordinator(Coordinator[GroupShard]):
         await super().stop()
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """Load and unload shards as leaders change, and delete the offsets of deleted topics."""
+        """Load and unload shards as leaders change, and remove deleted topics from groups and offsets."""
         super().follow(node_id, delta)
         gone = {name for name in delta.topics if _is_deleted(name, delta)}
         if gone:
             self.forget_topics(gone)
+            self.forget_share_topics({delta.before.topics[name].id for name in gone})
+
+    def forget_share_topics(self, topics: set[TopicId]) -> None:
+        """Forget topics that have been deleted in the share groups that have states for them."""
+        for partition, shard in self.active_shards():
+            for group in list(shard.groups.values()):
+                if isinstance(group, ShareGroup) and not topics.isdisjoint(group.partitions.names()):
+                    self.write_unattended(
+                        partition,
+                        group.group_id,
+                        lambda shard, group_id=group.group_id: shard.shares.forget_topics(group_id, topics),  # type: ignore[misc]
+                    )
 
     def forget_topics(self, topics: set[str]) -> None:
         """Delete the offsets of topics that have been deleted."""
@@ -208,6 +234,20 @@ class GroupCoordinator(Coordinator[GroupShard]):
             request.member_id = self._unique()
         return self._consumer_heartbeat(request, caller)
 
+    _share_heartbeat = writing(GroupShard.share_heartbeat, attrgetter("group_id"))
+
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> MaybeAwaitable[ShareGroupHeartbeatResponse]:
+        """`GroupShard.share_heartbeat`, for a valid request.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, INVALID_GROUP_ID, and as `GroupShard.share_heartbeat`.
+        """
+        check_share_heartbeat(request)
+        check_group_id(request.group_id)
+        return self._share_heartbeat(request, caller)
+
     def check_consumer_protocol(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if the consumer protocol is disabled (KIP-848)."""
         if (
@@ -279,7 +319,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
-    delete_group = writing(GroupShard.delete_group, _unchecked)
+    _delete_group = writing(GroupShard.delete_group, _unchecked)
+
+    def delete_group(self, group_id: str) -> MaybeAwaitable[None]:
+        """`GroupShard.delete_group`; deletes the states of a share group before."""
+        if isinstance(self._read(group_id, lambda shard: shard.groups.get(group_id)), ShareGroup):
+            return self.share_groups.delete_group(group_id)
+        return self._delete_group(group_id)
 
     # --- inside ---
 
@@ -290,6 +336,20 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 await self.expire()
             except Exception:
                 logger.exception("expired offsets could not be deleted")
+
+
+class _ShareShards:
+    """The way of `ShareAdministration` to the shards."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def read(self, group_id: str) -> ShareGroups:
+        return self._coordinator._read(group_id, attrgetter("shares"))  # type: ignore[no-any-return]
+
+    def write(self, group_id: str, operation: Callable[[ShareGroups], Result[T]]) -> MaybeAwaitable[T]:
+        partition = self._coordinator.partition_for(group_id)
+        return self._coordinator.write(partition, group_id, lambda shard: operation(shard.shares))
 
 
 def _is_deleted(topic: str, delta: ImageDelta) -> bool:

@@ -1,8 +1,8 @@
 """The groups of one partition of `__consumer_offsets`, and the operations on them.
 
 Each method is an operation of the coordinator runtime: it reads the state, and returns the records to append
-and the response. `replay` applies committed records. The packages `classic` and `consumer` have the code for
-each group type.
+and the response. `replay` applies committed records. The packages `classic`, `consumer` and `share` have the
+code for each group type.
 """
 
 from __future__ import annotations
@@ -29,8 +29,13 @@ from barnabas.broker.coordinator.groups.commits import Commits
 from barnabas.broker.coordinator.groups.consumer.coordination import ConsumerGroups
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.broker.coordinator.groups.consumer.records import ConsumerGroupRecord, decode_record
+from barnabas.broker.coordinator.groups.share.coordination import ShareGroups
+from barnabas.broker.coordinator.groups.share.group import ShareGroup
+from barnabas.broker.coordinator.groups.share.records import ShareGroupRecord
+from barnabas.broker.coordinator.groups.share.records import decode_record as decode_share_record
 from barnabas.broker.coordinator.partitioning import is_storable
 from barnabas.broker.coordinator.pattern_search import PatternSearch
+from barnabas.broker.coordinator.share_state.persister import SharePersister
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -40,16 +45,22 @@ from barnabas.kafka.protocol.messages.heartbeat import HeartbeatRequest, Heartbe
 from barnabas.kafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.kafka.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
 from barnabas.kafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.kafka.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from barnabas.kafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.kafka.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.kafka.protocol.records.consumer_group import KINDS, ConsumerGroupMetadataKey
 from barnabas.kafka.protocol.records.group_metadata import GroupMetadataValue
+from barnabas.kafka.protocol.records.share_group import KINDS as SHARE_KINDS
+from barnabas.kafka.protocol.records.share_group import ShareGroupMetadataKey
 
 logger = logger_of(__name__)
 
-Group: TypeAlias = ClassicGroup | ConsumerGroup
+Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup
 #: a record of `__consumer_offsets`
-GroupsRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord
+GroupsRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupRecord
 
 #: from this version clients know GROUP_ID_NOT_FOUND, and members have epochs (KIP-848)
 _MEMBER_EPOCHS_FROM = 9
@@ -71,6 +82,7 @@ class GroupShard:
         unique: Callable[[], str],
         search: PatternSearch,
         assigning: Pool,
+        persister: SharePersister,
         metadata: HeldMetadata,
     ) -> None:
         """Create a shard.
@@ -94,6 +106,7 @@ class GroupShard:
         self._consumers = ConsumerGroups(
             context, self.groups.get, view, unique, search, assigning, self._downgraded
         )
+        self.shares = ShareGroups(context, self.groups.get, view, persister, assigning)
 
     # --- the runtime's side ---
 
@@ -110,6 +123,8 @@ class GroupShard:
             return codec.decode_group_record(key, value)
         if kind in KINDS:
             return decode_record(kind, key, value)
+        if kind in SHARE_KINDS:
+            return decode_share_record(kind, key, value)
         if kind not in self._strange_kinds:
             self._strange_kinds.add(kind)
             logger.warning("skipped records of unknown type %d in __consumer_offsets", kind)
@@ -124,8 +139,10 @@ class GroupShard:
                 self._ensure_group(key.group_id)
         elif isinstance(record, GroupRecord):
             self._replay_classic(record.group_id, record.value)
-        else:
+        elif isinstance(record, ConsumerGroupRecord):
             self._replay_consumer(record)
+        else:
+            self._replay_share(record)
 
     def replay_pending(self, producer_id: ProducerId, record: GroupsRecord) -> None:
         """Keep an offset of an open transaction."""
@@ -147,6 +164,9 @@ class GroupShard:
             if isinstance(group, ConsumerGroup):
                 self._consumers.loaded(group)
                 continue
+            if isinstance(group, ShareGroup):
+                self.shares.loaded(group)
+                continue
             if len(group.members) > limit:
                 self._step(group.group_id, partial(self._rebalance.advance, group, "over group.max.size"))
             for member in group.members:
@@ -155,8 +175,9 @@ class GroupShard:
     def unload(self, error: KafkaError) -> None:
         """Answer waiting requests with NOT_COORDINATOR."""
         self._consumers.unload()
+        self.shares.unload()
         for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
+            if not isinstance(group, ClassicGroup):
                 continue
             for member in group.members:
                 group.members.answer_join(
@@ -195,6 +216,18 @@ class GroupShard:
             self._consumers.forget(group)
             self._remove(group.group_id)
 
+    def _replay_share(self, record: ShareGroupRecord) -> None:
+        key, value = record
+        group = self.groups.get(key.group_id)
+        if not isinstance(group, ShareGroup):
+            if value is None:
+                return
+            group = self.groups[key.group_id] = ShareGroup(key.group_id)
+        group.replay(key, value)
+        if value is None and isinstance(key, ShareGroupMetadataKey):
+            self.shares.forget(group)
+            self._remove(group.group_id)
+
     def _remove(self, group_id: str) -> None:
         """Remove a deleted group. If it has offsets, an empty group keeps them."""
         del self.groups[group_id]
@@ -222,6 +255,16 @@ class GroupShard:
         """
         return self._consumers.heartbeat(request, caller)
 
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> Result[ShareGroupHeartbeatResponse]:
+        """ShareGroupHeartbeat: a member of a share group joins, stays or leaves.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
+        """
+        return self.shares.heartbeat(request, caller)
+
     def join(self, request: JoinGroupRequest, caller: Caller) -> Result[JoinGroupResponse]:
         """Handle JoinGroup. The response comes when the join phase completes, or at once.
 
@@ -232,6 +275,8 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.join(group, request, caller)
+        if isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group is None:
             if request.member_id:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -254,7 +299,7 @@ class GroupShard:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
                 INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
         """
-        group = self._group(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        group = self._joinable(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.sync(group, request)
         member = group.members.check(request.member_id, request.group_instance_id)
@@ -272,7 +317,7 @@ class GroupShard:
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
         """
-        group = self._group(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        group = self._joinable(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.heartbeat(group, request)
         return self._membership.heartbeat(group, request)
@@ -283,7 +328,7 @@ class GroupShard:
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, the group does not exist.
         """
-        group = self._group(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        group = self._joinable(group_id)
         if isinstance(group, ConsumerGroup):
             return self._consumers.classic_members.leave(group, members)
         return self._membership.leave(group, members)
@@ -314,7 +359,7 @@ class GroupShard:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
                 REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
-        group = self.groups.get(request.group_id)
+        group = self._with_offsets(request.group_id)
         member_id, generation = request.member_id, request.generation_id_or_member_epoch
         knows_epochs = api_version >= _MEMBER_EPOCHS_FROM
         if isinstance(group, ConsumerGroup):
@@ -336,9 +381,9 @@ class GroupShard:
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                STALE_MEMBER_EPOCH.
+                STALE_MEMBER_EPOCH, GROUP_ID_NOT_FOUND.
         """
-        group = self.groups.get(request.group_id)
+        group = self._with_offsets(request.group_id)
         member_id, generation = request.member_id, request.generation_id
         if isinstance(group, ConsumerGroup):
             group.check_commit(member_id, generation, in_transaction=True, speaks_epochs=True)
@@ -354,9 +399,9 @@ class GroupShard:
         """Check that the sender may read a group's offsets. A member of a consumer group must send its epoch.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND.
         """
-        group = self.groups.get(group_id)
+        group = self._with_offsets(group_id)
         if isinstance(group, ConsumerGroup):
             group.check_fetch(member_id, epoch)
 
@@ -366,7 +411,9 @@ class GroupShard:
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if the members' topics are unknown.
         """
-        group = self._group(group_id)
+        group = self._with_offsets(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         if isinstance(group, ClassicGroup) and not group.is_empty and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         return self.commits.delete(group, keys)
@@ -374,20 +421,27 @@ class GroupShard:
     # --- groups as a whole ---
 
     def delete_group(self, group_id: str) -> Result[None]:
-        """Delete an empty group with its offsets.
+        """Delete an empty group with its offsets; the states of a share group must be gone already.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        group = self._group(group_id)
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if isinstance(group, ShareGroup):
+            return self.shares.delete(group_id)
         if not group.is_empty:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         return Result(records=[*self.commits.delete_all(group_id), *self._tombstones(group)])
 
     def expire_group(self, group_id: str) -> Result[None]:
-        """Delete a group's expired offsets, and the group if it has neither offsets nor members left."""
+        """Delete a group's expired offsets, and the group if it has neither offsets nor members left.
+
+        Share groups stay until they are deleted.
+        """
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or isinstance(group, ShareGroup):
             return Result()
         expired, has_offsets = self.commits.expire(group)
         records: list[StoredRecord] = [*expired]
@@ -396,13 +450,21 @@ class GroupShard:
             records += self._tombstones(group)
         return Result(records=records)
 
-    def _group(self, group_id: str, missing: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND) -> Group:
+    def _joinable(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+        """A group that can have members of the classic protocol."""
         group = self.groups.get(group_id)
-        if group is None:
-            raise KafkaError(missing)
+        if group is None or isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    def _tombstones(self, group: Group) -> Sequence[StoredRecord]:
+    def _with_offsets(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """A group that can have committed offsets, if it exists."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
+        return group
+
+    def _tombstones(self, group: ClassicGroup | ConsumerGroup) -> Sequence[StoredRecord]:
         if isinstance(group, ConsumerGroup):
             return group.tombstones()
         return [GroupRecord(group.group_id, None)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.awaitables import MaybeAwaitable
-from barnabas.broker.coordinator import ClassicGroup, ConsumerGroup, GroupCoordinator
+from barnabas.broker.coordinator import ClassicGroup, ConsumerGroup, GroupCoordinator, ShareGroup
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
@@ -27,7 +27,7 @@ def list_groups(
     access = context.access
     shows_all = access.on_cluster(Operation.DESCRIBE)
 
-    def describe(group: ClassicGroup | ConsumerGroup) -> ListedGroup | None:
+    def describe(group: ClassicGroup | ConsumerGroup | ShareGroup) -> ListedGroup | None:
         if not shows_all and not access.on_group(Operation.DESCRIBE, group.group_id):
             return None
         listed = _listed(group)
@@ -39,10 +39,10 @@ def list_groups(
     return long_work.listed(groups.groups(), describe, lambda groups: ListGroupsResponse(groups=groups))
 
 
-def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+def _listed(group: ClassicGroup | ConsumerGroup | ShareGroup) -> ListedGroup:
     listed = ListedGroup(group_id=group.group_id, group_state=group.state.value)
     if isinstance(group, ClassicGroup):
         listed.group_type, listed.protocol_type = "classic", group.protocol_type or ""
     else:
-        listed.group_type = listed.protocol_type = "consumer"
+        listed.group_type = listed.protocol_type = "consumer" if isinstance(group, ConsumerGroup) else "share"
     return listed

@@ -18,7 +18,7 @@ from barnabas.kafka.protocol.schema import Request, Struct
 MAX_ITEM_ELEMENTS = 10_000
 
 #: the fields that tell whether two parts of an answer are about the same
-_NAMES = ("name", "topic", "topic_id", "group_id", "transactional_id", "producer_id")
+_NAMES = ("name", "topic", "topic_name", "topic_id", "group_id", "transactional_id", "producer_id")
 #: the fields that an answer has from its question
 _IDENTITIES = {*_NAMES, "partition_index", "partition", "resource_type", "resource_name"}
 

@@ -88,6 +88,7 @@ async def open_coordination(
         unique=lambda: str(new_uuid(environment.random)),
         search=foundation.search,
         assigning=assigning,
+        persister=persister,
     )
     closing.add(groups.stop)
     markers = MarkerAppender(view, replicas, groups)

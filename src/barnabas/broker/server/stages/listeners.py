@@ -131,6 +131,7 @@ def _parts(stages: Stages) -> list[object]:
         replication.throttles,
         replication.fetch_sessions,
         replication.read_index,
+        stages.metadata.peers,
         replication.producer_ids,
         coordination.groups,
         coordination.transactions,

@@ -61,6 +61,11 @@ class Topics:
         topics = self._view.image.topics
         return frozenset(topics[name].id for name in names if name in topics)
 
+    def images(self, names: Collection[str]) -> list[TopicImage]:
+        """The topics that exist, in the order of their names."""
+        topics = self._view.image.topics
+        return [topics[name] for name in sorted(names) if name in topics]
+
     def named(self, partitions: Partitions) -> Assignment:
         """Return the partitions by topic name, without deleted topics."""
         names = self._view.image.topic_names

@@ -1,0 +1,1 @@
+"""Share groups: members, assignments, and the initialization of share partitions (KIP-932)."""

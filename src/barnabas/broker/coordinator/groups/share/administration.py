@@ -1,0 +1,124 @@
+"""Changes of a share group's start offsets, and its deletion: their steps in the group and at its states.
+
+Each needs a group without members. The first step is stored in the group before the share coordinator is
+asked, and the last one when it has answered. So a failure in between leaves nothing that a repetition of the
+request cannot complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol, TypeVar
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import Offset, TopicId
+from barnabas.broker.awaitables import MaybeAwaitable, resolve
+from barnabas.broker.coordinator.contract import Result
+from barnabas.broker.coordinator.groups.share.coordination import Deletion, ShareGroups
+from barnabas.broker.coordinator.groups.share.states import Failures, ShareStates
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister, ShareState
+
+T = TypeVar("T")
+
+#: the states that are read at the same time
+_AT_ONCE = 100
+
+
+class Shards(Protocol):
+    """The way to the share groups of the shard of a group.
+
+    Both raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+    """
+
+    def read(self, group_id: str) -> ShareGroups: ...
+
+    def write(self, group_id: str, operation: Callable[[ShareGroups], Result[T]]) -> MaybeAwaitable[T]: ...
+
+
+class ShareAdministration:
+    """Administers the share groups that this broker coordinates.
+
+    Every method raises KafkaError GROUP_ID_NOT_FOUND for a group of another type, NOT_COORDINATOR,
+    COORDINATOR_LOAD_IN_PROGRESS, and the errors of `CoordinatorRuntime.write`.
+    """
+
+    def __init__(self, shards: Shards, persister: SharePersister) -> None:
+        self._shards = shards
+        self._persister = persister
+
+    async def alter_offsets(
+        self, group_id: str, offsets: Mapping[SharePartitionKey, Offset], names: Mapping[TopicId, str]
+    ) -> Failures:
+        """Set start offsets; makes the group if there is none. Returns the errors of partitions.
+
+        Args:
+            names: the topics' names by their ids.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+        states = self._shards.read(group_id).states
+        async with states.conversation(group_id):
+            epoch = await resolve(
+                self._shards.write(group_id, lambda shares: shares.begin_alteration(group_id))
+            )
+            failures = await states.initialize(offsets, epoch)
+            altered = {key: names[key.topic_id] for key in offsets if key not in failures}
+            await resolve(
+                self._shards.write(group_id, lambda shares: shares.end_alteration(group_id, altered))
+            )
+        return failures
+
+    async def delete_offsets(self, group_id: str, names: Collection[str]) -> dict[TopicId, KafkaError | None]:
+        """Delete the states of those topics that have some. Returns their outcomes.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+        states = self._shards.read(group_id).states
+        async with states.conversation(group_id):
+            deletion, failures = await self._delete_states(states, group_id, names)
+            outcomes: dict[TopicId, KafkaError | None] = dict.fromkeys(deletion.topics)
+            outcomes |= {key.topic_id: error for key, error in failures.items()}
+            gone = [topic for topic, error in outcomes.items() if error is None]
+            await resolve(self._shards.write(group_id, lambda shares: shares.end_deletion(group_id, gone)))
+        return outcomes
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group with all its states.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP, or the error of a state that could not be deleted.
+        """
+        states = self._shards.read(group_id).states
+        async with states.conversation(group_id):
+            _, failures = await self._delete_states(states, group_id, None)
+            for error in failures.values():
+                raise error
+            await resolve(self._shards.write(group_id, lambda shares: shares.delete(group_id)))
+
+    async def summaries(
+        self, keys: Collection[SharePartitionKey]
+    ) -> dict[SharePartitionKey, ShareState | KafkaError]:
+        """The state of each partition, without batches, or the error."""
+        found: dict[SharePartitionKey, ShareState | KafkaError] = {}
+
+        async def read(key: SharePartitionKey) -> None:
+            try:
+                found[key] = await self._persister.summary(key)
+            except KafkaError as error:
+                found[key] = error
+
+        wanted = list(keys)
+        for start in range(0, len(wanted), _AT_ONCE):
+            await asyncio.gather(*map(read, wanted[start : start + _AT_ONCE]))
+        return found
+
+    async def _delete_states(
+        self, states: ShareStates, group_id: str, names: Collection[str] | None
+    ) -> tuple[Deletion, Failures]:
+        deletion = await resolve(
+            self._shards.write(group_id, lambda shares: shares.begin_deletion(group_id, names))
+        )
+        return deletion, await states.delete(deletion.keys)

@@ -1,0 +1,241 @@
+"""The share groups of one shard: creates their parts, and handles loading, unloading and deletion."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from barnabas.base.environment.blocking import Pool
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicId
+from barnabas.broker.coordinator.contract import Result, ShardContext
+from barnabas.broker.coordinator.groups.caller import Caller
+from barnabas.broker.coordinator.groups.consumer.delayed_rounds import Change, DelayedRounds, Stored
+from barnabas.broker.coordinator.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH
+from barnabas.broker.coordinator.groups.consumer.timeouts import Late, Timeouts
+from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
+from barnabas.broker.coordinator.groups.share.group import ShareGroup
+from barnabas.broker.coordinator.groups.share.membership import ShareMembership
+from barnabas.broker.coordinator.groups.share.partitions import topics_of
+from barnabas.broker.coordinator.groups.share.rounds import ShareRounds
+from barnabas.broker.coordinator.groups.share.states import ShareStates
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+
+class Deletion(NamedTuple):
+    """States that are being deleted."""
+
+    topics: Mapping[TopicId, str]
+    keys: list[SharePartitionKey]
+
+
+class ShareGroups:
+    """Coordinates the share groups of one shard.
+
+    Args:
+        find: the group with an id, of any type.
+        persister: the way to the states of the groups' partitions.
+        assigning: a thread that computes assignments.
+    """
+
+    def __init__(
+        self,
+        context: ShardContext[Any],
+        find: Callable[[str], object],
+        view: BrokerView,
+        persister: SharePersister,
+        assigning: Pool,
+    ) -> None:
+        self._context = context
+        self._find = find
+        self._view = view
+        self._rounds = ShareRounds(Topics(view), lambda group_id: self._delayed.begin(group_id))
+        self._delayed = DelayedRounds(self._group, self._rounds.inputs, self._store, assigning)
+        self._timeouts = Timeouts(context.timers, self._fence)
+        self.states = ShareStates(view, persister, self._group, self._change, self._began)
+        self._membership = ShareMembership(view, self._rounds, self._timeouts, self.states.begin)
+
+    def loaded(self, group: ShareGroup) -> None:
+        """Start the session timeouts of loaded members, and go on with initializations."""
+        timeout_ms = self._view.group_config(group.group_id).share_session_timeout_ms
+        for member_id in group.members:
+            self._timeouts.expect_heartbeat(group.group_id, member_id, timeout_ms)
+        deleted = group.partitions.names().keys() & self._view.image.deleted_topics
+        if deleted:
+            self._context.write(group.group_id, lambda _: self.forget_topics(group.group_id, deleted))
+        if group.partitions.initializing:
+            self.states.begin(group.group_id)
+
+    def unload(self) -> None:
+        """This broker no longer has the shard."""
+        self._delayed.stop()
+        self.states.stop()
+
+    def forget(self, group: ShareGroup) -> None:
+        """The group was deleted."""
+        self._rounds.forget(group.group_id)
+
+    # --- membership ---
+
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller
+    ) -> Result[ShareGroupHeartbeatResponse]:
+        found = self._find(request.group_id)
+        if found is None and request.member_epoch == JOIN_EPOCH:
+            group = ShareGroup(request.group_id)
+        else:
+            group = share_group(request.group_id, found)
+        if request.member_epoch == LEAVE_EPOCH:
+            return self._membership.leave(group, request)
+        return self._membership.heartbeat(ShareGroupDraft(group), request, caller)
+
+    # --- states ---
+
+    def begin_alteration(self, group_id: str) -> Result[int]:
+        """The epoch in which start offsets may be set: higher than that of any state; creates the group."""
+        found = self._find(group_id)
+        group = ShareGroup(group_id) if found is None else share_group(group_id, found)
+        group.check_empty()
+        draft = ShareGroupDraft(group)
+        self._rounds.raise_epoch(draft)
+        return Result(draft.group.epoch, draft.records)
+
+    def end_alteration(self, group_id: str, altered: Mapping[SharePartitionKey, str]) -> Result[None]:
+        """Note that partitions have states; by key the name of the topic."""
+        group = self._group(group_id)
+        if group is None:
+            return Result()
+        draft = ShareGroupDraft(group)
+        topics = topics_of(altered, {key.topic_id: name for key, name in altered.items()})
+        partitions = group.partitions.with_initialized(topics)
+        if partitions != group.partitions:
+            draft.put_partitions(partitions)
+            self._began(draft)
+        return Result(records=draft.records)
+
+    def begin_deletion(self, group_id: str, names: Collection[str] | None) -> Result[Deletion]:
+        """The states of topics, or of all topics, as deleting.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        group = share_group(group_id, self._find(group_id))
+        group.check_empty()
+        topics = {
+            topic_id: name
+            for topic_id, name in group.partitions.names().items()
+            if names is None or name in names
+        }
+        deleted = [
+            SharePartitionKey(group_id, topic_id, number)
+            for topic_id in topics
+            for number in sorted(self._numbers(group, topic_id))
+        ]
+        partitions = group.partitions.with_deleting(topics)
+        draft = ShareGroupDraft(group)
+        if partitions != group.partitions:
+            draft.put_partitions(partitions)
+        return Result(Deletion(topics, deleted), draft.records)
+
+    def end_deletion(self, group_id: str, topics: Collection[TopicId]) -> Result[None]:
+        """Note that the states of topics are gone, unless a member has begun to use them again."""
+        group = self._group(group_id)
+        if group is None:
+            return Result()
+        gone = [topic for topic in topics if topic in group.partitions.deleting]
+        return Result(records=_forgetting(group, gone).records)
+
+    def delete(self, group_id: str) -> Result[None]:
+        """Delete a group whose states are gone.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        group = share_group(group_id, self._find(group_id))
+        group.check_empty()
+        return Result(records=group.tombstones())
+
+    def forget_topics(self, group_id: str, topics: Collection[TopicId]) -> Result[None]:
+        """Forget topics that have been deleted; the share coordinator deletes their states itself."""
+        group = self._group(group_id)
+        if group is None:
+            return Result()
+        return Result(records=_forgetting(group, group.partitions.names().keys() & set(topics)).records)
+
+    def _numbers(self, group: ShareGroup, topic_id: TopicId) -> frozenset[int]:
+        """The partitions of a topic that can have a state."""
+        topic = self._view.image.topic_by_id(topic_id)
+        known = group.partitions.known(topic_id)
+        # A topic that is deleting already has lost its numbers.
+        return known or frozenset(range(0 if topic is None else len(topic.partitions)))
+
+    # --- inside ---
+
+    def _group(self, group_id: str) -> ShareGroup | None:
+        group = self._find(group_id)
+        return group if isinstance(group, ShareGroup) else None
+
+    def _began(self, draft: ShareGroupDraft) -> None:
+        """Let the members have partitions that are initialized now."""
+        if draft.group.members:
+            self._rounds.raise_epoch(draft)
+            self._rounds.assign(draft)
+
+    def _store(self, group_id: str, change: Change[ShareGroupDraft], stored: Stored) -> None:
+        def operation(_shard: Any) -> Result[None]:
+            group = self._group(group_id)
+            if group is None:
+                stored(None)
+                return Result()
+            draft = ShareGroupDraft(group)
+            change(draft)
+
+            def then(error: KafkaError | None) -> None:
+                stored(error)
+                if error is not None:
+                    raise error
+
+            return Result(records=draft.records, then=then)
+
+        self._context.write(group_id, operation)
+
+    async def _change(self, group_id: str, change: Change[ShareGroupDraft]) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def stored(error: KafkaError | None) -> None:
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self._store(group_id, change, stored)
+        await done
+
+    def _fence(self, late: Late) -> None:
+        def operation(_shard: Any) -> Result[None]:
+            group = self._group(late.group_id)
+            return Result() if group is None else self._membership.fence(group, late)
+
+        self._context.write(late.group_id, operation)
+
+
+def share_group(group_id: str, group: object) -> ShareGroup:
+    """Raises KafkaError GROUP_ID_NOT_FOUND unless it is one."""
+    if isinstance(group, ShareGroup):
+        return group
+    reason = "not found" if group is None else "is not a share group"
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+
+
+def _forgetting(group: ShareGroup, topics: Collection[TopicId]) -> ShareGroupDraft:
+    draft = ShareGroupDraft(group)
+    if topics:
+        draft.put_partitions(group.partitions.without(topics))
+    return draft

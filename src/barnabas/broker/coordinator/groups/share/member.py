@@ -1,0 +1,40 @@
+"""A member of a share group as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import NamedTuple
+
+from barnabas.base.types import TopicId
+from barnabas.broker.coordinator.groups.consumer.member import NOTHING, Partitions
+
+
+class ShareMember(NamedTuple):
+    """The stored state of a member."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+
+    # --- its steps ---
+    epoch: int = 0
+    #: if the answer with `epoch` was lost, the member still sends this one
+    previous_epoch: int = -1
+    assigned: Partitions = NOTHING
+
+    def reconciled(self, target: Partitions, target_epoch: int, subscribed: Set[TopicId]) -> ShareMember:
+        """The member with its target, less the topics that it does not subscribe to.
+
+        Members share partitions, so no member waits until another one gives a partition up.
+        """
+        if self.epoch != target_epoch:
+            assigned = _only(target, subscribed)
+            return self._replace(epoch=target_epoch, previous_epoch=self.epoch, assigned=assigned)
+        kept = _only(self.assigned, subscribed)
+        return self if kept == self.assigned else self._replace(assigned=kept)
+
+
+def _only(partitions: Partitions, topics: Set[TopicId]) -> Partitions:
+    return {topic: numbers for topic, numbers in partitions.items() if topic in topics}

@@ -1,0 +1,143 @@
+"""The effects of a change of a share group: initializing partitions, a group epoch, a target assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from barnabas.base.text import logger_of
+from barnabas.broker.coordinator.groups.assignors.simple import ShareMemberSpec, assign
+from barnabas.broker.coordinator.groups.consumer.member import NOTHING, Partitions
+from barnabas.broker.coordinator.groups.consumer.rounds import LARGE
+from barnabas.broker.coordinator.groups.consumer.topics import Topics
+from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
+from barnabas.broker.coordinator.groups.share.group import ShareGroup
+from barnabas.broker.coordinator.groups.share.member import ShareMember
+from barnabas.broker.coordinator.groups.share.partitions import SharePartitions
+
+logger = logger_of(__name__, is_limited=True)
+
+
+class ShareAssignmentInputs(NamedTuple):
+    """The immutable inputs of a target assignment: a thread may compute it."""
+
+    members: Mapping[str, ShareMember]
+    targets: Mapping[str, Partitions]
+    partitions: SharePartitions
+    topics: Topics
+
+    def assign(self) -> dict[str, Partitions]:
+        """The new target of each member whose target changes."""
+        ids: dict[frozenset[str], frozenset[bytes]] = {}
+        specs = {}
+        for member in self.members.values():
+            if member.topics not in ids:
+                ids[member.topics] = self.topics.ids(member.topics)
+            specs[member.member_id] = ShareMemberSpec(
+                ids[member.topics], self.targets.get(member.member_id, NOTHING)
+            )
+        assignable = {topic: found.partitions for topic, found in self.partitions.initialized.items()}
+        return {
+            member_id: target
+            for member_id, target in assign(specs, assignable).items()
+            if target != self.targets.get(member_id)
+        }
+
+    def put(self, targets: Mapping[str, Partitions], draft: ShareGroupDraft) -> None:
+        """Store some of the targets; members may have left since."""
+        draft.put_targets(targets)
+
+
+class _Verified(NamedTuple):
+    """The state for which a group needs no other epoch."""
+
+    metadata_hash: int
+    topics: object
+    partitions: SharePartitions
+
+
+class ShareRounds:
+    """Advances the share groups of one shard. Writes its decisions into drafts.
+
+    Args:
+        topics: the topics of the cluster.
+        put_off: computes and stores the target of a large group later.
+    """
+
+    def __init__(self, topics: Topics, put_off: Callable[[str], None]) -> None:
+        self._topics = topics
+        self._put_off = put_off
+        self._verified: dict[str, _Verified] = {}
+
+    def is_outdated(self, group: ShareGroup) -> bool:
+        """Whether subscribed topics have changed since the last epoch, or lack the initialization."""
+        verified = _Verified(group.metadata_hash, self._topics.names, group.partitions)
+        last = self._verified.get(group.group_id)
+        if (
+            last is not None
+            and last.metadata_hash == verified.metadata_hash
+            and last.topics is verified.topics
+            and last.partitions is verified.partitions
+        ):
+            return False
+        names = group.topics_in_use()
+        if self._topics.metadata_hash(names) != group.metadata_hash:
+            return True
+        if group.partitions.missing(self._topics.images(names)):
+            return True
+        self._verified[group.group_id] = verified
+        return False
+
+    def forget(self, group_id: str) -> None:
+        """The group was deleted."""
+        self._verified.pop(group_id, None)
+
+    def raise_epoch(self, draft: ShareGroupDraft) -> None:
+        """Raise the group epoch: the members need another target assignment."""
+        epoch = draft.group.epoch + 1
+        draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.topics_in_use()))
+        logger.info("share group %s: epoch %d", draft.group_id, epoch)
+
+    def initialize(self, draft: ShareGroupDraft) -> None:
+        """Note the partitions that need to be initialized before members get them."""
+        partitions = draft.group.partitions
+        missing = partitions.missing(self._topics.images(draft.group.topics_in_use()))
+        if missing:
+            draft.put_partitions(partitions.with_initializing(missing))
+
+    def assign(self, draft: ShareGroupDraft) -> None:
+        """Compute the target of the group's epoch, if there is none yet; for a large group, later."""
+        group = draft.group
+        if group.epoch <= group.assignment_epoch:
+            return
+        if self._is_large(group):
+            if not group.assignment_epoch:
+                # No member has epoch 0: the first members have no partitions in epoch 1, and a target in 2.
+                draft.put_assignment_epoch(group.epoch)
+                self.raise_epoch(draft)
+            self._put_off(group.group_id)
+            return
+        draft.put_targets(self.inputs(group).assign())
+        draft.put_assignment_epoch(group.epoch)
+
+    def inputs(self, group: ShareGroup) -> ShareAssignmentInputs:
+        """The inputs of the target for the group's epoch."""
+        return ShareAssignmentInputs(
+            dict(group.members), dict(group.targets), group.partitions, self._topics.snapshot()
+        )
+
+    def reconcile(self, draft: ShareGroupDraft, member_id: str) -> ShareMember:
+        """Give a member its target, and return the member after it."""
+        group = draft.group
+        member = group.members[member_id]
+        moved = member.reconciled(
+            group.target(member_id), group.assignment_epoch, self._topics.ids(member.topics)
+        )
+        if moved != member:
+            draft.put_current(moved)
+        return moved
+
+    def _is_large(self, group: ShareGroup) -> bool:
+        """Whether the computation of a target is too long for a turn of the event loop."""
+        size = len(group.members)
+        return size > LARGE or size + self._topics.partition_count(group.topics_in_use()) > LARGE

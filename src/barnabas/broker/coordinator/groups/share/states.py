@@ -1,0 +1,176 @@
+"""The states of share partitions at the share coordinator: initialized, set anew and deleted (KIP-932).
+
+A group has one conversation with the share coordinator at a time. So a state cannot be deleted while it is
+being made. The coordinator repeats an initialization until its outcome is known (KAFKA-19204). The group's
+record names the partitions that wait for one. So the next coordinator of the group goes on with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import islice
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.text import logger_of
+from barnabas.base.types import Offset
+from barnabas.broker.coordinator.backoff import Complaints, backoff_ms
+from barnabas.broker.coordinator.groups.share.draft import ShareGroupDraft
+from barnabas.broker.coordinator.groups.share.group import ShareGroup
+from barnabas.broker.coordinator.groups.share.partitions import keys, topics_of
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister
+from barnabas.broker.view import BrokerView
+
+logger = logger_of(__name__)
+
+#: in place of an offset: the leader of the partition chooses by share.auto.offset.reset
+UNINITIALIZED = -1
+#: the states that the share coordinator is asked for at the same time
+_AT_ONCE = 100
+
+#: the error of each key that has failed
+Failures = dict[SharePartitionKey, KafkaError]
+
+
+class ShareStates:
+    """The states of the partitions of one shard's share groups.
+
+    Args:
+        find: the share group with an id, if it exists.
+        change: stores a change of a group under its lock; raises KafkaError.
+        began: raises the epoch of a group some of whose partitions have been initialized.
+    """
+
+    def __init__(
+        self,
+        view: BrokerView,
+        persister: SharePersister,
+        find: Callable[[str], ShareGroup | None],
+        change: Callable[[str, Callable[[ShareGroupDraft], None]], Awaitable[None]],
+        began: Callable[[ShareGroupDraft], None],
+    ) -> None:
+        self._view = view
+        self._persister = persister
+        self._find = find
+        self._change = change
+        self._began = began
+        self._conversations: dict[str, asyncio.Lock] = {}
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._complaints = Complaints(logger)
+
+    def begin(self, group_id: str) -> None:
+        """Initialize the partitions that the group waits for, unless that is under way."""
+        if group_id in self._under_way:
+            return
+        task = asyncio.get_running_loop().create_task(self._initialize_group(group_id))
+        self._under_way[group_id] = task
+        task.add_done_callback(partial(self._done, group_id))
+
+    def stop(self) -> None:
+        """Cancel all initializations."""
+        for task in self._under_way.values():
+            task.cancel()
+
+    @asynccontextmanager
+    async def conversation(self, group_id: str) -> AsyncIterator[None]:
+        """The only conversation about a group with the share coordinator."""
+        lock = self._conversations.setdefault(group_id, asyncio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked() and self._conversations.get(group_id) is lock:
+                del self._conversations[group_id]
+
+    async def initialize(self, offsets: Mapping[SharePartitionKey, Offset], state_epoch: int) -> Failures:
+        """Set the start offsets of partitions, in a conversation."""
+        return await self._each(offsets, lambda key: self._initialize(key, state_epoch, offsets[key]))
+
+    async def delete(self, deleted: Collection[SharePartitionKey]) -> Failures:
+        """Delete states, in a conversation."""
+        return await self._each(deleted, self._persister.delete)
+
+    # --- inside ---
+
+    async def _initialize_group(self, group_id: str) -> None:
+        failures = 0
+        failed: Failures = {}
+        while True:
+            async with self.conversation(group_id):
+                group = self._find(group_id)
+                if group is None:
+                    return
+                images = self._view.image.topic_names
+                waiting = [
+                    key for key in keys(group_id, group.partitions.initializing) if key.topic_id in images
+                ]
+                if not waiting:
+                    return
+                # Those that have failed come last, so that they hold up no others.
+                waiting.sort(key=failed.__contains__)
+                some = waiting[:_AT_ONCE]
+                failed = await self.initialize(dict.fromkeys(some, UNINITIALIZED), group.epoch)
+                initialized = [key for key in some if key not in failed]
+                if initialized:
+                    await self._change(group_id, partial(self._note_initialized, initialized))
+            if failed:
+                failures += 1
+                error = next(iter(failed.values()))
+                self._complaints.warn(
+                    error.code,
+                    "share group %s: %d partitions are not initialized yet: %s",
+                    group_id,
+                    len(failed),
+                    error,
+                )
+                await asyncio.sleep(backoff_ms(failures) / 1000)
+
+    def _note_initialized(self, initialized: Iterable[SharePartitionKey], draft: ShareGroupDraft) -> None:
+        partitions = draft.group.partitions
+        # A topic that was deleted meanwhile is not initializing any more.
+        there = [
+            key
+            for key in initialized
+            if (topic := partitions.initializing.get(key.topic_id)) is not None
+            and key.partition in topic.partitions
+        ]
+        if there:
+            draft.put_partitions(partitions.with_initialized(topics_of(there, partitions.names())))
+            self._began(draft)
+
+    async def _initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: Offset) -> None:
+        try:
+            await self._persister.initialize(key, state_epoch, start_offset)
+        except KafkaError as error:
+            if error.code is not ErrorCode.FENCED_STATE_EPOCH:
+                raise
+            # An earlier group of this name has left a state: the new one follows it.
+            left = await self._persister.summary(key)
+            await self._persister.initialize(key, left.state_epoch + 1, start_offset)
+
+    async def _each(
+        self,
+        keys: Iterable[SharePartitionKey],
+        ask: Callable[[SharePartitionKey], Awaitable[None]],
+    ) -> Failures:
+        failures: Failures = {}
+
+        async def attempt(key: SharePartitionKey) -> None:
+            try:
+                await ask(key)
+            except KafkaError as error:
+                failures[key] = error
+
+        left = iter(keys)
+        while some := list(islice(left, _AT_ONCE)):
+            await asyncio.gather(*map(attempt, some))
+        return failures
+
+    def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(group_id, None)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, KafkaError):  # else the runtime has logged it, and a heartbeat begins again
+            logger.error("share group %s: its partitions cannot be initialized", group_id, exc_info=error)

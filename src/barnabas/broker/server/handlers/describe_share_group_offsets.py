@@ -1,0 +1,186 @@
+"""DescribeShareGroupOffsets v0-1: share-partition start offsets (KIP-932), and the lag from v1 on (KIP-1226).
+
+A null list of topics requests all partitions that the group has a state for. A partition without a start
+offset is answered with -1. The lag is the number of records from there to the high watermark that are not
+finished yet. It is -1 if the coordinator does not know both numbers: the leader stores the number of finished
+records with the first ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, Offset, TopicPartition
+from barnabas.broker.coordinator import GroupCoordinator, ShareGroup
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState
+from barnabas.broker.interbroker import BrokerClient
+from barnabas.broker.metadata.features import SHARE_VERSION
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.server.monitoring.log_ends import ask_ends, known_end
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.leadership import group_coordinator
+from barnabas.broker.server.requests.needs import checked_by_handler, each_group
+from barnabas.broker.server.requests.pieces import Pieces
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from barnabas.kafka.security.acls import Access, Operation
+
+_LAG_FROM = 1
+_UNKNOWN_LAG = -1
+
+
+@dataclass(slots=True)
+class Ports:
+    """The handler's dependencies."""
+
+    groups: GroupCoordinator
+    view: BrokerView
+    replicas: ReplicaManager
+    peers: BrokerClient
+
+
+def _failed(
+    request: DescribeShareGroupOffsetsRequest, error: KafkaError
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(
+        groups=[
+            DescribeShareGroupOffsetsResponseGroup(
+                group_id=group.group_id, error_code=error.code, error_message=error.message
+            )
+            for group in request.groups
+        ]
+    )
+
+
+@handles(
+    DescribeShareGroupOffsetsRequest,
+    needs=[
+        each_group(Operation.DESCRIBE, "groups", name="group_id"),
+        checked_by_handler("topic DESCRIBE"),
+    ],
+    on_error=_failed,
+    pieces=[Pieces("groups.topics.partitions", size=512, unique=True)],
+    is_heavy=True,
+    listing="groups.topics.partitions",
+    confirmed_by=group_coordinator("groups.group_id"),
+    feature=SHARE_VERSION,
+)
+async def describe_share_group_offsets(
+    ports: Ports, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    has_lag = context.api_version >= _LAG_FROM
+    return DescribeShareGroupOffsetsResponse(
+        groups=[await _describe(ports, context.access, group, has_lag) for group in request.groups]
+    )
+
+
+async def _describe(
+    ports: Ports, access: Access, wanted: DescribeShareGroupOffsetsRequestGroup, has_lag: bool
+) -> DescribeShareGroupOffsetsResponseGroup:
+    group_id = wanted.group_id
+    try:
+        names = _wanted(ports.groups, access, wanted)
+    except KafkaError as error:
+        return DescribeShareGroupOffsetsResponseGroup(
+            group_id=group_id, error_code=error.code, error_message=error.message
+        )
+    topics = ports.view.image.topics
+    keys = {
+        TopicPartition(name, partition): SharePartitionKey(group_id, topics[name].id, partition)
+        for name, partitions in names.items()
+        if name in topics and access.on_topic(Operation.DESCRIBE, name)
+        for partition in partitions
+        if 0 <= partition < len(topics[name].partitions)
+    }
+    found = await ports.groups.share_groups.summaries(keys.values())
+    states = {partition: found[key] for partition, key in keys.items()}
+    ends = await _ends(ports, states) if has_lag else {}
+
+    def describe(name: str, partitions: Iterable[int]) -> DescribeShareGroupOffsetsResponseTopic:
+        topic = topics.get(name)
+        answer = DescribeShareGroupOffsetsResponseTopic(topic_name=name)
+        if not access.on_topic(Operation.DESCRIBE, name):
+            failure = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        else:
+            failure = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answer.topic_id = answer.topic_id if topic is None else topic.id
+        for index in partitions:
+            partition = TopicPartition(name, index)
+            state = states.get(partition, KafkaError(failure))
+            answer.partitions.append(described(index, state, ends.get(partition)))
+        return answer
+
+    return DescribeShareGroupOffsetsResponseGroup(
+        group_id=group_id, topics=[describe(name, partitions) for name, partitions in names.items()]
+    )
+
+
+def _wanted(
+    groups: GroupCoordinator, access: Access, wanted: DescribeShareGroupOffsetsRequestGroup
+) -> Mapping[str, Collection[int]]:
+    """The partitions to describe by topic; raises KafkaError if there is no such group.
+
+    A client that may describe none of the named topics does not learn whether there is one.
+    """
+    names = {topic.topic_name: topic.partitions for topic in wanted.topics or ()}
+    if names and not any(access.on_topic(Operation.DESCRIBE, name) for name in names):
+        return names
+    group = groups.group(wanted.group_id)
+    if not isinstance(group, ShareGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {wanted.group_id} is not a share group.")
+    if wanted.topics is not None:
+        return names
+    return {
+        topic.name: sorted(topic.partitions)
+        for topic in group.partitions.initialized.values()
+        if access.on_topic(Operation.DESCRIBE, topic.name)
+    }
+
+
+async def _ends(
+    ports: Ports, states: Mapping[TopicPartition, ShareState | KafkaError]
+) -> dict[TopicPartition, Offset]:
+    """The high watermarks of the partitions that have a start offset, as far as they can be known."""
+    ends: dict[TopicPartition, Offset] = {}
+    unknown = []
+    for partition, state in states.items():
+        if isinstance(state, ShareState) and state.start_offset != UNKNOWN_OFFSET:
+            end = known_end(ports.replicas, partition)
+            if end is None:
+                unknown.append(partition)
+            else:
+                ends[partition] = end
+    if unknown:
+        ends |= await ask_ends(ports.peers, ports.view.image, unknown)
+    return ends
+
+
+def described(
+    index: int, state: ShareState | KafkaError, end: Offset | None
+) -> DescribeShareGroupOffsetsResponsePartition:
+    """The answer for one partition, by its state and its high watermark."""
+    if isinstance(state, KafkaError):
+        return DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index,
+            start_offset=UNKNOWN_OFFSET,
+            leader_epoch=NO_LEADER_EPOCH,
+            error_code=state.code,
+            error_message=state.message,
+        )
+    finished = state.delivery_complete_count
+    lag = _UNKNOWN_LAG
+    if end is not None and finished >= 0:
+        lag = max(0, end - state.start_offset - finished)
+    return DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, start_offset=state.start_offset, leader_epoch=state.leader_epoch, lag=lag
+    )

@@ -1,0 +1,353 @@
+"""The states of share partitions: initialized before partitions are assigned, altered, deleted (KIP-932)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState
+from barnabas.broker.metadata import ImageDelta
+
+UNAVAILABLE = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def key(topic: str, partition: int, group: str = "g") -> SharePartitionKey:
+    return SharePartitionKey(group, topic.encode().ljust(16, b"."), partition)
+
+
+async def settle():
+    """Let initializations end."""
+    await asyncio.sleep(0.05)
+
+
+async def join(groups, member, *topics):
+    joined = await groups.share_beat(member, 0, *topics)
+    await settle()
+    return await groups.share_beat(member, joined.member_epoch)
+
+
+async def alter(groups, offsets, group="g"):
+    """Alter start offsets by topic and partition; the errors, or that of the whole."""
+    keys = {key(topic, partition, group): offset for (topic, partition), offset in offsets.items()}
+    names = {key(topic, 0).topic_id: topic for topic, _ in offsets}
+    try:
+        failures = await groups.coordinator.share_groups.alter_offsets(group, keys, names)
+    except KafkaError as error:
+        return error.code
+    return {(k.topic_id.rstrip(b".").decode(), k.partition): error.code for k, error in failures.items()}
+
+
+async def delete_offsets(groups, *names, group="g"):
+    """The outcome of each topic that has states, or the error of the whole."""
+    try:
+        outcomes = await groups.coordinator.share_groups.delete_offsets(group, names)
+    except KafkaError as error:
+        return error.code
+    return {id.rstrip(b".").decode(): error and error.code for id, error in outcomes.items()}
+
+
+# --- initialization ---
+
+
+def test_partitions_are_initialized_without_a_start_offset_in_the_group_epoch(coordinate):
+    async def scenario(groups):
+        groups.topics(t=2)
+        await groups.share_beat("a", 0, "t")
+        assert groups.share_group().partitions.initializing == {key("t", 0).topic_id: ("t", {0, 1})}
+        await settle()
+        assert groups.persister.states == {
+            key("t", number): ShareState(1, -1, -1, 0, ()) for number in range(2)
+        }
+        assert groups.share_group().partitions.initialized == {key("t", 0).topic_id: ("t", {0, 1})}
+        assert groups.share_group().partitions.initializing == {}
+        await groups.share_beat("b", 0, "t")
+        await settle()
+        assert len(groups.persister.log) == 2
+
+    coordinate(scenario)
+
+
+def test_a_partition_is_not_assigned_before_its_initialization_is_known(coordinate, told):
+    async def scenario(groups):
+        groups.topics(t=1)
+        groups.persister.open.clear()
+        joined = await groups.share_beat("a", 0, "t")
+        await asyncio.sleep(20)
+        assert told(await groups.share_beat("a", joined.member_epoch, "t")) == {}
+        groups.persister.open.set()
+        await settle()
+        assert told(await groups.share_beat("a", joined.member_epoch)) == {"t": [0]}
+
+    coordinate(scenario)
+
+
+def test_a_failed_initialization_is_repeated_until_its_answer_is_known(coordinate, told):
+    """A lost answer must not leave the partition initializing for ever (KAFKA-19204)."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        groups.persister.failure = UNAVAILABLE
+        joined = await groups.share_beat("a", 0, "t")
+        await asyncio.sleep(30)
+        assert 5 < len(groups.persister.log) < 20
+        groups.persister.failure = None
+        await asyncio.sleep(6)
+        assert told(await groups.share_beat("a", joined.member_epoch)) == {"t": [0]}
+
+    coordinate(scenario)
+
+
+def test_the_next_coordinator_goes_on_with_an_initialization(coordinate, told):
+    async def scenario(groups):
+        groups.topics(t=1)
+        groups.persister.open.clear()
+        joined = await groups.share_beat("a", 0, "t")
+        await settle()
+        again = await groups.restart()
+        assert again.share_group().partitions.initializing
+        groups.persister.open.set()
+        await settle()
+        assert told(await again.share_beat("a", joined.member_epoch)) == {"t": [0]}
+        await again.coordinator.stop()
+
+    coordinate(scenario)
+
+
+def test_an_initialization_whose_end_could_not_be_stored_is_repeated(coordinate, told):
+    async def scenario(groups):
+        groups.topics(t=1)
+        groups.persister.open.clear()
+        joined = await groups.share_beat("a", 0, "t")
+        groups.log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        groups.persister.open.set()
+        await settle()
+        groups.log.failure = None
+        assert told(await groups.share_beat("a", joined.member_epoch, "t")) == {}
+        await settle()
+        assert told(await groups.share_beat("a", joined.member_epoch)) == {"t": [0]}
+
+    coordinate(scenario)
+
+
+def test_a_state_that_an_earlier_group_has_left_is_replaced(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        groups.persister.states[key("t", 0)] = ShareState(77, 3, 500, 2, ())
+        await join(groups, "a", "t")
+        assert groups.persister.states == {key("t", 0): ShareState(78, -1, -1, 0, ())}
+
+    coordinate(scenario)
+
+
+def test_many_partitions_are_initialized_a_hundred_at_a_time(coordinate, told):
+    async def scenario(groups):
+        groups.topics(t=250)
+        joined = await groups.share_beat("a", 0, "t")
+        await asyncio.sleep(1)
+        assert len(groups.persister.states) == 250
+        assert told(await groups.share_beat("a", joined.member_epoch)) == {"t": list(range(250))}
+        assert groups.share_group().epoch == 4
+
+    coordinate(scenario)
+
+
+# --- deleted topics ---
+
+
+@dataclass
+class Deleted:
+    """A change of the image by which a topic is gone, with or without the word that it was deleted."""
+
+    groups: object
+    name: str
+
+    def follow(self, *, is_deleted: bool) -> None:
+        before = self.groups.image
+        topic = before.topics[self.name]
+        topics = {name: found for name, found in before.topics.items() if name != self.name}
+        deleted = {topic.id: frozenset({1})} if is_deleted else {}
+        after = before._replace(
+            topics=topics, topic_names={t.id: t.name for t in topics.values()}, deleted_topics=deleted
+        )
+        self.groups.view.image = after
+        self.groups.coordinator.follow(1, ImageDelta(before, after, topics=frozenset({self.name})))
+
+
+def test_a_deleted_topic_is_forgotten_on_the_word_of_its_deletion_only(coordinate, told):
+    async def scenario(groups):
+        groups.topics(t=1, u=1)
+        joined = await join(groups, "a", "t", "u")
+        Deleted(groups, "u").follow(is_deleted=False)
+        assert groups.share_group().partitions.initialized.keys() == {
+            key("t", 0).topic_id,
+            key("u", 0).topic_id,
+        }
+        assert told(await groups.share_beat("a", joined.member_epoch)) == {"t": [0]}
+        groups.topics(t=1, u=1)
+        back = await groups.share_beat("a", groups.share_group().epoch)
+        assert told(back) == {"t": [0], "u": [0]}
+        Deleted(groups, "u").follow(is_deleted=True)
+        assert groups.share_group().partitions.initialized.keys() == {key("t", 0).topic_id}
+
+    coordinate(scenario)
+
+
+def test_a_topic_deleted_while_nobody_coordinated_the_group_is_forgotten_at_the_next_start(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        await join(groups, "a", "t")
+        groups.view.image = groups.image._replace(
+            topics={}, topic_names={}, deleted_topics={key("t", 0).topic_id: frozenset({1})}
+        )
+        again = await groups.restart()
+        assert again.share_group().partitions.is_empty
+        await again.coordinator.stop()
+
+    coordinate(scenario)
+
+
+def test_a_topic_that_is_deleted_while_it_is_initialized_stays_forgotten(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        groups.persister.open.clear()
+        await groups.share_beat("a", 0, "t")
+        await settle()
+        Deleted(groups, "t").follow(is_deleted=True)
+        groups.persister.open.set()
+        await settle()
+        assert groups.share_group().partitions.is_empty
+
+    coordinate(scenario)
+
+
+# --- administration ---
+
+
+def test_altered_start_offsets_are_of_a_later_state_epoch(coordinate, told):
+    async def scenario(groups):
+        groups.topics(t=2)
+        await join(groups, "a", "t")
+        assert await alter(groups, {("t", 0): 5}) == ErrorCode.NON_EMPTY_GROUP
+        await groups.share_beat("a", -1)
+        before = groups.persister.states[key("t", 0)]
+        assert await alter(groups, {("t", 0): 5}) == {}
+        after = groups.persister.states[key("t", 0)]
+        assert after.start_offset == 5
+        assert after.state_epoch > before.state_epoch
+        assert told(await groups.share_beat("a", 0, "t")) == {"t": [0, 1]}
+
+    coordinate(scenario)
+
+
+def test_offsets_can_be_set_for_a_group_that_is_not_there_yet(coordinate, told):
+    async def scenario(groups):
+        groups.topics(t=2)
+        assert await alter(groups, {("t", 1): 7}) == {}
+        assert groups.state() == "Empty"
+        joined = await join(groups, "a", "t")
+        assert told(joined) == {"t": [0, 1]}
+        assert groups.persister.states[key("t", 1)].start_offset == 7
+        assert groups.persister.states[key("t", 0)].start_offset == -1
+
+    coordinate(scenario)
+
+
+def test_a_start_offset_that_could_not_be_set_leaves_the_partition_as_it_was(coordinate, told):
+    async def scenario(groups):
+        groups.topics(t=1, u=1)
+        await join(groups, "a", "t")
+        await groups.share_beat("a", -1)
+        groups.persister.failure = UNAVAILABLE
+        assert await alter(groups, {("t", 0): 5, ("u", 0): 5}) == {
+            ("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ("u", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        }
+        assert groups.share_group().partitions.initialized.keys() == {key("t", 0).topic_id}
+        groups.persister.failure = None
+        assert told(await groups.share_beat("a", 0, "t", "u")) == {"t": [0]}
+
+    coordinate(scenario)
+
+
+def test_deleted_offsets_are_initialized_anew_by_the_next_member(coordinate):
+    async def scenario(groups):
+        groups.topics(t=2, u=1)
+        await join(groups, "a", "t", "u")
+        assert await delete_offsets(groups, "t") == ErrorCode.NON_EMPTY_GROUP
+        await groups.share_beat("a", -1)
+        assert await delete_offsets(groups, "t", "nothing") == {"t": None}
+        assert groups.persister.states.keys() == {key("u", 0)}
+        assert groups.share_group().partitions.names() == {key("u", 0).topic_id: "u"}
+        await join(groups, "a", "t", "u")
+        assert groups.persister.states.keys() == {key("t", 0), key("t", 1), key("u", 0)}
+
+    coordinate(scenario)
+
+
+def test_a_deletion_that_failed_can_be_repeated(coordinate):
+    async def scenario(groups):
+        groups.topics(t=2)
+        await join(groups, "a", "t")
+        await groups.share_beat("a", -1)
+        groups.persister.failure = UNAVAILABLE
+        assert await delete_offsets(groups, "t") == {"t": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert await groups.delete() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        groups.persister.failure = None
+        again = await groups.restart()
+        assert await delete_offsets(again, "t") == {"t": None}
+        assert groups.persister.states == {}
+        assert again.share_group().partitions.is_empty
+        assert await again.delete() == ErrorCode.NONE
+        await again.coordinator.stop()
+
+    coordinate(scenario)
+
+
+def test_a_state_is_not_deleted_under_a_member_that_comes_meanwhile(coordinate, told):
+    """The member's initialization waits for the deletion."""
+
+    async def scenario(groups):
+        groups.topics(t=1)
+        await join(groups, "a", "t")
+        await groups.share_beat("a", -1)
+        groups.persister.open.clear()
+        deletion = asyncio.ensure_future(groups.delete())
+        await settle()
+        joined = await groups.share_beat("b", 0, "t")
+        assert told(joined) == {}
+        groups.persister.open.set()
+        assert await deletion == ErrorCode.NON_EMPTY_GROUP
+        await settle()
+        assert told(await groups.share_beat("b", joined.member_epoch)) == {"t": [0]}
+        assert groups.persister.states.keys() == {key("t", 0)}
+
+    coordinate(scenario)
+
+
+@pytest.mark.parametrize("kind", ["missing", "consumer"])
+def test_offsets_of_groups_that_are_no_share_groups(coordinate, kind):
+    async def scenario(groups):
+        groups.topics(t=1)
+        not_found = ErrorCode.GROUP_ID_NOT_FOUND
+        if kind == "consumer":
+            await groups.enter("a", "t")
+            assert await alter(groups, {("t", 0): 5}) == not_found
+        assert await delete_offsets(groups, "t") == not_found
+        assert groups.persister.log == []
+
+    coordinate(scenario)
+
+
+def test_summaries_have_the_state_or_the_error_of_each_partition(coordinate):
+    async def scenario(groups):
+        groups.topics(t=1)
+        await alter(groups, {("t", 0): 5})
+        summaries = groups.coordinator.share_groups.summaries
+        assert (await summaries([key("t", 0)]))[key("t", 0)].start_offset == 5
+        groups.persister.failure = UNAVAILABLE
+        assert await summaries([key("t", 0)]) == {key("t", 0): UNAVAILABLE}
+
+    coordinate(scenario)
