@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from tests.compat.scenarios import consumer_groups, data, groups, topics, transactions
+from tests.compat.scenarios import consumer_groups, data, groups, share_groups, topics, transactions
 from tests.compat.wire import Scenario, converse, differences
 
 # A scenario is a generator function of one argument, `wire`.
 SCENARIOS = [
     scenario
-    for module in (data, topics, groups, consumer_groups, transactions)
+    for module in (data, topics, groups, consumer_groups, share_groups, transactions)
     for name, scenario in vars(module).items()
     if inspect.isgeneratorfunction(scenario) and list(inspect.signature(scenario).parameters) == ["wire"]
 ]

@@ -1,4 +1,4 @@
-"""`barnabas groups`: consumer groups, their lag and their offsets."""
+"""`barnabas groups`: consumer groups and share groups, their lag and their offsets."""
 
 from __future__ import annotations
 
@@ -23,11 +23,16 @@ from barnabas.cli.output import print_json, print_listing, print_rows, print_tab
 from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.base.types import JsonObject, TopicPartition
     from barnabas.client import Admin
     from barnabas.client.admin_types import GroupDescription, GroupMember
 
 
+#: the fields of a partition that `describe` shows
+_COLUMNS = ("topic", "partition", "current", "end", "lag", "client", "host")
+_SHARE_COLUMNS = ("topic", "partition", "start", "lag", "members")
 #: consumers that a message names
 _NAMED = 3
 _STATES = (
@@ -43,7 +48,7 @@ _STATES = (
 
 @click.group()
 def groups() -> None:
-    """Consumer groups: list, describe with lag, reset offsets, delete."""
+    """Consumer groups and share groups: list, describe with lag, reset offsets, delete."""
 
 
 @groups.command(
@@ -58,13 +63,13 @@ def groups() -> None:
 @click.option(
     "--type",
     "kind",
-    type=click.Choice(["classic", "consumer"], case_sensitive=False),
-    help="Only groups of this protocol.",
+    type=click.Choice(["classic", "consumer", "share"], case_sensitive=False),
+    help="Only groups of this type.",
 )
 @json_option
 @bootstrap_option
 def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_server: str) -> None:
-    """List the consumer groups of the cluster."""
+    """List the consumer groups and share groups of the cluster."""
     rows = [
         {"group": item.group, "type": item.type, "state": item.state}
         for item in connect(bootstrap_server).groups()
@@ -83,7 +88,8 @@ def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_se
         """,
         "LAG is the number of records that the group has not read yet: END minus CURRENT. The table has all "
         "partitions of the group's topics. The lag of a partition without an offset is -: there "
-        "auto.offset.reset decides where the group starts.",
+        "auto.offset.reset decides where the group starts. For a share group, all records below START are "
+        "finished, and LAG is the number of records that are not finished yet.",
     )
 )
 @click.argument("group", type=NAME, shell_complete=group_names)
@@ -98,7 +104,8 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
     description = admin.describe_group(group)
     if description.state == "Dead":
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
-    partitions = _progress(admin, group, description.members)
+    is_share = description.type == "share"
+    partitions = (_share_progress if is_share else _progress)(admin, group, description.members)
     lags = [entry["lag"] for entry in partitions if entry["lag"] is not None]
     if as_json:
         print_json(
@@ -122,7 +129,10 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
         click.echo(
             f"group {group} is {description.state}, {len(description.members)} members, lag {sum(lags)}"
         )
-        names = ("topic", "partition", "current", "end", "lag", "client", "host")
+        names: tuple[str, ...] = _COLUMNS
+        if is_share:
+            names = _SHARE_COLUMNS
+            partitions = [{**each, "members": len(each["members"])} for each in partitions]
         print_rows({name.upper(): name for name in names}, partitions)
 
 
@@ -181,25 +191,30 @@ def reset_offsets(
     if bool(topics) == all_topics:
         raise click.UsageError("say which partitions: --topic NAME (may be repeated) or --all-topics")
     admin = connect(bootstrap_server)
-    committed = admin.group_offsets(group)
-    partitions = sorted(committed) if all_topics else _partitions(admin, topics)
+    description = admin.describe_group(group)
+    is_share = description.type == "share"
+    offsets: Mapping[TopicPartition, int | None]
+    offsets = _starts(admin, group) if is_share else admin.group_offsets(group)
+    committed = {partition: offset for partition, offset in offsets.items() if offset is not None}
+    partitions = sorted(offsets) if all_topics else _partitions(admin, topics)
     if not partitions:
         raise click.UsageError(f"group {group} has no offsets: name its topics with --topic")
-    refusal = _refusal(admin, group)
+    refusal = _refusal(description)
     if execute and refusal:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, refusal)
-    offsets = chosen.offsets(admin, partitions, committed)
+    wanted = chosen.offsets(admin, partitions, committed)
     if execute:
         try:
-            admin.set_group_offsets(group, offsets)
+            (admin.set_share_offsets if is_share else admin.set_group_offsets)(group, wanted)
         except KafkaError as error:
             if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
                 raise
             # a consumer has joined meanwhile
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, _refusal(admin, group) or error.message) from None
+            refusal = _refusal(admin.describe_group(group))
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, refusal or error.message) from None
     changes = [
         {**partition._asdict(), "current": committed.get(partition), "new": offset}
-        for partition, offset in sorted(offsets.items())
+        for partition, offset in sorted(wanted.items())
     ]
     if as_json:
         print_json({"group": group, "executed": execute, "offsets": changes})
@@ -213,9 +228,9 @@ def reset_offsets(
         click.echo("nothing has been changed: add --execute to do it", err=True)
 
 
-def _refusal(admin: Admin, group: str) -> str | None:
+def _refusal(description: GroupDescription) -> str | None:
     """Return the reason why the broker refuses to change the group's offsets; None if it accepts."""
-    description = admin.describe_group(group)
+    group = description.group
     if not description.members:
         return None
     consumers = sorted({f"{member.client_id} at {member.host}" for member in description.members})
@@ -251,6 +266,10 @@ def _print_members(description: GroupDescription) -> None:
         (member.member_id, member.instance_id, member.client_id, member.host, _shown(member.assignment))
         for member in description.members
     ]
+    if description.type == "share":
+        click.echo(f"epoch {description.epoch}, target of epoch {description.target_epoch}")
+        head.append("EPOCH")
+        rows = [(*row, member.epoch) for row, member in zip(rows, description.members, strict=True)]
     if description.type == "consumer":  # each follows the target at its own pace
         click.echo(f"epoch {description.epoch}, target of epoch {description.target_epoch}")
         head += ["PROTOCOL", "EPOCH", "TARGET"]
@@ -293,6 +312,28 @@ def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> lis
             }
         )
     return progress
+
+
+def _share_progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
+    """Return, by partition of a share group, start offset, lag and members; None if unknown."""
+    sharers: dict[TopicPartition, list[str]] = {}
+    for member in members:
+        for partition in member.assignment:
+            sharers.setdefault(partition, []).append(member.member_id)
+    return [
+        {
+            **partition._asdict(),
+            "start": offset.start,
+            "lag": offset.lag,
+            "members": sharers.get(partition, []),
+        }
+        for partition, offset in admin.share_offsets(group).items()
+    ]
+
+
+def _starts(admin: Admin, group: str) -> dict[TopicPartition, int | None]:
+    """Return the start offsets of a share group; None before one is chosen."""
+    return {partition: offset.start for partition, offset in admin.share_offsets(group).items()}
 
 
 def _whole_topics(admin: Admin, topics: set[str]) -> set[TopicPartition]:

@@ -12,6 +12,7 @@ from barnabas.client import (
     consumer_groups,
     offset_calls,
     passwords,
+    share_groups,
     topic_calls,
 )
 from barnabas.client.admin_types import (
@@ -187,7 +188,7 @@ class Admin:
     # -- groups
 
     def groups(self) -> list[GroupListing]:
-        """Return every consumer group with its state and type."""
+        """Return every consumer group and share group with its state and type."""
         return consumer_groups.list_groups(self._brokers)
 
     def describe_group(self, group: str) -> GroupDescription:
@@ -206,6 +207,18 @@ class Admin:
         """Commit offsets in the group's name; the group must have no members."""
         self._brokers.ask_coordinator(
             group, lambda connection, _: consumer_groups.commit_offsets(connection, group, offsets)
+        )
+
+    def share_offsets(self, group: str) -> dict[TopicPartition, share_groups.ShareOffset]:
+        """Return a share group's place in each partition that it has a state for."""
+        return self._brokers.ask_coordinator(
+            group, lambda connection, _: share_groups.start_offsets(connection, group)
+        )
+
+    def set_share_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let a share group begin at these offsets; the group must have no members."""
+        self._brokers.ask_coordinator(
+            group, lambda connection, _: share_groups.set_start_offsets(connection, group, offsets)
         )
 
     def delete_group(self, group: str) -> None:

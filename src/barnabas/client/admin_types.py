@@ -67,7 +67,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupListing:
-    """A group; `type` is the protocol it was formed by, classic or consumer."""
+    """A group; `type` is the protocol it was formed by: classic, consumer or share."""
 
     group: str
     state: str
@@ -78,8 +78,9 @@ class GroupListing:
 class GroupMember:
     """A member of a group.
 
-    The last four attributes apply only to the consumer protocol. They are the protocol by which the member
-    joined, its epoch, its target assignment, and the regular expression of its subscription.
+    The last four attributes are the protocol by which the member joined, its epoch, its target assignment,
+    and the regular expression of its subscription. A member of a classic group has none of them, and a
+    member of a share group has the first two.
     """
 
     member_id: str
@@ -95,8 +96,8 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A consumer group; `assignor` is the protocol its members agreed on. Only groups of the consumer
-    protocol have epochs: the group's, and that of the target assignment."""
+    """A consumer group; `assignor` is the protocol its members agreed on. Classic groups have no
+    epochs: the group's, and that of the target assignment."""
 
     group: str
     state: str

@@ -1,6 +1,6 @@
 """Requests about groups: a list of all, and from a group's coordinator its members and offsets.
 
-A separate request describes groups of the consumer protocol (KIP-848), with their epochs.
+Separate requests describe groups of the consumer protocol (KIP-848) and share groups (KIP-932).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.client import share_groups
 from barnabas.client.admin_types import GroupDescription, GroupListing, GroupMember
 from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import BrokerConnection, UnservedError
@@ -38,8 +39,8 @@ from barnabas.kafka.protocol.messages.offset_fetch import (
 )
 from barnabas.kafka.protocol.records.consumer_protocol import ConsumerProtocolAssignment
 
-#: the protocol type of consumers
-_CONSUMER = "consumer"
+#: the protocol types of consumers; a group without members may have none
+_OF_CONSUMERS = ("", "consumer", "share")
 _PROTOCOLS = {0: "classic", 1: "consumer"}
 #: the last versions of OffsetFetch and OffsetCommit that have names of topics, and not their ids
 _BY_NAME = 9
@@ -56,7 +57,7 @@ class Committed(NamedTuple):
 
 
 def list_groups(brokers: Brokers) -> list[GroupListing]:
-    """Return every consumer group of the cluster, from all brokers."""
+    """Return every consumer group and share group of the cluster, from all brokers."""
 
     def attempt(deadline: float) -> list[GroupListing]:
         answers = brokers.ask_every(ListGroupsRequest(), deadline=deadline)
@@ -70,7 +71,7 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
                     each.group_id, each.group_state or "Unknown", each.group_type.lower() or "unknown"
                 )
                 for each in response.groups
-                if each.protocol_type in ("", _CONSUMER)
+                if each.protocol_type in _OF_CONSUMERS
             ]
         return sorted(listed)
 
@@ -78,7 +79,7 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
 
 
 def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: str) -> GroupDescription:
-    """Return a group of either protocol; one that is not there is Dead.
+    """Return a group of any type; one that is not there is Dead.
 
     Raises:
         KafkaError: the coordinator refused.
@@ -90,13 +91,14 @@ def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: s
     if found.group_state != "Dead" and not found.error_code:
         members = tuple(map(_classic_member, found.members))
         return GroupDescription(group, found.group_state, found.protocol_data, coordinator, members)
-    try:
-        return _describe_consumer_group(connection, coordinator, group)
-    except UnservedError:
-        pass
-    except KafkaError as error:
-        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
-            raise
+    for describe in (_describe_consumer_group, share_groups.describe_group):
+        try:
+            return describe(connection, coordinator, group)
+        except UnservedError:
+            pass
+        except KafkaError as error:
+            if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
     return GroupDescription(group, "Dead", "", coordinator, ())
 
 

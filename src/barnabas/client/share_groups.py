@@ -1,0 +1,121 @@
+"""Requests about share groups (KIP-932): members, and share-partition start offsets with their lag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from barnabas.base.types import BrokerId, TopicPartition
+from barnabas.client.admin_types import GroupDescription, GroupMember
+from barnabas.client.brokers import check
+from barnabas.client.connection import BrokerConnection
+from barnabas.kafka.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from barnabas.kafka.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from barnabas.kafka.protocol.messages.share_group_describe import Member, ShareGroupDescribeRequest
+
+
+class ShareOffset(NamedTuple):
+    """A group's place in a partition."""
+
+    #: all records below it are finished; None before the partition's leader has chosen one
+    start: int | None
+    #: records that are not finished yet; None if the coordinator does not know it
+    lag: int | None
+
+
+def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: str) -> GroupDescription:
+    """Return a share group.
+
+    Raises:
+        KafkaError: the coordinator refused, GROUP_ID_NOT_FOUND among others.
+        ClientError: it does not answer; an `UnservedError` from a cluster without share groups.
+    """
+    (found,) = connection.ask(ShareGroupDescribeRequest(group_ids=[group])).groups
+    check(found.error_code, group, found.error_message)
+    return GroupDescription(
+        group,
+        found.group_state,
+        found.assignor_name,
+        coordinator,
+        tuple(map(_member, found.members)),
+        "share",
+        found.group_epoch,
+        found.assignment_epoch,
+    )
+
+
+def start_offsets(connection: BrokerConnection, group: str) -> dict[TopicPartition, ShareOffset]:
+    """Return the group's place in each partition that it has a state for.
+
+    Raises:
+        KafkaError: the coordinator refused.
+        ClientError: it does not answer.
+    """
+    request = DescribeShareGroupOffsetsRequest(
+        groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)]
+    )
+    (found,) = connection.ask(request).groups
+    check(found.error_code, group, found.error_message)
+    offsets = {}
+    for topic in found.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.topic_name, each.partition_index)
+            check(each.error_code, str(partition), each.error_message)
+            offsets[partition] = ShareOffset(_known(each.start_offset), _known(each.lag))
+    return dict(sorted(offsets.items()))
+
+
+def set_start_offsets(
+    connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Let a group without members begin at these offsets.
+
+    Raises:
+        KafkaError: the coordinator refused, NON_EMPTY_GROUP among others.
+        ClientError: it does not answer.
+    """
+    topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
+    for partition, offset in offsets.items():
+        topics.setdefault(partition.topic, []).append(
+            AlterShareGroupOffsetsRequestPartition(partition_index=partition.partition, start_offset=offset)
+        )
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group,
+        topics=[
+            AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=each)
+            for name, each in topics.items()
+        ],
+    )
+    answer = connection.ask(request)
+    check(answer.error_code, group, answer.error_message)
+    for topic in answer.responses:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.topic_name, each.partition_index)
+            check(each.error_code, f"{group}: {partition}", each.error_message)
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _member(member: Member) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        None,
+        member.client_id,
+        member.client_host,
+        tuple(
+            TopicPartition(topic.topic_name, partition)
+            for topic in member.assignment.topic_partitions
+            for partition in topic.partitions
+        ),
+        "share",
+        member.member_epoch,
+    )
