@@ -1,4 +1,4 @@
-"""How much hypothesis does (much with BARNABAS_THOROUGH=1, never by the clock), and where real logs lie."""
+"""How much the tests try, what they share, and where real logs lie."""
 
 from __future__ import annotations
 
@@ -9,23 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-from tests import children, forgetful, slow
+from tests import children, effort, forgetful, slow
 from tests.certificates import Certificates, make
 
 from barnabas.base.text import limited
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 
-_usual = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-# Each run has the same examples, so that a change is judged by itself; `make properties` looks for others.
-settings.register_profile("default", max_examples=60, derandomize=True, **_usual)
-settings.register_profile("thorough", max_examples=2000, **_usual)
-settings.load_profile("thorough" if os.environ.get("BARNABAS_THOROUGH") else "default")
 
-
-def pytest_configure() -> None:
-    """Run in each worker too, before it starts anything."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Run in each worker too, before it starts or imports anything."""
     children.tend()
+    effort.choose(is_sample=_leaves_out_slow(config))
 
 
 #: log samples of real systems; a machine that has only the repository does not have them
@@ -43,7 +37,11 @@ def real_logs() -> list[Path]:
 @pytest.fixture(scope="session")
 def is_whole(pytestconfig: pytest.Config) -> bool:
     """Whether a test of a matrix tries every combination, or a sample because slow tests are left out."""
-    return "not slow" not in pytestconfig.getoption("markexpr")
+    return not _leaves_out_slow(pytestconfig)
+
+
+def _leaves_out_slow(config: pytest.Config) -> bool:
+    return "not slow" in config.getoption("markexpr")
 
 
 @pytest.fixture(scope="session")

@@ -5,17 +5,16 @@ BARNABAS_THOROUGH=1 runs many more examples.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from barnabas.broker.coordinator.groups.assignors import ASSIGNORS, Assignment, MemberSpec, TopicSpec
 
-THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
-EXAMPLES = settings(max_examples=2000 if THOROUGH else 60, deadline=None)
+EXAMPLES = settings(max_examples=examples(60, 2000), deadline=None)
 
 NAMES = ["a", "b", "c", "d"]
 RACKS = ["north", "south", "west"]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation.memory_store import MemoryServer, MemoryStore
+from tests.effort import examples
 from tests.unit.broker.controller.conftest import Member, join
 
 from barnabas.broker.config import BrokerConfig
 from barnabas.broker.controller import ConfigChange, ConfigResource, NewPartitions, NewTopic
 from barnabas.broker.metadata import MetadataLoader
-
-THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 
 NAMES = st.sampled_from(["a", "b.c", "b_c", "d", "", "no good"])
 Step = Callable[[Member], Awaitable[object]]
@@ -61,7 +59,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=1000 if THOROUGH else 60, deadline=None)
+@settings(max_examples=examples(60, 1000), deadline=None)
 @given(st.lists(st.lists(STEPS, min_size=1, max_size=4), max_size=10), st.booleans())
 def test_followed_image_is_the_one_a_newcomer_reads(rounds: list[list[Step]], alone: bool) -> None:
     asyncio.run(_compare(rounds, alone))

@@ -14,7 +14,6 @@ BARNABAS_THOROUGH=1 runs many more examples.
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from simulation.clocks import ManualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk, PowerCut
+from tests.effort import THOROUGH, examples
 
 from barnabas.base.environment.blocking import Threads
 from barnabas.base.types import TopicPartition
@@ -42,7 +42,6 @@ START = 1_700_000_000_000
 RETENTION = 1000
 KEYS = [b"a", b"b", b"c", b"d", b"key of more than thirty-one bytes"]
 PLAIN, IDEMPOTENT, TRANSACTIONAL = -1, 1, (2, 3)
-THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 
 
 @dataclass
@@ -448,7 +447,7 @@ class CompactionModel(RuleBasedStateMachine):
 
 TestCompactionModel = CompactionModel.TestCase
 TestCompactionModel.settings = settings(
-    max_examples=2000 if THOROUGH else 60,
+    max_examples=examples(60, 2000),
     stateful_step_count=60 if THOROUGH else 40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from simulation.clocks import ManualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk
+from tests.effort import examples
 from tests.views import view_of
 
 from barnabas.base.environment.blocking import Threads
@@ -42,7 +43,6 @@ from barnabas.kafka.records import Record, batches, encode_batch
 from barnabas.kafka.records.builder import batch_records
 
 START = 1_700_000_000_000
-THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 COMPACTED, RETAINED, NEIGHBOUR = "compacted", "retained", "neighbour"
 CONFIGS = {
     COMPACTED: TopicConfig(
@@ -245,7 +245,7 @@ def failing(error: Exception, operations: set[str], where: str, after: int, time
         st.tuples(faults, st.lists(st.sampled_from(STEPS), min_size=1, max_size=12)), min_size=1, max_size=5
     ),
 )
-@settings(max_examples=1500 if THOROUGH else 60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60, 1500), suppress_health_check=[HealthCheck.too_slow])
 def test_an_error_harms_no_more_than_what_it_is_about(seed, rounds):
     lines: list[logging.LogRecord] = []
     handler = logging.Handler()

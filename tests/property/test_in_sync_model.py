@@ -7,14 +7,13 @@ every step, whoever may be elected has all that the leader counts as committed.
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from simulation.clocks import ManualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk
+from tests.effort import examples
 
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
@@ -296,6 +295,4 @@ class InSyncModel(RuleBasedStateMachine):
 
 
 TestInSyncModel = InSyncModel.TestCase
-TestInSyncModel.settings = settings(
-    max_examples=10_000 if os.environ.get("BARNABAS_THOROUGH") else 100, stateful_step_count=80, deadline=None
-)
+TestInSyncModel.settings = settings(max_examples=examples(100, 10_000), stateful_step_count=80, deadline=None)

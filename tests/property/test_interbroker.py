@@ -13,6 +13,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation.virtual_time import run_virtual
+from tests.effort import examples
 from tests.unit.broker.interbroker.conftest import World, heartbeat
 
 from barnabas.broker.interbroker import ChannelError
@@ -118,7 +119,7 @@ def storm(seed):
     return outcomes, trace
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100, 1000), deadline=None)
 @given(st.integers(0, 2**32))
 def test_each_call_is_answered_once_by_its_own_answer_or_fails_truthfully(seed):
     storm(seed)

@@ -12,7 +12,6 @@ BARNABAS_THOROUGH=1 runs many more examples.
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from simulation.clocks import ManualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk
+from tests.effort import THOROUGH, examples
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
@@ -37,7 +37,6 @@ PARTITION = TopicPartition("model", 0)
 TOPIC_ID = bytes(range(16))
 START = 1_700_000_000_000
 PRODUCERS = (1, 2)
-THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 
 
 @dataclass
@@ -502,7 +501,7 @@ def check_records(data: bytes, known: list[Batch]) -> None:
 
 TestLogModel = LogModel.TestCase
 TestLogModel.settings = settings(
-    max_examples=2000 if THOROUGH else 60,
+    max_examples=examples(60, 2000),
     stateful_step_count=60 if THOROUGH else 40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from contextlib import ExitStack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation.memory_store import MemoryServer, MemoryStore
+from tests.effort import examples
 from tests.zookeeper import PATIENT, new_chroot
 
 from barnabas.base.environment.environment import Environment
@@ -30,8 +30,6 @@ from barnabas.broker.metadata.zookeeper.address import parse_address
 from barnabas.broker.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.broker.metadata.zookeeper.store import ZooKeeperStore
 
-THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
-
 PATHS = st.sampled_from(["/a", "/a/b", "/a/b/c", "/a/d", "/e"])
 VERSIONS = st.integers(-1, 3)
 OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
@@ -48,14 +46,14 @@ STEPS = st.lists(st.one_of(st.lists(OPERATIONS, min_size=1, max_size=4), st.just
 Opener = Callable[[], Awaitable[MetadataStore]]
 
 
-@settings(max_examples=1000 if THOROUGH else 40, deadline=None)
+@settings(max_examples=examples(40, 1000), deadline=None)
 @given(STEPS)
 def test_embedded_store_is_a_memory_store_that_survives(steps: list[list[Operation] | str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_compare(lambda: EmbeddedStore.open(Environment.of_system(), folder), steps))
 
 
-@settings(max_examples=300 if THOROUGH else 15, deadline=None)
+@settings(max_examples=examples(15, 300), deadline=None)
 @given(steps=STEPS)
 def test_zookeeper_is_what_the_memory_store_imitates(
     zookeeper: ZooKeeperServer, steps: list[list[Operation] | str]
@@ -64,7 +62,7 @@ def test_zookeeper_is_what_the_memory_store_imitates(
     asyncio.run(_compare(lambda: ZooKeeperStore.open(address, session_timeout=PATIENT), steps))
 
 
-@settings(max_examples=300 if THOROUGH else 10, deadline=None)
+@settings(max_examples=examples(10, 300), deadline=None)
 @given(STEPS)
 def test_served_store_is_a_memory_store_that_survives(steps: list[list[Operation] | str]) -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as exits:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation.network import NetworkConditions, SimulatedNetwork
 from simulation.virtual_time import run_virtual
+from tests.effort import examples
 
 END = "client", "server"
 
@@ -137,7 +138,7 @@ def play(seed, window, acts):
     return trace
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300, 3000), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([100, 4096, 131072]), st.lists(ACTS, max_size=30))
 def test_bytes_arrive_whole_and_in_order_or_the_connection_is_told(seed, window, acts):
     assert play(seed, window, acts) == play(seed, window, acts)

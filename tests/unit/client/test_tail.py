@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from tests.effort import examples
 
 from barnabas.client.tail import MAX_LINE, FileTail, Position, is_rotated_name
 
@@ -390,4 +391,4 @@ class TailMachine(RuleBasedStateMachine):
 
 
 TestTailMachine = TailMachine.TestCase
-TestTailMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestTailMachine.settings = settings(max_examples=examples(60, 1000), stateful_step_count=25, deadline=None)

@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from yarl import URL
 
 from barnabas.kafka.security.acls import (
@@ -244,7 +245,7 @@ def spellings(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("route", BY_SUBJECT)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12, 200), deadline=None)
 @given(spelling=spellings())
 def test_every_spelling_of_a_subject_is_guarded_as_the_canonical_one(
     route: str, spelling: tuple[str, str]

@@ -6,6 +6,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from barnabas.registry.protobuf.descriptors import link, same
 from barnabas.registry.protobuf.protoc import MAIN, compile_files
@@ -200,7 +201,7 @@ def files(draw):
     return file
 
 
-@settings(max_examples=settings.default.max_examples // 3)  # each is a run of protoc
+@settings(max_examples=examples(20, 600))  # each is a run of protoc
 @given(files())
 def test_what_is_written_is_compiled_to_the_same(file):
     given_files = {MAIN: file}

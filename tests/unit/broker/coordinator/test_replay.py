@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation.virtual_time import run_virtual
+from tests.effort import examples
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity
@@ -293,7 +294,7 @@ def stored_offsets(shard: GroupShard) -> tuple[Any, Any]:
     return shard.commits.offsets._groups, pending
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120, 1000))
 @given(st.lists(group_steps, min_size=10, max_size=40))
 def test_groups_are_the_same_by_typed_records_and_by_bytes(make_groups, steps):
     async def scenario():

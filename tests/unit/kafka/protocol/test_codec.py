@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.unit.kafka.protocol.each_version import each_version
 from tests.unit.kafka.protocol.examples import INSTANCES
 
@@ -63,7 +64,7 @@ def test_every_cut_and_every_extra_byte_is_refused(
             decode(message, version, encoded + bytes(message.slack + 1))
 
 
-@settings(max_examples=100 * INSTANCES, deadline=None)
+@settings(max_examples=examples(100 * INSTANCES, 1000 * INSTANCES), deadline=None)
 @given(data=st.data())
 def test_any_bytes_give_a_message_or_the_protocol_error(data: st.DataObject) -> None:
     cls = data.draw(st.sampled_from(request_classes()))

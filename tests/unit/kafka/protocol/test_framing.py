@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.unit.kafka.protocol.each_version import each_version
 from tests.unit.kafka.protocol.examples import INSTANCES
 
@@ -37,7 +38,7 @@ def framed(payload: bytes) -> bytes:
     return len(payload).to_bytes(4) + payload
 
 
-@settings(max_examples=100 * INSTANCES, deadline=None)
+@settings(max_examples=examples(100 * INSTANCES, 1000 * INSTANCES), deadline=None)
 @given(payloads=st.lists(st.binary(max_size=40), max_size=6), cuts=st.lists(st.integers(0, 300)))
 def test_any_split_of_a_stream_gives_the_same_frames(payloads: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(map(framed, payloads))
@@ -161,14 +162,14 @@ def test_librdkafkas_overlong_request_for_all_topics_is_read() -> None:
     assert request == MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
-@settings(max_examples=100 * INSTANCES, deadline=None)
+@settings(max_examples=examples(100 * INSTANCES, 1000 * INSTANCES), deadline=None)
 @given(frame=st.binary(max_size=60), key=st.sampled_from([*KEYS, 999]), version=st.integers(-1, 20))
 def test_any_frame_gives_a_request_or_the_protocol_error(frame: bytes, key: int, version: int) -> None:
     with suppress(ProtocolError):
         parse_request(key.to_bytes(2) + version.to_bytes(2, signed=True) + frame)
 
 
-@settings(max_examples=100 * INSTANCES, deadline=None)
+@settings(max_examples=examples(100 * INSTANCES, 1000 * INSTANCES), deadline=None)
 @given(frame=st.binary(max_size=60), key=st.sampled_from(KEYS), data=st.data())
 def test_any_answer_gives_a_response_or_the_protocol_error(
     frame: bytes, key: int, data: st.DataObject

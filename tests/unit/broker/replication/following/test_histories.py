@@ -6,6 +6,7 @@ import asyncio
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 NODES = (1, 2, 3)
 
@@ -65,7 +66,7 @@ class History:
 
 
 @given(st.lists(steps, min_size=5, max_size=40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60, 1000), deadline=None)
 def test_in_the_end_all_replicas_agree_with_the_last_leader(run_story, history):
     async def story(cluster):
         past = History(cluster)
