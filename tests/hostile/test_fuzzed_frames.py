@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.broker.logins.stored import Given
 from tests.views import view_of
 
 from barnabas.base.environment.environment import Environment
@@ -115,7 +116,7 @@ def test_frames_before_a_login_are_refused() -> None:
         environment = Environment.of_system()
         logins = Logins(
             view_of(config=config, clock=environment.clock),
-            Sasl(dict, environment.random, bytes(32)),
+            Sasl(Given(), environment.random, bytes(32)),
             lambda frame, client: parse_counted(frame, DIRECT_ELEMENTS),
             environment.blocking,
             AuditTrail(config, environment),

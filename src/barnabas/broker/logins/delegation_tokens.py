@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -78,42 +77,3 @@ class TokenKeys:
     def belongs(self, mac: bytes, token: DelegationToken) -> bool:
         """Whether `mac` is a token's HMAC."""
         return hmac.compare_digest(mac, self._hmac(token.id))
-
-
-class TokenLogin(NamedTuple):
-    """The data for a login by a token."""
-
-    password: str
-    #: as whom one logs in
-    owner: str
-    #: in milliseconds since the epoch
-    expires_ms: int
-
-    def __repr__(self) -> str:
-        return f"TokenLogin(owner={self.owner!r}, expires_ms={self.expires_ms})"
-
-
-class TokenLogins:
-    """Finds the tokens that clients show. Any thread may ask.
-
-    Args:
-        keys: makes their HMACs.
-        tokens: those that there are now, by their ids.
-        now_ms: the time, in milliseconds since the epoch.
-    """
-
-    def __init__(
-        self, keys: TokenKeys, tokens: Callable[[], Mapping[str, DelegationToken]], now_ms: Callable[[], int]
-    ) -> None:
-        self._keys = keys
-        self._tokens = tokens
-        self._now_ms = now_ms
-
-    def find(self, token_id: str) -> TokenLogin | None:
-        """The login by a token; None where there is none, or it has expired."""
-        token = self._tokens().get(token_id)
-        if token is None or token.has_expired(self._now_ms()):
-            return None
-        return TokenLogin(
-            self._keys.password(token.id), token.owner.name, min(token.expires_ms, token.max_ms)
-        )

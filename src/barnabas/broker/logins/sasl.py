@@ -9,12 +9,13 @@ from random import Random
 from types import MappingProxyType
 from typing import Protocol
 
-from barnabas.broker.logins.delegation_tokens import TokenLogins
 from barnabas.broker.logins.gssapi import GssapiExchange
 from barnabas.broker.logins.oauthbearer import OauthbearerExchange
 from barnabas.broker.logins.plain import PlainExchange, StoredPassword
+from barnabas.broker.logins.stored import StoredLogins
+from barnabas.broker.logins.token_logins import TokenLogins
 from barnabas.broker.logins.tokens import Tokens
-from barnabas.broker.logins.unknown_users import UnknownUsers, Users
+from barnabas.broker.logins.unknown_users import UnknownUsers
 from barnabas.kafka.security.errors import InvalidCredential, SaslError
 from barnabas.kafka.security.scram import (
     MECHANISMS,
@@ -56,31 +57,28 @@ class Sasl:
     """Begins logins.
 
     Args:
-        users: the stored users; another object whenever they have changed. Called from threads.
+        stored: the users, and the passwords of listeners.
         random: nonces; safe from any thread.
         secret: of the cluster, the same on all brokers: it makes up the credentials of unknown users.
         tokens: reads those of OAUTHBEARER, by the listeners where that is enabled.
         delegation_tokens: finds those that clients show by SCRAM, where there are any.
-        plain_users: the passwords that a listener has for PLAIN beside those of `users`, by user.
         begin_gssapi: begins logins by Kerberos tickets, by the listeners where those are taken.
     """
 
     def __init__(
         self,
-        users: Callable[[], Users],
+        stored: StoredLogins,
         random: Random,
         secret: bytes,
         tokens: Mapping[str, Tokens] = MappingProxyType({}),
         delegation_tokens: TokenLogins | None = None,
-        plain_users: Callable[[str], Mapping[str, str]] = lambda listener: {},
         begin_gssapi: Mapping[str, Callable[[], GssapiExchange]] = MappingProxyType({}),
     ) -> None:
-        self._plain_users = plain_users
         self._begin_gssapi = begin_gssapi
         self._tokens = tokens
-        self._users = users
+        self._stored = stored
         self._random = random
-        self._unknown = UnknownUsers(secret, users)
+        self._unknown = UnknownUsers(secret, stored)
         self._delegation_tokens = delegation_tokens
         self._derive = lru_cache(_MOST_DERIVED)(derive)
 
@@ -91,8 +89,8 @@ class Sasl:
         if mechanism == "GSSAPI":
             return self._begin_gssapi[listener]()
         if mechanism == "PLAIN":
-            users = self._plain_users(listener)
-            return PlainExchange(lambda user: self._password(user, users))
+            passwords = self._stored.passwords(listener)
+            return PlainExchange(lambda user: self._password(user, passwords))
         scram = MECHANISMS[mechanism]
         nonce = base64.b64encode(self._random.randbytes(24)).decode()
         return ScramExchange(
@@ -105,7 +103,7 @@ class Sasl:
         )
 
     def _credential(self, mechanism: Mechanism, user: str) -> ScramCredential | None:
-        text = self._users().get(user, {}).get(mechanism.text)
+        text = self._stored.users.get(user, {}).get(mechanism.text)
         try:
             return None if text is None else ScramCredential.decode(text)
         except InvalidCredential as error:

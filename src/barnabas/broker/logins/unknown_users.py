@@ -12,17 +12,14 @@ import hmac
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
 from hashlib import shake_256
 from typing import NamedTuple
 
+from barnabas.broker.logins.stored import StoredLogins, Users
 from barnabas.kafka.security.errors import InvalidCredential
 from barnabas.kafka.security.scram import MIN_ITERATIONS, SALT_BYTES, Mechanism, ScramCredential
-
-#: the credentials of users, as text by the name of the mechanism, among other settings; by user
-Users = Mapping[str, Mapping[str, str]]
 
 #: different shapes that are distinguished; of more, the most frequent ones
 _MOST_SHAPES = 64
@@ -82,12 +79,12 @@ class UnknownUsers:
 
     Args:
         secret: the same on all brokers of the cluster.
-        users: the users of this moment; another object whenever they have changed.
+        stored: the users, whose shapes the made-up credentials have.
     """
 
-    def __init__(self, secret: bytes, users: Callable[[], Users]) -> None:
+    def __init__(self, secret: bytes, stored: StoredLogins) -> None:
         self._secret = secret
-        self._users = users
+        self._stored = stored
         self._counted: tuple[Users, list[_Weighted]] | None = None
         self._shape_of = lru_cache(_MOST_REMEMBERED)(_shape)
 
@@ -131,7 +128,7 @@ class UnknownUsers:
         return min(shapes, key=rank).shape if shapes else _OURS
 
     def _shapes(self) -> list[_Weighted]:
-        users, counted = self._users(), self._counted
+        users, counted = self._stored.users, self._counted
         if counted is None or counted[0] is not users:
             counts = Counter(
                 shape

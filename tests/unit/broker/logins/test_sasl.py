@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramClient
+from tests.unit.broker.logins.stored import Given
 
 from barnabas.base.errors import ConfigError
 from barnabas.broker.logins.sasl import Sasl
@@ -33,7 +34,7 @@ NAMES = [mechanism.text for mechanism in Mechanism]
 
 
 def sasl() -> Sasl:
-    return Sasl(lambda: USERS, Random(1), bytes(32))
+    return Sasl(Given(USERS), Random(1), bytes(32))
 
 
 def log_in(mechanism: str, user: str, password: str) -> str:
@@ -196,7 +197,7 @@ def test_a_credential_is_read_as_it_was_stored(
 def test_a_stored_credential_that_is_damaged_refuses_the_login(text: str) -> None:
     with pytest.raises(InvalidCredential):
         ScramCredential.decode(text)
-    damaged = Sasl(lambda: {"alice": {"SCRAM-SHA-256": text}}, Random(1), bytes(32))
+    damaged = Sasl(Given({"alice": {"SCRAM-SHA-256": text}}), Random(1), bytes(32))
     with pytest.raises(SaslError):
         damaged.begin("SCRAM-SHA-256").respond(b"n,,n=alice,r=abc")
 
@@ -208,7 +209,7 @@ def test_names_of_mechanisms() -> None:
 def test_a_listener_has_users_of_its_own_for_plain():
     """As Apache Kafka has them in JAAS; such a password decides for its user, whatever the cluster knows."""
     passwords = {"OWN": {"alice": "of the listener", "bob": "builder"}}
-    both = Sasl(lambda: USERS, Random(1), bytes(32), plain_users=lambda listener: passwords.get(listener, {}))
+    both = Sasl(Given(USERS, passwords), Random(1), bytes(32))
     assert both.begin("PLAIN", "OWN").respond(b"\0bob\0builder") == b""
     assert both.begin("PLAIN", "OWN").respond(b"\0alice\0of the listener") == b""
     assert both.begin("PLAIN", "OTHER").respond(b"\0alice\0wonderland") == b""

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.unit.broker.logins.stored import Given
 
 from barnabas.broker.logins.sasl import Sasl
 from barnabas.broker.logins.unknown_users import UnknownUsers
@@ -54,8 +55,14 @@ def java_salt(size: int) -> bytes:
 BOTH = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 
 
-def sasl(users: Users, secret: bytes = SECRET, seed: int = 1, **more: Any) -> Sasl:
-    return Sasl(lambda: users, Random(seed), secret, **more)
+def sasl(
+    users: Users,
+    secret: bytes = SECRET,
+    seed: int = 1,
+    listeners: Mapping[str, Mapping[str, str]] | None = None,
+    **more: Any,
+) -> Sasl:
+    return Sasl(Given(users, listeners or {}), Random(seed), secret, **more)
 
 
 def challenge(users: Users, name: str, mechanism: Mechanism, **more: Any) -> tuple[bytes, int]:
@@ -110,7 +117,7 @@ def test_salt_and_iterations_are_shaped_as_those_of_the_users(
 def test_shapes_are_as_frequent_as_among_the_users() -> None:
     users: Users = {f"a{n}": user(*BOTH, iterations=4096) for n in range(30)}
     users |= {f"b{n}": user(*BOTH, iterations=8192) for n in range(10)}
-    unknown = UnknownUsers(SECRET, lambda: users)
+    unknown = UnknownUsers(SECRET, Given(users))
     drawn = Counter(unknown.credential(BOTH[0], f"nobody{n}").iterations for n in range(2000))
     assert set(drawn) == {4096, 8192}
     assert 350 < drawn[8192] < 650  # a quarter of 2,000
@@ -121,20 +128,19 @@ def test_a_shape_stays_when_other_users_come_and_go() -> None:
     users: Users = {f"a{n}": user(*BOTH, iterations=4096) for n in range(50)}
     users |= {f"b{n}": user(*BOTH, iterations=8192) for n in range(50)}
     names = [f"nobody{n}" for n in range(500)]
-    before = UnknownUsers(SECRET, lambda: dict(users))
+    before = UnknownUsers(SECRET, Given(dict(users)))
     found = [before.credential(BOTH[0], name) for name in names]
     users["one more"] = user(*BOTH, iterations=8192)
-    after = UnknownUsers(SECRET, lambda: dict(users))
+    after = UnknownUsers(SECRET, Given(dict(users)))
     changed = [name for name, was in zip(names, found, strict=True) if after.credential(BOTH[0], name) != was]
     assert len(changed) <= 10
 
 
 def test_the_users_are_counted_anew_when_they_have_changed() -> None:
-    users: Users = {"a": user(*BOTH, iterations=4096)}
-    image = [users]
-    unknown = UnknownUsers(SECRET, lambda: image[0])
+    stored = Given({"a": user(*BOTH, iterations=4096)})
+    unknown = UnknownUsers(SECRET, stored)
     assert unknown.credential(BOTH[0], "nobody").iterations == 4096
-    image[0] = {"a": user(*BOTH, iterations=8192)}
+    stored.users = {"a": user(*BOTH, iterations=8192)}
     assert unknown.credential(BOTH[0], "nobody").iterations == 8192
 
 
@@ -202,7 +208,7 @@ def test_plain_takes_the_same_work_for_every_name(
         for number in range(3)
     }
     own = {"listener1": "right", "listener2": "right" * 20}
-    login = sasl(users, plain_users=lambda listener: own)
+    login = sasl(users, listeners={"OWN": own})
     expected = [(mechanisms[0].hash, iterations)]
     for name in ("user0", "user1", "listener1", "listener2", "nobody", "noone"):
         for password in ("wrong", "right", "wrong"):
@@ -211,7 +217,7 @@ def test_plain_takes_the_same_work_for_every_name(
 
 def test_a_token_that_is_not_there_looks_like_one_that_is() -> None:
     """Whatever shapes the users have: a token's credential is derived anew at each broker."""
-    from barnabas.broker.logins.delegation_tokens import TokenLogin
+    from barnabas.broker.logins.token_logins import TokenLogin
 
     class Tokens:
         def find(self, token_id: str) -> TokenLogin | None:

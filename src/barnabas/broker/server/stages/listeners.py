@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from barnabas.broker.logins.delegation_tokens import TokenLogins
 from barnabas.broker.logins.sasl import Sasl
+from barnabas.broker.logins.token_logins import TokenLogins
 from barnabas.broker.metadata.bootstrap import login_secret
 from barnabas.broker.quotas import ClientQuotas, Windows
 from barnabas.broker.server.client_changes import ClientChanges
@@ -16,10 +16,10 @@ from barnabas.broker.server.isolation import IsolationWatch
 from barnabas.broker.server.monitoring.health import SHUTTING_DOWN
 from barnabas.broker.server.monitoring.loop_watch import LoopWatch
 from barnabas.broker.server.monitoring.sources import Sources
-from barnabas.broker.server.network.endpoint import users_of_listener
 from barnabas.broker.server.network.kerberos_keys import open_kerberos
 from barnabas.broker.server.network.login import Logins
 from barnabas.broker.server.network.session import Serve
+from barnabas.broker.server.network.stored_logins import ViewedLogins
 from barnabas.broker.server.requests.api import Served
 from barnabas.broker.server.requests.dispatch import Dispatcher
 from barnabas.broker.server.requests.usage import Metering
@@ -124,6 +124,7 @@ def _parts(stages: Stages) -> list[object]:
         binding.authorizer,
         binding.trail,
         binding.token_keys,
+        stages.metadata.loader,
         stages.metadata.forwarding,
         stages.logs.manager,
         stages.membership.controller,
@@ -150,13 +151,13 @@ async def _sasl(stages: Stages) -> Sasl:
         secret = await login_secret(stages.metadata.store, random)
     else:
         secret = random.randbytes(32)  # no client logs in
+    stored = ViewedLogins(view)
     return Sasl(
-        lambda: view.image.user_configs,
+        stored,
         random,
         secret,
         binding.tokens,
-        TokenLogins(keys, lambda: view.image.delegation_tokens, view.clock.now_ms) if keys else None,
-        lambda listener: users_of_listener(view.config, listener),
+        TokenLogins(keys, stored, view.clock) if keys else None,
         open_kerberos(view.config, binding.bound),
     )
 
