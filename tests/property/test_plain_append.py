@@ -1,7 +1,8 @@
 """The plain append against the general one: any sequence of batches leaves two replicas equal, byte for byte.
 
-One replica's leader tries each batch with `append_plain` first, as Produce does; the other one's never does.
-They get the same batches, good ones and bad ones, the same settings, faults and leader epochs.
+One replica's leader tries each batch with `append_plain` first, as Produce and `ReplicatedLog` do. The other
+one's never does. They get the same batches, good ones and bad ones, of clients and of coordinators. They
+have the same settings, faults and leader epochs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from simulation.clocks import ManualClock
 from simulation.environment import simulated_environment
 from simulation.faulty_disk import FaultyDisk
+from tests.effort import examples
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import TopicPartition
@@ -36,11 +38,11 @@ from barnabas.kafka.records.crc import crc32c
 ME, OTHER = 1, 2
 START = 1_700_000_000_000
 FLAGS = COMPRESSION_MASK | TRANSACTIONAL_FLAG
-THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"message_timestamp_type": "LogAppendTime"},
     {"cleanup_policy": ("compact",)},
+    {"cleanup_policy": ("compact",), "max_compaction_lag_ms": 1000},
     {"compression_type": "zstd"},
     {"compression_type": "uncompressed"},
     {"max_message_bytes": 150},
@@ -91,13 +93,15 @@ class Replica:
     def appended(self, new_bytes: int) -> None:
         self.told.append(("appended", new_bytes))
 
-    def append(self, batch: bytes, acks: int) -> Any:
+    def append(self, batch: bytes, acks: int, origin: Origin = Origin.CLIENT) -> Any:
+        is_own = origin is Origin.COORDINATOR
         info = None
         if self.is_plain:
-            info = self.partition.append_plain(batch, acks, FLAGS, self.clock.now_ms())
+            flags, now_ms = 0 if is_own else FLAGS, self.clock.now_ms()
+            info = self.partition.append_plain(batch, acks, flags, now_ms, has_keys=is_own)
             self.plain += info is not None
         if info is None:
-            info = self.partition.append(batch, acks, Origin.CLIENT)
+            info = self.partition.append(batch, acks, origin)
         return tuple(info), self.partition.is_acknowledged(info.last_offset, acks)
 
     def do(self, action: tuple[str, Any]) -> Any:
@@ -276,7 +280,9 @@ def actions(draw: Any) -> list[tuple[Any, ...]]:
             found.append(draw(OTHERS))
         else:
             batch = damaged(draw, varied(draw, producers))
-            found.append(("append", batch, draw(st.sampled_from([ACKS_ALL, ACKS_ALL, 1, 0]))))
+            origin = draw(st.sampled_from([Origin.CLIENT] * 5 + [Origin.COORDINATOR]))
+            acks = draw(st.sampled_from([ACKS_ALL, ACKS_ALL, 1, 0]))
+            found.append(("append", batch, acks, origin))
     return found
 
 
@@ -291,7 +297,7 @@ async def compare(sequence: list[tuple[Any, ...]]) -> int:
 
 
 @settings(
-    max_examples=2000 if THOROUGH else 150,
+    max_examples=examples(150, 2000),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
@@ -330,6 +336,14 @@ def test_ordinary_batches_are_plain() -> None:
     assert count(*batches(), ("configure", {"cleanup_policy": ("compact",)}), *batches()) == 6
 
 
+def test_batches_of_a_coordinator_are_plain_in_a_compacted_topic() -> None:
+    compacted = ("configure", {"cleanup_policy": ("compact",)})
+    own = [(*good(), Origin.COORDINATOR)] * 7
+    assert asyncio.run(compare([compacted, *own])) == 6
+    of_transaction = [(*good(transactional=True, **IDEMPOTENT), Origin.COORDINATOR)] * 3
+    assert asyncio.run(compare([compacted, *own, *of_transaction])) == 6
+
+
 def good(step: int = 0, **fields: Any) -> tuple[Any, ...]:
     return ("append", encode_batch([Record(b"k", b"v" * 20, START + step)], **fields), ACKS_ALL)
 
@@ -349,6 +363,11 @@ BEYOND: dict[str, list[tuple[Any, ...]]] = {
     "earlier than allowed": [("configure", NARROW), good(), good(-2000)],
     "without a time": [good(), ("advance", 500), ("append", encode_batch([Record(b"k", b"v", -1)]), 1)],
     "segment too old": [("configure", {"segment_ms": 1000}), good(), good(1500)],
+    "first record of a compacted segment too old": [
+        ("configure", {"cleanup_policy": ("compact",), "max_compaction_lag_ms": 1000}),
+        (*good(), Origin.COORDINATOR),
+        (*good(1500), Origin.COORDINATOR),
+    ],
     "segment too full": [("configure", {"segment_bytes": 200}), good(), good(), good()],
     "batch too large": [good(), ("configure", {"max_message_bytes": 80}), good()],
     "larger than a segment": [good(), ("configure", {"segment_bytes": 80}), good()],

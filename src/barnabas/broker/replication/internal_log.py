@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.base.environment.clock import Clock
 from barnabas.base.types import Buffer, LeaderEpoch, Offset
 from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.purgatory import DelayedOperation
-from barnabas.broker.storage import ColdRead, Origin
+from barnabas.broker.storage import AppendInfo, ColdRead, Origin
 
 
 class ReplicatedLog:
     """Implements `barnabas.broker.coordinator.InternalLog` with the replicas of one topic on this broker."""
 
-    def __init__(self, topic: str, replicas: ReplicaManager, cold_reads: ColdReads) -> None:
+    def __init__(self, topic: str, replicas: ReplicaManager, cold_reads: ColdReads, clock: Clock) -> None:
         self._topic = topic
         self._replicas = replicas
         self._cold_reads = cold_reads
+        self._clock = clock
 
     def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> MaybeAwaitable[None]:
         replica = self._replicas.find(self._topic, partition)
-        replica.check_leader(epoch)
-        if replica.unwritable is not None:  # after one append that was never committed, there is no other
-            raise replica.unwritable
-        end = replica.append(batch, ACKS_ALL, Origin.COORDINATOR).last_offset + 1
+        info = None
+        if replica.unwritable is None and replica.state.leader_epoch == epoch:
+            info = replica.append_plain(batch, ACKS_ALL, 0, self._clock.now_ms(), has_keys=True)
+        if info is None:
+            info = _append(replica, batch, epoch)
+        end = info.last_offset + 1
         if replica.log.high_watermark >= end and replica.unwritable is None:
             return None
         return _when_committed(replica, end, epoch)
@@ -56,6 +60,14 @@ class ReplicatedLog:
             return read(False)
         except ColdRead as cold:
             return self._cold_reads.retry(read, cold)
+
+
+def _append(replica: Partition, batch: bytes, epoch: LeaderEpoch) -> AppendInfo:
+    """Append a batch that is not plain, or raise what keeps it from the log."""
+    replica.check_leader(epoch)
+    if replica.unwritable is not None:  # after one append that was never committed, there is no other
+        raise replica.unwritable
+    return replica.append(batch, ACKS_ALL, Origin.COORDINATOR)
 
 
 async def _when_committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> None:

@@ -153,7 +153,7 @@ class PartitionLog(LogUpkeep):
     def append_plain(
         self, records: Buffer, leader_epoch: int, limits: PlainLimits, flags: int, now_ms: int
     ) -> AppendInfo | None:
-        """Append a client's batch if it is plain; None if it is not, and nothing has changed.
+        """Append a batch if it is plain; None if it is not, and nothing has changed.
 
         The outcome for the log is that of `append_as_leader`, which decides about all other batches.
 

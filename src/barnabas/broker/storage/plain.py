@@ -1,4 +1,4 @@
-"""The limits within which `PartitionLog.append_plain` appends a client's batch.
+"""The limits within which `PartitionLog.append_plain` appends a batch.
 
 Nearly every batch is plain: it is valid, and the active segment has room. It needs no change but its offset
 and, with LogAppendTime, its time. `PartitionLog.append_as_leader` decides about the others
@@ -18,12 +18,18 @@ _EVER = 2**63
 
 
 class PlainLimits:
-    """The limits by a topic's settings, computed once for each value of them."""
+    """The limits by a topic's settings, computed once for each value of them.
+
+    Args:
+        config: the settings.
+        has_keys: whether all records have keys, which a compacted topic demands: a coordinator's have.
+    """
 
     __slots__ = (
         "after_ms",
         "before_ms",
         "config",
+        "has_keys",
         "index_bytes",
         "index_interval",
         "is_log_append_time",
@@ -32,10 +38,11 @@ class PlainLimits:
         "segment_ms",
     )
 
-    def __init__(self, config: TopicConfig) -> None:
+    def __init__(self, config: TopicConfig, has_keys: bool) -> None:
         self.config = config
+        self.has_keys = has_keys
         self.most_bytes = min(config.max_message_bytes, config.segment_bytes)
-        if config.is_compacted or config.compression_type != "producer":
+        if (config.is_compacted and not has_keys) or config.compression_type != "producer":
             self.most_bytes = 0  # records have to be decoded: no batch is plain
         self.is_log_append_time = config.message_timestamp_type == "LogAppendTime"
         #: how far a record's timestamp may lie before and after the broker's time
@@ -43,6 +50,8 @@ class PlainLimits:
         self.after_ms = _EVER if self.is_log_append_time else config.message_timestamp_after_max_ms
         self.segment_bytes = config.segment_bytes
         self.segment_ms = config.segment_ms
+        if config.is_compacted:
+            self.segment_ms = min(config.segment_ms, config.max_compaction_lag_ms)
         #: how large the time index may be before an append
         self.index_bytes = config.segment_index_bytes - TIME_ENTRY_SIZE
         self.index_interval = config.index_interval_bytes

@@ -7,6 +7,7 @@ import random
 
 import pytest
 from simulation.blocking import VirtualThreads
+from simulation.clocks import ManualClock
 from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -41,7 +42,8 @@ def replica(lead):
 
 @pytest.fixture
 def log(replica):
-    return ReplicatedLog("t", Replicas(replica), ColdReads(VirtualThreads(random.Random(1), 0.0001)))
+    cold_reads = ColdReads(VirtualThreads(random.Random(1), 0.0001))
+    return ReplicatedLog("t", Replicas(replica), cold_reads, ManualClock())
 
 
 def failure(future):

@@ -40,7 +40,7 @@ class Follower:
         """Return the error for a request that only the leader can serve."""
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int) -> None:
+    def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int, has_keys: bool) -> None:
         """Return None, so that `Partition.append` rejects the batch."""
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:

@@ -201,13 +201,15 @@ class Leader:
             self._appended(len(records))
         return info
 
-    def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int) -> AppendInfo | None:
-        """Append a client's batch if it is plain; see `Partition.append_plain`."""
+    def append_plain(
+        self, records: Buffer, acks: int, flags: int, now_ms: int, has_keys: bool
+    ) -> AppendInfo | None:
+        """Append a batch if it is plain; see `Partition.append_plain`."""
         log = self._log
         config = log.config
         limits = self._limits
-        if limits is None or limits.config is not config:
-            limits = self._limits = PlainLimits(config)
+        if limits is None or limits.config is not config or limits.has_keys is not has_keys:
+            limits = self._limits = PlainLimits(config, has_keys)
         state = self.state
         if acks == ACKS_ALL and len(state.isr) < config.min_insync_replicas:
             return None

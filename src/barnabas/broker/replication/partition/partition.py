@@ -367,8 +367,10 @@ class Partition:
             self._appended(info, len(records))
         return info
 
-    def append_plain(self, records: Buffer, acks: int, flags: int, now_ms: int) -> AppendInfo | None:
-        """Append a client's batch if it is plain.
+    def append_plain(
+        self, records: Buffer, acks: int, flags: int, now_ms: int, has_keys: bool = False
+    ) -> AppendInfo | None:
+        """Append a batch if it is plain.
 
         If not, return None and change nothing: `append` must decide.
 
@@ -377,6 +379,7 @@ class Partition:
             acks: as for `append`.
             flags: bits of the batch attributes that this request may set.
             now_ms: present time, in milliseconds.
+            has_keys: whether all records have keys; those of clients are not known to.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -384,7 +387,7 @@ class Partition:
         if self.unavailable is not None:
             return None
         try:
-            info = self._role.append_plain(records, acks, flags, now_ms)
+            info = self._role.append_plain(records, acks, flags, now_ms, has_keys)
         except KafkaError as error:
             self._not_appended(error)
             raise
