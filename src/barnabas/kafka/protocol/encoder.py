@@ -228,11 +228,10 @@ class _Compiler(FunctionBuilder):
             for field in sorted(fields, key=lambda f: f.tag or 0):
                 with self.block(f"if {changed[field.tag]}:"):
                     content = self.tagged(field, f"{source}.{field.name}")
-                    self.emit(
-                        f"{count} += 1",
-                        f"{section} += uvarint({field.tag}) + uvarint(len({content})) + {content}",
-                    )
-            self.emit(f"{self.out} += uvarint({count}) + {section}")
+                    tag = wire.uvarint(field.tag or 0)
+                    self.emit(f"{count} += 1", f"{section} += {tag!r} + uvarint(len({content})) + {content}")
+            assert len(fields) < 128  # so that their number is one byte
+            self.emit(f"{self.out}.append({count})", f"{self.out} += {section}")
         self.emit(f"else: {self.out}.append(0)")
 
     def changed(self, field: Field, value: str) -> str:

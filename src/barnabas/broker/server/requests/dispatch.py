@@ -113,7 +113,7 @@ class Dispatcher:
         api = served.api
         context = RequestContext(header, client)
         metering = self._metering
-        if metering is not None and not metering.is_idle:
+        if metering is not None and not metering.quotas.is_idle:
             context.usage = metering.begin(api, header, client, len(frame), began)
         if count > api.large_from and (pieces := _pieces(api, request)) is not None:
             answering = self._answer_divided(served, header, context, request, pieces)
@@ -275,7 +275,7 @@ class Dispatcher:
             header, request, count = await self._long_work.run(parse_counted, frame, MAX_ELEMENTS)
             context = RequestContext(header, connection)
             metering = self._metering
-            if metered is not None and metering is not None and not metering.is_idle:
+            if metered is not None and metering is not None and not metering.quotas.is_idle:
                 context.usage = metering.begin(served.api, header, metered, len(frame))
             answering = self._answer_large(served, header, context, request, count)
             return await timed(answering, context.usage)

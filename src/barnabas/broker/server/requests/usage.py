@@ -103,13 +103,9 @@ class Metering:
     """Creates the `Usage` of requests while clients have quotas."""
 
     def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
-        self._quotas = quotas
+        #: while no client has quotas, they are idle and no requests are measured
+        self.quotas = quotas
         self._clock = clock
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no requests are measured."""
-        return self._quotas.is_idle
 
     def begin(
         self, api: Api[Any], header: RequestHeader, client: Client, size: int, began: float | None = None
@@ -118,7 +114,7 @@ class Metering:
         if api.order.is_of_brokers(header.api_version) or client.principal is ITSELF:
             return None
         usage = Usage(
-            self._quotas,
+            self.quotas,
             self._clock,
             client,
             client.principal.name,
