@@ -1,6 +1,6 @@
 """What a request costs in our own code: microseconds of one core from the bytes received to those to be sent.
 
-    python -m bench.request [--seconds 2] [--profile]
+    python -m bench.request [--seconds 2] [--profile | --calls]
 
 A broker in this process, without its sockets: what asyncio and the network's system calls cost is left out.
 CPU time, not wall time; the best of several rounds.
@@ -28,9 +28,16 @@ from barnabas.broker.server.network.session import ClientSession
 from barnabas.kafka.protocol.framing import RequestHeader, encode_request
 from barnabas.kafka.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from barnabas.kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.kafka.protocol.schema import Request
 from barnabas.kafka.records import Record, encode_batch
+from bench.calls import Way
 from bench.log import cost
 
 TOPIC = "bench"
@@ -50,6 +57,14 @@ class Nowhere(asyncio.Transport):
 
 def frame(request: Request, version: int) -> bytes:
     return b"".join(map(bytes, encode_request(RequestHeader(request.api_key, version, 1, "bench"), request)))
+
+
+async def loaded_groups(broker: Broker, session: ClientSession, client: Nowhere) -> None:
+    """Have the topic of the groups made, and wait until this broker coordinates them."""
+    replies = client.replies
+    session.data_received(frame(FindCoordinatorRequest(coordinator_keys=["bench"]), 4))
+    while client.replies == replies or broker.groups.has_group("bench") is None:
+        await asyncio.sleep(0.01)
 
 
 async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], None]) -> None:
@@ -74,6 +89,13 @@ async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], 
     fetch = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])
     frame_of_fetch = frame(fetch, 11)
     measure("fetch of one record", lambda: session.data_received(frame_of_fetch))
+    committed = OffsetCommitRequestPartition(partition_index=0, committed_offset=end)
+    commit = OffsetCommitRequest(
+        group_id="bench", topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[committed])]
+    )
+    frame_of_commit = frame(commit, 9)
+    await loaded_groups(broker, session, client)
+    measure("commit of one offset", lambda: session.data_received(frame_of_commit))
     session.connection_lost(None)
     await broker.stop()
 
@@ -81,10 +103,18 @@ async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2, help="CPU time to spend on each figure")
-    parser.add_argument("--profile", action="store_true", help="say where it goes, which slows it down")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--profile", action="store_true", help="say where it goes, which slows it down")
+    how.add_argument("--calls", action="store_true", help="list the calls of one request instead")
     options = parser.parse_args()
 
     def measure(what: str, serve: Callable[[], None]) -> None:
+        if options.calls:
+            for _ in range(100):
+                serve()
+            way = Way(serve)
+            print(f"{what}: {way}\n{way.listing()}")
+            return
         print(f"{what}: {cost(lambda _: serve(), options.seconds):.1f} us")
         if options.profile:
             profile = cProfile.Profile()

@@ -1,0 +1,40 @@
+"""The way of one request through the code: its calls, its files, and its moves from one file to another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+class Way:
+    """The calls of Python functions that one action makes, in their order. Calls of C code do not count."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        #: the caller's file, the file and name of the function
+        self.calls: list[tuple[str, str, str]] = []
+        sys.setprofile(self._note)
+        try:
+            action()
+        finally:
+            sys.setprofile(None)
+        del self.calls[:1]  # of the action itself
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_back is not None:
+            caller, code = frame.f_back.f_code, frame.f_code
+            self.calls.append((caller.co_filename, code.co_filename, code.co_qualname))
+
+    def __str__(self) -> str:
+        files = {file for _, file, _ in self.calls}
+        moves = sum(caller != file for caller, file, _ in self.calls)
+        return f"{len(self.calls)} calls through {len(files)} files, {moves} of them from one file to another"
+
+    def listing(self) -> str:
+        """One line for each call."""
+        return "\n".join(f"  {_short(file)}: {name}" for _, file, name in self.calls)
+
+
+def _short(file: str) -> str:
+    return file.rpartition("barnabas/")[2]
