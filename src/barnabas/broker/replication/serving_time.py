@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from barnabas.broker.view import BrokerView
+
 #: how often lateness is measured at least, in seconds
 _LONGEST_TICK = 1.0
 #: so many ticks in the shortest interval of a check
@@ -17,17 +19,13 @@ class ServingTime:
     """Time of the event loop without its stalls, and a check at intervals of this time.
 
     While a broker stalls (a stopped process, a disk that hangs, an overloaded machine), its followers cannot
-    catch up, and must not leave the ISR. A timer that fires late shows the length of a stall.
-
-    Args:
-        interval: returns the seconds until the next check; called after each check.
-        check: called at each interval.
+    catch up, and must not leave the ISR. A timer that fires late shows the length of a stall. The interval is
+    half of ``replica.lag.time.max.ms``.
     """
 
-    def __init__(self, interval: Callable[[], float], check: Callable[[], None]) -> None:
+    def __init__(self, view: BrokerView) -> None:
         self._loop = asyncio.get_running_loop()
-        self._interval = interval
-        self._check = check
+        self._view = view
         self._stalled = 0.0
         self._checked_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -39,23 +37,29 @@ class ServingTime:
         """
         return self._loop.time() - self._stalled
 
-    def start(self) -> None:
+    def start(self, check: Callable[[], None]) -> None:
+        """Call `check` at intervals until `stop`."""
         self._checked_at = self.now()
-        self._wait()
+        self._wait(check)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _wait(self) -> None:
-        due = self._loop.time() + min(_LONGEST_TICK, self._interval() / _TICKS)
-        self._timer = self._loop.call_at(due, self._tick, due)
+    @property
+    def _interval(self) -> float:
+        """The time between two checks, in seconds."""
+        return self._view.config.replica_lag_time_max_ms / 2000
 
-    def _tick(self, due: float) -> None:
-        self._wait()  # first: a failed check must not end the checks
+    def _wait(self, check: Callable[[], None]) -> None:
+        due = self._loop.time() + min(_LONGEST_TICK, self._interval / _TICKS)
+        self._timer = self._loop.call_at(due, self._tick, due, check)
+
+    def _tick(self, due: float, check: Callable[[], None]) -> None:
+        self._wait(check)  # first: a failed check must not end the checks
         late = self._loop.time() - due
         if late > _TOLERANCE:
             self._stalled += late
-        if self.now() - self._checked_at >= self._interval():
+        if self.now() - self._checked_at >= self._interval:
             self._checked_at = self.now()
-            self._check()
+            check()

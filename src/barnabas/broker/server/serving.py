@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from barnabas.broker.controller import AutoCreation, Controller
+from barnabas.broker.metadata import MetadataLoader
 from barnabas.broker.server.auditing.trail import AuditTrail
 from barnabas.broker.server.auditing.watch import Denials, changes_audited
 from barnabas.broker.server.fetching.read_index import ReadIndex
@@ -34,6 +35,7 @@ class _Common:
     """The parts that run between any request and its handler."""
 
     view: BrokerView
+    loader: MetadataLoader
     controller: Controller
     read_index: ReadIndex
     forwarding: Forwarding
@@ -66,8 +68,9 @@ def _served(api: Api[Any], found: Parts, common: _Common) -> Served:
     handle = api.using(*(found.of(kind, api.name) for kind in api.parts)).handle
     if api.confirmed_by is not None:
         partitions_of = api.confirmed_by.partitions_of(found)
-        handle = confirmed(handle, common.read_index, partitions_of, api.confirmed_by.refusal)
-    if api.new_names is not None:
+        refusal = api.confirmed_by.refusal
+        handle = confirmed(handle, common.loader, common.read_index, partitions_of, refusal)
+    if api.new_names is not None and common.authorizer is not None:
         handle = bounded(handle, found.get(api.new_names, api.name))
     served = Served(api, handle)
     if common.authorizer is not None:

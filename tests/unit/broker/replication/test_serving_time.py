@@ -6,8 +6,15 @@ import asyncio
 
 import pytest
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
+from barnabas.broker.config import BrokerConfig
 from barnabas.broker.replication.serving_time import ServingTime
+
+
+def serving_time(lag_ms=30_000):
+    """With a check each half of that time."""
+    return ServingTime(view_of(config=BrokerConfig(node_id=1, replica_lag_time_max_ms=lag_ms)))
 
 
 def stall(seconds):
@@ -17,8 +24,8 @@ def stall(seconds):
 
 def test_time_goes_on_as_long_as_the_loop_turns():
     async def main():
-        time = ServingTime(lambda: 15.0, lambda: None)
-        time.start()
+        time = serving_time()
+        time.start(lambda: None)
         await asyncio.sleep(42)
         assert time.now() == pytest.approx(42)
         time.stop()
@@ -28,8 +35,8 @@ def test_time_goes_on_as_long_as_the_loop_turns():
 
 def test_a_stall_does_not_count():
     async def main():
-        time = ServingTime(lambda: 15.0, lambda: None)
-        time.start()
+        time = serving_time()
+        time.start(lambda: None)
         await asyncio.sleep(10)
         stall(60)
         await asyncio.sleep(10)
@@ -42,8 +49,8 @@ def test_a_stall_does_not_count():
 def test_the_check_comes_at_intervals_of_this_time():
     async def main():
         checked = []
-        time = ServingTime(lambda: 15.0, lambda: checked.append(time.now()))
-        time.start()
+        time = serving_time()
+        time.start(lambda: checked.append(time.now()))
         await asyncio.sleep(20)
         assert checked == [pytest.approx(15)]
         stall(60)
@@ -66,8 +73,8 @@ def test_a_check_that_fails_does_not_end_the_checks():
             if len(checked) == 1:
                 raise RuntimeError("planted")
 
-        time = ServingTime(lambda: 15.0, check)
-        time.start()
+        time = serving_time()
+        time.start(check)
         await asyncio.sleep(40)
         assert len(checked) == 2
         assert [str(context["exception"]) for context in reported] == ["planted"]
@@ -79,8 +86,8 @@ def test_a_check_that_fails_does_not_end_the_checks():
 def test_the_check_follows_a_shorter_interval():
     async def main():
         checked = []
-        time = ServingTime(lambda: 0.05, lambda: checked.append(time.now()))
-        time.start()
+        time = serving_time(100)
+        time.start(lambda: checked.append(time.now()))
         await asyncio.sleep(1.01)
         assert len(checked) in range(15, 21)
         time.stop()
@@ -91,8 +98,8 @@ def test_the_check_follows_a_shorter_interval():
 def test_nothing_is_checked_after_the_stop():
     async def main():
         checked = []
-        time = ServingTime(lambda: 15.0, lambda: checked.append(time.now()))
-        time.start()
+        time = serving_time()
+        time.start(lambda: checked.append(time.now()))
         await asyncio.sleep(1)
         time.stop()
         await asyncio.sleep(60)

@@ -13,7 +13,7 @@ broker still answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -22,10 +22,13 @@ from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.purgatory import DelayedOperation, Watched
 from barnabas.broker.server.fetching.sessions import FetchSessions
+from barnabas.broker.view import BrokerView
 
 #: A follower has at most two fetches under way. So the third one that arrives after a question was sent after
 #: an answer to the first, and that after the question.
 ROUNDS = 3
+#: how long a question waits for the followers, as a multiple of how long one of their fetches waits
+_FETCHES_WAITED_FOR = 5
 
 
 class _Witness(NamedTuple):
@@ -45,22 +48,13 @@ class ReadIndex:
     Args:
         replicas: the partitions of this broker.
         sessions: fetch sessions of the followers.
-        is_certain: whether the session with the metadata store is certain, so that no proof is necessary.
-        patience_ms: time limit of a proof, in milliseconds.
+        view: the broker's state.
     """
 
-    def __init__(
-        self,
-        replicas: ReplicaManager,
-        sessions: FetchSessions,
-        is_certain: Callable[[], bool],
-        patience_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, replicas: ReplicaManager, sessions: FetchSessions, view: BrokerView) -> None:
         self._replicas = replicas
         self._sessions = sessions
-        self._patience_ms = patience_ms
-        #: whether nothing needs to be confirmed
-        self.is_certain = is_certain
+        self._view = view
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> asyncio.Future[bool] | None:
         """Prove that no other broker leads these partitions at the time of this call.
@@ -76,7 +70,8 @@ class ReadIndex:
             return None
         asked.hurry()
         watched: list[Watched] = [self._sessions, *asked.partitions]
-        return DelayedOperation(watched, self._patience_ms(), asked.attempt).future
+        patience_ms = _FETCHES_WAITED_FOR * self._view.config.replica_fetch_wait_max_ms
+        return DelayedOperation(watched, patience_ms, asked.attempt).future
 
     def _led(self, partitions: Iterable[TopicPartition]) -> Iterator[Partition]:
         for topic_partition in dict.fromkeys(partitions):

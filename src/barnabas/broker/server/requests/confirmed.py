@@ -8,12 +8,13 @@ the handler still runs at once, so that the order of requests stays. Its respons
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.awaitables import MaybeAwaitable, continued, is_awaitable
+from barnabas.broker.metadata import MetadataLoader
 from barnabas.broker.server.requests.context import Handle, RequestContext
 from barnabas.broker.server.requests.leadership import PartitionsOf
 from barnabas.kafka.protocol.schema import Request, Response
@@ -22,24 +23,27 @@ from barnabas.kafka.protocol.schema import Request, Response
 class Confirmation(Protocol):
     """Confirms that this broker still leads the partitions that it believes to lead (`ReadIndex`)."""
 
-    is_certain: Callable[[], bool]
-
     def confirm(self, partitions: Iterable[TopicPartition]) -> asyncio.Future[bool] | None:
         """Wait until it is proven that no other broker leads (`ReadIndex.confirm`)."""
 
 
 def confirmed(
-    handle: Handle, confirmation: Confirmation, partitions_of: PartitionsOf, refusal: ErrorCode
+    handle: Handle,
+    loader: MetadataLoader,
+    confirmation: Confirmation,
+    partitions_of: PartitionsOf,
+    refusal: ErrorCode,
 ) -> Handle:
     """Wrap `handle` so that its responses contain only state that was valid when the request arrived.
 
     Args:
+        loader: knows whether the session with the metadata store is certain, so that no proof is necessary.
         partitions_of: returns the partitions whose leader must answer the request.
         refusal: returns the error of a broker that cannot prove that it leads them.
     """
 
     def confirm_and_handle(context: RequestContext, request: Request) -> MaybeAwaitable[Response | None]:
-        if confirmation.is_certain():
+        if loader.is_certain:
             return handle(context, request)
         confirming = confirmation.confirm(partitions_of(request))
         if confirming is None:

@@ -20,9 +20,6 @@ from barnabas.broker.server.stages.logs import Logs
 from barnabas.broker.server.stages.membership import Membership
 from barnabas.broker.server.stages.metadata import Metadata
 
-#: a request that must not be answered from stale state waits for as long as this many fetches of followers
-_FETCHES_WAITED_FOR = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Replication:
@@ -64,9 +61,7 @@ async def open_replication(
     closing.add(following.stop)
     isr_changes = IsrChanges(view, to_controller.send, leadership.epoch_ended)
     closing.add(isr_changes.stop)
-    serving_time = ServingTime(
-        lambda: view.config.replica_lag_time_max_ms / 2000, lambda: replicas.check_in_sync()
-    )
+    serving_time = ServingTime(view)
     closing.add(serving_time.stop)
     replicas = ReplicaManager(
         view.node_id,
@@ -82,7 +77,7 @@ async def open_replication(
     )
     leadership.add_replicas(replicas)
     logs.on_directory_failure.append(replicas.take_offline)
-    serving_time.start()
+    serving_time.start(replicas.check_in_sync)
     return Replication(
         replicas=replicas,
         throttles=throttles,
@@ -91,11 +86,6 @@ async def open_replication(
         isr_changes=isr_changes,
         serving_time=serving_time,
         fetch_sessions=fetch_sessions,
-        read_index=ReadIndex(
-            replicas,
-            fetch_sessions,
-            lambda: metadata.loader.is_certain,
-            lambda: _FETCHES_WAITED_FOR * view.config.replica_fetch_wait_max_ms,
-        ),
+        read_index=ReadIndex(replicas, fetch_sessions, view),
         producer_ids=ProducerIds(lambda: leadership.allocate_producer_ids(to_controller)),
     )

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from simulation.clocks import ManualClock
 from simulation.virtual_time import run_virtual
+from tests.views import view_of
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
@@ -19,7 +20,8 @@ from barnabas.kafka.protocol.messages.fetch import FetchPartition, FetchRequest,
 TOPIC_ID = b"t" * 16
 PLACE = TopicPartition("t", 0)
 EPOCH = 5
-PATIENCE = 2.0
+#: five fetches that wait for 0.5 s, the default of ``replica.fetch.wait.max.ms``
+PATIENCE = 2.5
 
 
 class FakePartition:
@@ -52,8 +54,7 @@ class Broker:
         self.index = ReadIndex(
             SimpleNamespace(find=lambda topic, number: partition),
             self.sessions,
-            lambda: False,
-            lambda: round(1000 * PATIENCE),
+            view_of(),
         )
 
     def confirm(self):

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 from barnabas.broker.controller import AutoCreation, Controller
 from barnabas.broker.logins.delegation_tokens import TokenKeys
+from barnabas.broker.metadata import MetadataLoader
 from barnabas.broker.server.auditing.trail import AuditTrail
 from barnabas.broker.server.fetching.read_index import ReadIndex
 from barnabas.broker.server.handlers import load
@@ -33,7 +34,7 @@ _OPTIONAL = {Authorizer, TokenKeys, NoneType}
 
 def required() -> set[Any]:
     """The types of the parts without which a broker cannot serve."""
-    found = {ReadIndex, AuditTrail, LongWork}
+    found = {ReadIndex, MetadataLoader, AuditTrail, LongWork}
     for api in load().values():
         for kind in [*api.parts, *([api.new_names] if api.new_names else ())]:
             found |= {*_leaves(kind)}

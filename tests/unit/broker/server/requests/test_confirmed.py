@@ -26,7 +26,7 @@ class Index:
     """In doubt, until it is told what to say."""
 
     def __init__(self, *, certain=False, proven=False):
-        self.is_certain = lambda: certain
+        self.is_certain = certain
         self.asked = []
         self._proven = proven
 
@@ -37,7 +37,9 @@ class Index:
 
 
 def gated(handle, index):
-    return confirmed(handle, index, lambda request: [PLACE], ErrorCode.NOT_COORDINATOR)(None, "request")
+    return confirmed(handle, index, index, lambda request: [PLACE], ErrorCode.NOT_COORDINATOR)(
+        None, "request"
+    )
 
 
 @run

@@ -83,6 +83,7 @@ class AdminBroker:
         to_controller = ToController(self.view, absent, absent, request_timeout=30.0)
         own = (
             self.view,
+            self.loader,
             self.controller,
             LongWork(Environment.of_system()),
             self.quotas,
