@@ -476,6 +476,8 @@ def unserved(resource_type: int) -> str:
 
 def check_topic_config(texts: Mapping[str, str | None]) -> None:
     """Raise KafkaError INVALID_CONFIG unless a topic can have these settings."""
+    if not texts:
+        return
     for name, text in texts.items():
         if text is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} has no value: give one, or leave it out")

@@ -8,6 +8,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.text import logger_of
 from barnabas.base.types import BrokerId
 from barnabas.broker.config import BrokerConfig, GroupConfig, Settings, TopicConfig, Update
+from barnabas.broker.config.describe import Description, describe_topic
 from barnabas.broker.config.settings import Layer, Source
 from barnabas.broker.metadata.image import ALL_BROKERS, ClusterImage
 
@@ -30,6 +31,8 @@ class ConfigResolver:
         self._layers = self._broker_layers(ClusterImage())
         self._broker = static
         self._plain_topic = TopicConfig.from_layers(self._layers, {})
+        #: its description, once it was wanted
+        self._described: list[Description] | None = None
         #: of topics with settings of their own: the settings as text, and what holds
         self._topics: dict[str, tuple[Mapping[str, str], TopicConfig]] = {}
         self._groups: dict[str, GroupConfig] = {}
@@ -57,6 +60,13 @@ class ConfigResolver:
             config = TopicConfig.from_layers(self.topic_layers(image, topic), texts)
             known = self._topics[topic] = texts, config
         return known[1]
+
+    def plain_topic(self, image: ClusterImage) -> list[Description]:
+        """Describe every setting of a topic without settings of its own; one list for all."""
+        self._refresh(image)
+        if self._described is None:
+            self._described = list(describe_topic(self._layers))
+        return self._described
 
     def group_config(self, image: ClusterImage, group_id: str) -> GroupConfig:
         """Return the settings of a consumer group as they hold now."""
@@ -96,6 +106,7 @@ class ConfigResolver:
         self._groups = {}
         self._topics = {}
         self._plain_topic = TopicConfig.from_layers(self._layers, {})
+        self._described = None
 
     def _broker_layers(self, image: ClusterImage) -> list[Layer]:
         own = _sound(BrokerConfig, image.broker_config(self._broker_id), f"broker {self._broker_id}")

@@ -15,6 +15,9 @@ CERTAIN_PART = 0.75
 #: states that nothing follows
 FINAL = frozenset((SessionState.FAILED, SessionState.CLOSED))
 
+#: a broker watches the root alone, a server of sessions watches some paths
+_FEW = 4
+
 
 class StoreSession:
     """A store's session: its state and its listeners. Owned by one event loop."""
@@ -77,13 +80,25 @@ class Watches:
 
         A watcher's exception is logged: it must not fail the write.
         """
-        path = changed
-        while True:
+
+        for path in self._paths_to(changed):
             for watcher in tuple(self._watchers.get(path, ())):
                 try:
                     watcher(event, changed)
                 except Exception:
                     log.exception("a watcher of %s failed on %s", path, changed)
-            if path == ROOT:
-                break
-            path = parent_of(path)
+
+    def _paths_to(self, changed: str) -> list[str]:
+        """Return the path and those above it, the nearest first; where few are watched, only those."""
+        if len(self._watchers) <= _FEW:
+            paths = [path for path in self._watchers if _is_at_or_above(path, changed)]
+            paths.sort(key=len, reverse=True)
+            return paths
+        paths = [changed]
+        while paths[-1] != ROOT:
+            paths.append(parent_of(paths[-1]))
+        return paths
+
+
+def _is_at_or_above(path: str, changed: str) -> bool:
+    return path in (changed, ROOT) or (changed.startswith(path) and changed[len(path)] == "/")

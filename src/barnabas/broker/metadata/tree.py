@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,8 @@ from barnabas.broker.metadata.store import (
 )
 
 ROOT = "/"
+#: parts that are neither empty nor '.' nor '..', each behind a slash
+_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[^/\0]+)+", re.DOTALL)
 #: of a transaction that is applied in steps
 _OPERATIONS_A_STEP = 500
 
@@ -174,6 +177,5 @@ def parent_of(path: str) -> str:
 
 def check_path(path: str) -> None:
     """Raise ValueError if the text cannot be the path of a node."""
-    parts = path.split("/")
-    if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]) or "\0" in path:
+    if _PATH.fullmatch(path) is None:
         raise ValueError(f"{path!r} is not a path: write /a/b, without empty parts, '.' or '..'")

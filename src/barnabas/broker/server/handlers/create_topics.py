@@ -8,8 +8,10 @@ timeout, because the decision takes milliseconds.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.config.describe import Description
 from barnabas.broker.controller import NewTopic
 from barnabas.broker.controller.topics import TopicControl, check_partition_count
 from barnabas.broker.metadata.image import TopicImage
@@ -72,13 +74,14 @@ async def create_topics(
                 results.append(_refused(topic.name, error))
             else:
                 once.append(_parse(topic))
+    plain: list[CreatableTopicConfigs] = []
     outcomes = await topics.create(once, validate_only=request.validate_only)
     for new in once:
         outcome = outcomes[new.name]
         if isinstance(outcome, KafkaError):
             results.append(_refused(new.name, outcome))
         else:
-            results.append(_created(settings, context.access, outcome, new))
+            results.append(_created(settings, context.access, outcome, new, plain))
     for name, times in named.items():
         if times > 1:
             twice = f"the request names the topic '{name}' {times} times"
@@ -97,8 +100,13 @@ def _parse(topic: CreatableTopic) -> NewTopic:
 
 
 def _created(
-    settings: SettingDescriptions, access: Access, topic: TopicImage, asked: NewTopic
+    settings: SettingDescriptions,
+    access: Access,
+    topic: TopicImage,
+    asked: NewTopic,
+    plain: list[CreatableTopicConfigs],
 ) -> CreatableTopicResult:
+    """Return the answer about a topic. Those without own settings share `plain`, once it is filled."""
     if not access.on_topic(Operation.DESCRIBE_CONFIGS, topic.name):
         return CreatableTopicResult(
             name=topic.name,
@@ -110,22 +118,24 @@ def _created(
             configs=None,
         )
     texts = {name: text for name, text in asked.configs.items() if text is not None}
+    configs = plain if not texts else []
+    if not configs:
+        configs += _listed(settings.of_new_topic(texts))
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.id,
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[0].replicas),
-        configs=[
-            CreatableTopicConfigs(
-                name=description.setting.name,
-                value=description.text,
-                config_source=description.source,
-                is_sensitive=description.setting.sensitive,
-            )
-            for description in settings.of_new_topic(texts)
-        ],
+        configs=configs,
     )
+
+
+def _listed(descriptions: Iterable[Description]) -> Iterator[CreatableTopicConfigs]:
+    for setting, text, source, _ in descriptions:
+        yield CreatableTopicConfigs(
+            name=setting.name, value=text, config_source=source, is_sensitive=setting.sensitive
+        )
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:

@@ -29,6 +29,8 @@ class SettingDescriptions:
 
     def of_new_topic(self, texts: Mapping[str, str]) -> list[Description]:
         """Describe every setting of a topic with the values `texts`, whether it exists or not."""
+        if not texts:
+            return self.view.configs.plain_topic(self.view.image)
         own = Layer(Source.DYNAMIC_TOPIC_CONFIG, texts)
         return list(describe_topic([own, *self._broker_layers()]))
 
