@@ -1,4 +1,7 @@
-"""Compacts logs in the background: the dirtiest first, in a thread; the results are put in place here."""
+"""Compacts logs in the background.
+
+A thread cleans the log with the largest dirty ratio, and the event loop replaces its segments.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ T = TypeVar("T")
 
 
 class Compactable(Protocol):
-    """A partition as the cleaner sees it."""
+    """A partition, with the attributes that the cleaner uses."""
 
     @property
     def log(self) -> PartitionLog: ...
 
     @property
     def unavailable(self) -> KafkaError | None:
-        """Set once the topic was deleted."""
+        """Set when the topic was deleted."""
 
 
 P = TypeVar("P", bound=Compactable)
@@ -47,7 +50,7 @@ _LOGS_A_TURN = 100
 
 
 class Setback(NamedTuple):
-    """A cleaning of a log that has failed: the next one waits."""
+    """A failed cleaning of a log, which delays the next attempt."""
 
     log: PartitionLog
     error: Exception
@@ -57,18 +60,18 @@ class Setback(NamedTuple):
     wait_ms: int
 
     def holds(self, now_ms: int) -> bool:
-        """Whether the log still waits; not when the clock was set back."""
+        """Whether the log still waits. If the clock was set back, it does not."""
         return self.since_ms <= now_ms < self.since_ms + self.wait_ms
 
 
 class LogCleaner(Generic[P]):
-    """The cleaner of a broker's logs. Owned by the event loop, but for what runs on its threads.
+    """Cleans the logs of a broker. The event loop owns it, except for the work in its threads.
 
     Args:
-        view: the broker's settings.
-        partitions: those this broker holds.
-        logs: where their logs are.
-        flush: has a partition's log fsynced soon: only what is safe on disk is cleaned.
+        view: settings of the broker.
+        partitions: partitions of this broker.
+        logs: logs of these partitions.
+        flush: requests an fsync of a partition's log, because only records on disk are cleaned.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class LogCleaner(Generic[P]):
 
     @property
     def uncleanable(self) -> dict[TopicPartition, Exception]:
-        """The logs whose latest cleaning has failed, and why. Each is tried again after a while."""
+        """The logs whose last cleaning has failed, with the reason. Each is tried again after a while."""
         return {name: setback.error for name, setback in self._setbacks.items()}
 
     def start(self) -> None:
@@ -107,7 +110,7 @@ class LogCleaner(Generic[P]):
         self._workers = [start_task(self._work(), "cleaner", is_vital=True) for _ in range(self._threads)]
 
     async def stop(self) -> None:
-        """Stop the running cleaning; a half-done one does no harm."""
+        """Stop the running cleaning. A cleaning that was interrupted does no harm."""
         self._stopping.set()
         for cleaning in self._at_work.values():
             cleaning.cancel()
@@ -127,7 +130,7 @@ class LogCleaner(Generic[P]):
                     await asyncio.wait_for(self._stopping.wait(), backoff_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
-        """Clean the log that has most need of it; return whether there was one, and it is clean now."""
+        """Clean the log with the largest dirty ratio. Return whether a log was cleaned."""
         found = await self._dirtiest()
         if found is None:
             return False
@@ -168,7 +171,7 @@ class LogCleaner(Generic[P]):
         return True
 
     async def _dirtiest(self) -> tuple[PartitionLog, Dirtiness] | None:
-        """Return the log with the largest dirty part among those worth it."""
+        """Return the log with the largest dirty ratio, among those above the minimum."""
         now_ms = self._clock.now_ms()
         found: list[tuple[PartitionLog, Dirtiness]] = []
         before = dict(self._setbacks)
@@ -264,7 +267,7 @@ class LogCleaner(Generic[P]):
         return not log.is_offline and log.files.tail == cleaning.tail
 
     def _put_off(self, log: PartitionLog, error: Exception) -> None:
-        """A cleaning has failed: its log waits, every other log goes on."""
+        """Delay the next cleaning of a log after a failure. Other logs are not affected."""
         if log.is_offline:
             return  # logged when it went offline
         if isinstance(error, OSError) and harm_of(error) is Harm.DIRECTORY:

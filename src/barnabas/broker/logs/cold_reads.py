@@ -1,4 +1,4 @@
-"""Reads that would wait for the disk, brought into memory by threads: the event loop goes on meanwhile."""
+"""Loads data for reads from the disk into memory, in threads, so that the event loop does not wait."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _THREADS = 4
 
 
 class ColdReads:
-    """Loads bytes for reads into the page cache. Owned by the event loop."""
+    """Loads bytes for reads into the page cache. The event loop owns it."""
 
     def __init__(self, blocking: Blocking) -> None:
         self._pool = blocking.pool("cold reads", _THREADS)
         self._is_stopped = False
 
     async def warm(self, reads: Sequence[ColdRead]) -> None:
-        """Return when the bytes are in memory, or a read has failed: the next read reports it.
+        """Wait until the bytes are in memory, or a read has failed. The next read reports the failure.
 
-        It is cancelled once the broker has stopped.
+        The wait is cancelled when the broker has stopped.
         """
         if self._is_stopped:
             raise asyncio.CancelledError
@@ -45,10 +45,11 @@ class ColdReads:
         await asyncio.shield(future)
 
     async def retry(self, read: Callable[[bool], R], cold: ColdRead) -> R:
-        """Return the result of `read`, once the bytes that it needs are in memory.
+        """Return the result of `read`, as soon as the bytes that it needs are in memory.
 
         Args:
-            read: called with whether it may wait for the disk; else it may raise `ColdRead`. It may wait if
+            read: called with whether it may wait for the disk. If not, it can raise `ColdRead`. It may wait
+                if the loaded bytes are no longer in memory.
             the
                 bytes just brought into memory are gone again.
         """
@@ -63,7 +64,7 @@ class ColdReads:
                 cold = another
 
     def stop(self) -> None:
-        """Wait for running reads, and begin no more."""
+        """Wait for running reads, and start no more."""
         self._is_stopped = True
         self._pool.abandon()
 

@@ -1,4 +1,4 @@
-"""A log directory: one folder that holds partitions, on one disk, of one broker at a time.
+"""A log directory: a folder with the logs of partitions, on one disk, which one broker at a time can use.
 
     DIR/.lock                       held while a broker runs on the directory
     DIR/meta.properties             whose it is
@@ -8,7 +8,7 @@
     DIR/<topic>.<hex>-delete/       a deleted partition, on its way out
     DIR/<topic>-<p>.<hex>-future/   the copy of a partition that is moved here from another directory
 
-Owned by the event loop's thread, but for `load`, which may run in several threads at once.
+The event loop's thread owns it, except for `load`, which several threads can call at once.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ _MEANING = {
 
 
 def future_folder(name: str, topic_partition: TopicPartition) -> bool:
-    """Whether a folder of that name is the copy of a partition that is moved between log directories."""
+    """Whether a folder's name is that of a copy of a partition, which moves between log directories."""
     stem = f"{topic_partition.topic[:_LONGEST_NAME]}-{topic_partition.partition}."
     return _FUTURE_FOLDER.fullmatch(name) is not None and name.startswith(stem)
 
 
 class DirectoryLocked(BarnabasError):
-    """Another broker runs on the log directory."""
+    """Another broker uses the log directory."""
 
 
 class LogDirectory:
@@ -148,10 +148,10 @@ class LogDirectory:
         is_clustered: bool = False,
         on_failure: Callable[[OSError], None] | None = None,
     ) -> LogDirectory:
-        """Locks the directory (made if it is missing) for this broker.
+        """Lock the directory for this broker. Create it if it is missing.
 
         Raises:
-            DirectoryLocked: another broker runs on it.
+            DirectoryLocked: another broker uses it.
             ConfigError: it belongs to another broker or cluster.
             OSError: the disk failed.
         """
@@ -188,12 +188,15 @@ class LogDirectory:
 
     @property
     def knows_its_logs(self) -> bool:
-        """Whether the recovery points list the directory's logs: else one that is gone goes unnoticed."""
+        """Whether the recovery points list the directory's logs.
+
+        If not, the broker does not notice a missing log.
+        """
         return not self._has_lost_points
 
     @property
     def _all_logs(self) -> Mapping[TopicPartition, PartitionLog]:
-        """The logs that checkpoints have entries for, copies included."""
+        """The logs with entries in checkpoints, including copies."""
         return ChainMap(self.logs, self.futures) if self.futures else self.logs
 
     @property
@@ -203,32 +206,32 @@ class LogDirectory:
 
     @property
     def cleaned_to(self) -> dict[TopicPartition, Offset]:
-        """Up to where compacted logs are clean."""
+        """The offsets up to which compacted logs are clean."""
         return self._cleaned_to.offsets
 
     @property
     def failure(self) -> OSError | None:
-        """The error that took the directory offline, None while it works."""
+        """The error that took the directory offline; None while it works."""
         return self.env.failure
 
     def expects(self, topic_partition: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> Offset:
-        """Up to which offset a partition's records are known to have been safe on disk here.
+        """Return the offset up to which a partition's records are known to be on disk in this directory.
 
-        With `topic_id`, those of that topic, not of one of its name that was deleted.
+        With `topic_id`, entries of a deleted topic with the same name are ignored.
         """
         if topic_id != ZERO_TOPIC_ID:
             self._forget_other_topics(topic_partition, topic_id)
         return self._recovery_points.offsets.get(topic_partition, 0)
 
     def is_of_another_topic(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether the checkpoints are of another topic id; for a folder that has no id of its own."""
+        """Whether the checkpoints are for another topic id. Call it for a folder without its own id."""
         tag = checkpoints.tag_of_topic(topic_id)
         return any(each.tags.get(topic_partition, tag) != tag for each in self._checkpoints)
 
     def found(self) -> dict[TopicPartition, TopicId]:
         """Return the directory's partitions, with their topic ids (zero if unknown).
 
-        This removes the empty folder of a partition that was never written: its topic is not known.
+        It removes the empty folder of a partition without records, because its topic is not known.
         """
         partitions = {}
         for entry in self.env.fs.entries(self.path):
@@ -248,7 +251,7 @@ class LogDirectory:
         return partitions
 
     def found_futures(self) -> dict[str, tuple[TopicId, int]]:
-        """The folders of copies that a stop interrupted, with the topic's id and the partition's number."""
+        """Return the folders of interrupted copies, with the topic's id and the partition's number."""
         found = {}
         for entry in self.env.fs.entries(self.path):
             folder = _FUTURE_FOLDER.fullmatch(entry.name)
@@ -258,7 +261,7 @@ class LogDirectory:
         return found
 
     def leftovers(self) -> list[TreeRemoval]:
-        """Return the folders of partitions whose deletion a stop interrupted."""
+        """Return the folders of partitions whose deletion was interrupted."""
         return [
             TreeRemoval(self.env.fs, f"{self.path}/{entry.name}")
             for entry in self.env.fs.entries(self.path)
@@ -266,7 +269,7 @@ class LogDirectory:
         ]
 
     def is_gone(self, topic_partition: TopicPartition) -> bool:
-        """Whether nothing is left of a log's records: neither its folder, nor a segment in it.
+        """Whether a log has no records left: neither its folder nor a segment in it exists.
 
         Raises:
             OSError: the disk failed.
@@ -278,7 +281,9 @@ class LogDirectory:
         return not any(LOG in entry.name for entry in entries)
 
     def mark_incomplete(self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark) -> None:
-        """Make a lost replica start over: create its folder, with the mark, for `load`. In any thread.
+        """Create the folder of a lost replica, with a mark, so that `load` begins it again.
+
+        Any thread can call this.
 
         Raises:
             OSError: the disk failed.
@@ -291,11 +296,13 @@ class LogDirectory:
         write_mark(fs, path, mark)
 
     def load(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Open a log of the directory, after a crash with recovery: for `adopt`, in any thread.
+        """Open a log of the directory, with recovery after a crash.
+
+        Call `adopt` afterwards. Any thread can call this.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, its files cannot be read or written.
-                CORRUPT_MESSAGE, the log is damaged below its recovery point.
+            KafkaError: KAFKA_STORAGE_ERROR, its files cannot be read or written. CORRUPT_MESSAGE, the log is
+                damaged below its recovery point.
         """
         env = self.env
         # each load opens files of its own account: the shared one belongs to another thread
@@ -332,7 +339,7 @@ class LogDirectory:
     def load_future(
         self, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
     ) -> PartitionLog:
-        """Open the copy in the folder `path` like `load`: for `futures`."""
+        """Open the copy in the folder `path` as `load` does. Add it to `futures` afterwards."""
         env = self.env
         loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
         try:
@@ -347,7 +354,7 @@ class LogDirectory:
     def create_future(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, start: Offset
     ) -> PartitionLog:
-        """Return a copy of a log that lies elsewhere, still empty, that is to begin at `start`.
+        """Create an empty copy of a log in another directory. It begins at `start`.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -371,7 +378,7 @@ class LogDirectory:
         return log
 
     def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
-        """Take a copy out, as `delete` does a log."""
+        """Remove a copy, as `delete` removes a log."""
         future = self.futures.pop(topic_partition)
         self.forget(topic_partition)
         future.abandon()
@@ -384,20 +391,20 @@ class LogDirectory:
         return TreeRemoval(self.env.fs, aside)
 
     def adopt(self, log: PartitionLog) -> PartitionLog:
-        """Take charge of a loaded log."""
+        """Add a loaded log to this directory."""
         self.logs[log.topic_partition] = log
         if self._log_starts.offsets.get(log.topic_partition, 0) > log.log_end_offset:
             self.has_stale_offsets = True
         return log
 
     def forget_start(self) -> None:
-        """Release the data that only the opening of logs needed: every log found has been opened."""
+        """Release the data that only the start needs. Call it when every log is open."""
         self._sizes = None
         for checkpoint in self._checkpoints:
             checkpoint.share(self._all_logs)
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """Create an empty log. Its folder is safe on disk from its first flush on.
+        """Create an empty log. Its folder is durable from its first flush on.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -428,9 +435,9 @@ class LogDirectory:
         return self.adopt(log)
 
     def _require_other_folder(self, topic_partition: TopicPartition) -> None:
-        """Raise KafkaError when the folder of a new log is that of one whose name differs in case alone.
+        """Raise KafkaError if a folder exists whose name differs only in case from that of a new log.
 
-        Many file systems of macOS and Windows take both names for one.
+        Many file systems of macOS and Windows treat both names as the same.
         """
         folded = str(topic_partition).casefold()
         for other in self.logs:
@@ -443,10 +450,10 @@ class LogDirectory:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
 
     def set_aside(self, topic_partition: TopicPartition, suffix: str) -> str:
-        """Rename the folder of a closed log, so that no start takes it for a log; return its new path.
+        """Rename the folder of a closed log, so that no start reads it as a log. Return its new path.
 
         Raises:
-            OSError: it could not be renamed.
+            OSError: the rename failed.
         """
         path = self._aside(topic_partition, suffix)
         self.env.fs.rename(f"{self.path}/{topic_partition}", path)
@@ -457,13 +464,13 @@ class LogDirectory:
         return f"{self.path}/{str(topic_partition)[:200]}.{new_uuid(self.env.random).hex}-{suffix}"
 
     def delete(self, topic_partition: TopicPartition) -> TreeRemoval | None:
-        """Take a log out: rename its folder, and return the task that deletes the folder for good.
+        """Remove a log: rename its folder, and return the task that deletes the folder.
 
         Returns:
-            None if the folder was gone already.
+            None if the folder did not exist any more.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, its folder could not be renamed: the next start deletes it.
+            KafkaError: KAFKA_STORAGE_ERROR, the rename of its folder failed; the next start deletes it.
         """
         log = self.logs.pop(topic_partition)
         self.forget(topic_partition)
@@ -477,12 +484,15 @@ class LogDirectory:
         return TreeRemoval(self.env.fs, path)
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Leave a log out of the checkpoints when they are written again; return whether it was in any."""
+        """Leave a log out of the next checkpoints. Return whether it was in any."""
         was_in = [checkpoint.forget(topic_partition) for checkpoint in self._checkpoints]
         return any(was_in)
 
     def forget_all_but(self, known: Collection[TopicPartition]) -> bool:
-        """Leave the logs of all other partitions out of the checkpoints; return whether there were any."""
+        """Leave the logs of all other partitions out of the next checkpoints.
+
+        Return whether there were any.
+        """
         named = (tp for checkpoint in self._checkpoints for tp in checkpoint.offsets)
         others = dict.fromkeys(tp for tp in named if tp not in known)
         for topic_partition in others:
@@ -490,9 +500,10 @@ class LogDirectory:
         return bool(others)
 
     def _forget_other_topics(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """Drop the checkpoints' entries of a deleted topic of the same name.
+        """Remove the checkpoints' entries of a deleted topic with the same name.
 
-        Its records would seem to be lost, and the new topic's would be hidden or go unchecked.
+        Otherwise a start would report the deleted topic's records as lost, or would hide or not check records
+        of the new topic.
         """
         tag = checkpoints.tag_of_topic(topic_id)
         for checkpoint in self._checkpoints:
@@ -500,13 +511,16 @@ class LogDirectory:
                 checkpoint.forget(topic_partition)
 
     def recovery_point_checkpoint(self) -> CheckpointWrite:
-        """Return the write of the recovery points, due now and then: they bound recovery after a crash."""
+        """Return the write of the recovery points.
+
+        It runs periodically, and limits recovery after a crash.
+        """
         return CheckpointWrite(self._recovery_points, self._all_logs, lambda log: log.recovery_point)
 
     def log_start_checkpoint(self) -> CheckpointWrite:
-        """Return the log start offsets that differ from the base offset of the log's first segment.
+        """Return the write of the log start offsets that differ from the base offset of the first segment.
 
-        Entries of logs that could not be opened are kept: their deleted records stay deleted.
+        Entries of logs that could not be opened are kept, so that their deleted records stay deleted.
         """
         self.has_stale_offsets = False
         planned: dict[PartitionLog, Offset] = {}
@@ -524,16 +538,19 @@ class LogDirectory:
         return CheckpointWrite(self._log_starts, self._all_logs, unknown_to_files)
 
     def high_watermark_checkpoint(self) -> CheckpointWrite:
-        """Return the high watermarks."""
+        """Return the write of the high watermarks."""
         return CheckpointWrite(self._high_watermarks, self._all_logs, lambda log: log.high_watermark)
 
     def cleaned_checkpoint(self) -> CheckpointWrite:
-        """Up to where compacted logs are clean."""
+        """Return the write of the offsets up to which compacted logs are clean."""
         self._cleaned_to.is_stale = True
         return CheckpointWrite(self._cleaned_to, self._all_logs, None)
 
     def lower_cleaned(self, topic_partition: TopicPartition, offset: Offset) -> bool:
-        """A log is to be truncated to `offset`; whether it was clean beyond that."""
+        """Note that a log is about to be truncated to `offset`.
+
+        Return whether it was clean beyond that offset.
+        """
         if self.cleaned_to.get(topic_partition, 0) <= offset:
             return False
         # only what was flushed is cleaned, so this is the one way in which what is clean is cut off
@@ -542,11 +559,11 @@ class LogDirectory:
         return True
 
     def lowered_cleaned_checkpoint(self) -> CheckpointWrite:
-        """Return the write of `cleaned_checkpoint` that may run only after `lower_cleaned`."""
+        """Return the write of `cleaned_checkpoint`, which may run only after `lower_cleaned`."""
         return CheckpointWrite(self._cleaned_to, self._all_logs, None)
 
     def close(self) -> None:
-        """Close every log, and mark the stop as clean if all went well; never raises."""
+        """Close every log, and mark the stop as clean if no error happened. It never raises."""
         try:
             unflushed = self._flush_all()
             for checkpoint in self._checkpoints:
@@ -623,7 +640,7 @@ class LogDirectory:
         return log
 
     def _flush_all(self) -> list[TopicPartition]:
-        """Flush every log; return those that failed."""
+        """Flush every log. Return those that failed."""
         # Side by side, because file systems make one commit of fsyncs that come together; some at a time,
         # because each holds its files open.
         logs = list(self._all_logs.values())
@@ -644,7 +661,7 @@ class LogDirectory:
 
     @contextmanager
     def _noted(self, log: PartitionLog, failed: list[TopicPartition]) -> Iterator[None]:
-        """A log that cannot be closed well keeps no other from it."""
+        """Log an error of a log that cannot be closed, and continue with the others."""
         try:
             yield
         except Exception as error:
@@ -707,7 +724,7 @@ class LogDirectory:
         return OffsetCheckpoint(self.env.fs, path, read)
 
     def _read_topic_id(self, folder: str) -> TopicId | None:
-        """The topic's id in a partition's folder: zero when it is unknown, None when the folder is empty."""
+        """Return the topic's id in a partition's folder: zero if unknown, None if the folder is empty."""
         path = f"{folder}/{checkpoints.PARTITION_METADATA}"
         try:
             return checkpoints.decode_partition_metadata(read_small_file(self.env.fs, path))
@@ -733,7 +750,7 @@ def _has_partitions(fs: FileSystem, path: str) -> bool:
 def _claim(
     fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random, *, is_clustered: bool
 ) -> str:
-    """Check that the directory is this broker's, or make it so; return its id."""
+    """Check that the directory belongs to this broker, or claim it. Return its id."""
     file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
         found = checkpoints.decode_properties(read_small_file(fs, file))
@@ -769,7 +786,7 @@ def _claim(
 
 
 def _take_marker(fs: FileSystem, path: str) -> bytes | None:
-    """Remove the marker of a clean stop durably; return its content, None if there was none."""
+    """Remove the marker of a clean stop durably. Return its content; None if there was none."""
     name = f"{path}/{CLEAN_SHUTDOWN}"
     try:
         content = read_small_file(fs, name)

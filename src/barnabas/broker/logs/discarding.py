@@ -1,7 +1,7 @@
-"""Throws a replica of a stopped broker away, so that the broker copies it again from the partition's leader.
+"""Discards a replica of a stopped broker, so that the broker copies it again from the partition's leader.
 
-The mark (`barnabas.broker.storage.incomplete`) is on disk before anything else changes: whenever this is
-interrupted, the replica counts as incomplete, and it can be done again.
+The mark (`barnabas.broker.storage.incomplete`) is on disk before anything else changes. If the command is
+interrupted, the replica counts as incomplete, and the command can be repeated.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def discard_replica(
     *,
     dry_run: bool = False,
 ) -> None:
-    """Mark a replica, and move all that its folders hold to another folder of their log directories.
+    """Mark a replica, and move the contents of its folders to another folder of their log directories.
 
     Args:
-        fs: where the directories are.
-        directories: all that `find_replica` has found; the replica begins anew in the first.
-        topic_partition: whose replica.
-        aside: the name of that other folder, which may be there.
+        fs: file system of the directories.
+        directories: all results of `find_replica`; the replica begins again in the first.
+        topic_partition: partition of the replica.
+        aside: name of the other folder, which can exist already.
         say: called with a line about each step.
-        dry_run: say what would be done and change nothing.
+        dry_run: describes the steps and changes nothing.
 
     Raises:
         OSError: the disk failed.

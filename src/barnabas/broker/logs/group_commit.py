@@ -1,7 +1,7 @@
-"""Fsyncs that many requests share, for ``barnabas.acks.fsync``.
+"""Shares fsyncs between many requests, for ``barnabas.acks.fsync``.
 
-While one round of fsyncs runs in threads, appends go on; whatever they touched is in the next round. So the
-more requests wait, the more of them one fsync serves, and none waits for more than two.
+While one round of fsyncs runs in threads, appends continue. The next round fsyncs the logs that they changed.
+So the more requests wait, the more of them one fsync serves, and no request waits for more than two rounds.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Flushable(Protocol):
     def topic_partition(self) -> TopicPartition: ...
 
     async def flush(self, disk: Pool) -> None:
-        """Fsync appended records, in a thread, and let the high watermark follow."""
+        """Fsync appended records in a thread, and then advance the high watermark."""
 
 
 class GroupCommit:
-    """Makes appended records durable, and lets the high watermarks follow."""
+    """Makes appended records durable, and then advances the high watermarks."""
 
     def __init__(self, disk: Pool) -> None:
         self._disk = disk
@@ -40,7 +40,7 @@ class GroupCommit:
         self._round: asyncio.Task[None] | None = None
 
     def add(self, partition: Flushable) -> None:
-        """`partition` was appended to: flush it in the next round."""
+        """Flush `partition` in the next round, because records were appended to it."""
         self._dirty[partition] = None
         if self._round is None:
             self._round = start_task(self._run(), "group commit", is_vital=True)

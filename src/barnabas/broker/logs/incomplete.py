@@ -1,5 +1,4 @@
-"""A broker's replicas that lack records which they had acknowledged
-(`barnabas.broker.storage.incomplete`)."""
+"""Tracks a broker's replicas that lack acknowledged records (`barnabas.broker.storage.incomplete`)."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _GATHERING = 0.5
 
 
 class _Replica(NamedTuple):
-    """One that is incomplete."""
+    """An incomplete replica."""
 
     topic_id: TopicId
     mark: Mark
@@ -34,10 +33,10 @@ def _ignore() -> None:
 
 
 class IncompleteReplicas:
-    """The incomplete replicas, until each has copied the records it lacks. Owned by the event loop.
+    """The incomplete replicas, until each has copied its missing records. The event loop owns it.
 
     Args:
-        disk: where marks are written and removed.
+        disk: threads in which marks are written and removed.
     """
 
     def __init__(self, disk: Pool) -> None:
@@ -56,7 +55,7 @@ class IncompleteReplicas:
 
     @property
     def registered(self) -> frozenset[tuple[TopicId, int]]:
-        """The topic ids and numbers of the partitions, as the registration names them."""
+        """The topic ids and numbers of the partitions, in the form of the registration."""
         return frozenset((each.topic_id, tp.partition) for tp, each in self._replicas.items())
 
     def note(
@@ -66,14 +65,14 @@ class IncompleteReplicas:
         self._replicas[topic_partition] = _Replica(topic_id, mark, opened)
 
     def must_begin_anew(self, opened: PartitionLog) -> bool:
-        """Whether a log is to be emptied before it follows a leader: it may lack records in between."""
+        """Whether a log must be emptied before it follows a leader: earlier records may be missing."""
         if not self._replicas:
             return False
         replica = self._replicas.get(opened.topic_partition)
         return replica is not None and replica.opened is opened and not replica.mark.is_emptied
 
     async def begun_anew(self, opened: PartitionLog) -> None:
-        """A log was emptied, which is on disk: have its mark say so, so that a restart keeps what it copies.
+        """Note in the mark that a log was emptied, so that a restart keeps the records copied from now on.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the mark could not be written.
@@ -91,7 +90,7 @@ class IncompleteReplicas:
             self._replicas[opened.topic_partition] = replica._replace(mark=mark)
 
     def complete(self, topic_partition: TopicPartition) -> None:
-        """Note that the controller counts a replica as in sync: it has all its leader's records, or leads."""
+        """Note that the controller counts a replica as in sync: it has all records, or it leads."""
         replica = self._replicas.get(topic_partition)
         if replica is None or replica.opened is None:
             return
@@ -102,11 +101,11 @@ class IncompleteReplicas:
             self._writing = start_task(self._remove_marks(), "marks of incomplete replicas")
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """A replica is deleted, and its folder with the mark."""
+        """Remove a deleted replica. Its mark was in its folder."""
         self._replicas.pop(topic_partition, None)
 
     async def stop(self) -> None:
-        """Wait for the marks that are being removed."""
+        """Wait until the marks in progress are removed."""
         while self._writing is not None:
             await asyncio.wait([self._writing])
 

@@ -52,7 +52,10 @@ def upkeep(
     logs: LogManager,
     on_open: Callable[[Collection[TopicPartition]], None],
 ) -> list[Job]:
-    """The jobs of a broker's logs; `on_open` receives partitions whose logs could not be opened before."""
+    """Return the jobs for a broker's logs.
+
+    `on_open` receives partitions whose logs could not be opened before.
+    """
 
     async def drop_expired_producers() -> None:
         await logs.expire_producers(view.config.producer_id_expiration_ms)

@@ -1,4 +1,4 @@
-"""Checks ``log.dirs`` before anything is opened, so that a start that cannot succeed says why in one line."""
+"""Checks ``log.dirs`` before anything is opened, so that a start that cannot succeed has a clear error."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LONGEST_PATH = 1024
 
 
 def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
-    """Refuse a value that cannot be a list of folders.
+    """Reject a value that is not a list of folders.
 
     Raises:
-        ConfigError: there is none, one is no path, or one is named twice or lies inside another.
+        ConfigError: the list is empty, an item is not a path, or an item is named twice or is inside another.
     """
     if not any(config.log_dirs):
         raise ConfigError("log.dirs is empty: name a folder for the data")
@@ -33,10 +33,10 @@ def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
 
 
 def check_folders(config: BrokerConfig, fs: FileSystem) -> None:
-    """Create the folders. One of several may be unusable: it is offline then, as in Apache Kafka.
+    """Create the folders. If one of several cannot be used, it is offline, as in Apache Kafka.
 
     Raises:
-        ConfigError: a folder is in use by another broker, or none can be used.
+        ConfigError: another broker uses a folder, or no folder can be used.
     """
     problems = []
     for name in config.log_dirs:
@@ -51,7 +51,7 @@ def check_folders(config: BrokerConfig, fs: FileSystem) -> None:
 
 
 def _encoded_length(path: str) -> int:
-    """Return the length in bytes, as the file system counts; 0 if the text cannot be a path."""
+    """Return the length in bytes of the file system's encoding; 0 if the text cannot be a path."""
     try:
         return len(path.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:

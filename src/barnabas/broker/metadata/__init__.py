@@ -1,4 +1,4 @@
-"""The agreed state of a cluster: the metadata store, its nodes, and the immutable image made of them."""
+"""The state that a cluster agrees on: the metadata store, its nodes, and the immutable image of them."""
 
 from barnabas.broker.metadata.image import ClusterImage, ImageDelta
 from barnabas.broker.metadata.loader import MetadataLoader

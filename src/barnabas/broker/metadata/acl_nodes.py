@@ -1,12 +1,12 @@
-"""The nodes of ACLs: their paths and content, as Apache Kafka on ZooKeeper stored them (``ZkData``).
+"""The nodes of ACLs: paths and contents, in the format of Apache Kafka on ZooKeeper (``ZkData``).
 
     /kafka-acl/TYPE/NAME                    the rules of a resource, or of all (`*`)
     /kafka-acl-extended/prefixed/TYPE/NAME  those of the resources whose names begin so
 
-A node is ``{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read",
-"host":"*"}]}``. Characters that ZooKeeper does not allow in a name (``/`` for one) are percent-encoded; Kafka
-could not store such a name. Brokers watch these nodes themselves and do not write Kafka's
-``/kafka-acl-changes``.
+A node is
+``{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read", "host":"*"}]}``.
+Characters that ZooKeeper does not allow in a name (for example ``/``) are percent-encoded. Kafka could not
+store such a name. Brokers watch these nodes themselves, and do not write Kafka's ``/kafka-acl-changes``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _UNSTORABLE = re.compile("[%/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 def path(resource: ResourcePattern) -> str:
-    """Return the path of the rules of a resource pattern."""
+    """Return the path of the ACLs of a resource pattern."""
     name = _UNSTORABLE.sub(_encoded, resource.name)
     if name in (".", ".."):
         name = name.replace(".", "%2E")
@@ -66,7 +66,7 @@ def path(resource: ResourcePattern) -> str:
 
 
 def resource_of(path: str) -> ResourcePattern | None:
-    """Return the resource pattern of a path; None if the path has no rules."""
+    """Return the resource pattern of a path; None if the path is not that of ACLs."""
     match = _PATH.fullmatch(path)
     if match is None:
         return None
@@ -93,7 +93,7 @@ _CLOSED = PatternRules([AclEntry(ANY_PRINCIPAL, Permission.DENY, Operation.ALL)]
 
 
 def decode(path: str, data: bytes) -> PatternRules:
-    """Decode the rules of a node. If the node is not readable, they deny everything."""
+    """Decode the ACLs of a node. If the content is invalid, they deny everything."""
     try:
         return PatternRules([_entry(acl) for acl in json.loads(data)["acls"]])
     except (ValueError, KeyError, TypeError) as error:

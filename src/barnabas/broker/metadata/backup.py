@@ -1,10 +1,10 @@
-"""Backup of a cluster's metadata to a file, and the restored store.
+"""Backs up a cluster's metadata to a file, and restores a store from it.
 
-The file is text, one JSON value a line: first the head, then ``["path", "data"]`` for each node, last
+The file is text with one JSON value a line: first a header, then ``["path", "data"]`` for each node, last
 ``{"crc32": "..."}`` of all lines before. It has all decisions of users: topics with their ids and replicas,
-settings, users, features, pending deletions. It does not have leaders and ISRs, which change all the time. A
-restored cluster elects in each partition the replica whose log reaches furthest, once all its replicas run
-(KIP-966). So an old file loses no acknowledged record.
+settings, users, features, pending deletions. It does not have leaders and ISRs, which change often. When all
+replicas of a partition run, a restored cluster elects the replica with the furthest log (KIP-966). So an old
+backup loses no acknowledged record.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _TRANSIENT = (znodes.BROKER_IDS, znodes.BROKER_EPOCHS, znodes.CONTROLLER)
 
 
 class BackupError(ValueError):
-    """The bytes are no backup, or a damaged one."""
+    """The bytes are not a backup, or are damaged."""
 
 
 class Backup(NamedTuple):
-    """A cluster's decisions at one moment."""
+    """The decisions of users in a cluster at one moment."""
 
     cluster_id: str
     #: when it was taken, by the clock of whoever did
@@ -59,25 +59,28 @@ class Backup(NamedTuple):
 
     @property
     def age(self) -> tuple[int, int]:
-        """The backup's age as a number: of two backups of a cluster, the later has the larger one."""
+        """A number that is larger for the later of two backups of a cluster."""
         return (self.controller_epoch, self.taken_ms)
 
     @property
     def topics(self) -> list[str]:
-        """The topics' names."""
+        """Names of the topics."""
         start = f"{znodes.TOPICS}/"
         return sorted(path.removeprefix(start) for path in self.nodes if path.startswith(start))
 
 
 def is_kept(path: str) -> bool:
-    """Whether a backup has the node of that path: not those of partitions, nor those of brokers' lives."""
+    """Whether a backup contains the node of that path.
+
+    It contains no states of partitions and no registrations.
+    """
     if path.startswith(f"{znodes.TOPICS}/"):
         return "/" not in path.removeprefix(f"{znodes.TOPICS}/")
     return not any(path == each or path.startswith(f"{each}/") for each in _TRANSIENT)
 
 
 async def take(store: MetadataStore, now_ms: int) -> Backup:
-    """Read all that a backup has.
+    """Read all nodes for a backup.
 
     Raises:
         StoreUnavailableError: there is no cluster in the store, or it fails.
@@ -88,7 +91,7 @@ async def take(store: MetadataStore, now_ms: int) -> Backup:
 
 
 def backup_of(nodes: Mapping[str, bytes], now_ms: int) -> Backup:
-    """Return a backup of the nodes read. Raises StoreUnavailableError if they have no cluster."""
+    """Make a backup of nodes. Raises StoreUnavailableError if they contain no cluster."""
     if znodes.CLUSTER_ID not in nodes:
         raise StoreUnavailableError("there is no cluster: name the right ZooKeeper, chroot or folder")
     return Backup(
@@ -136,7 +139,7 @@ def encode(backup: Backup) -> Iterator[bytes]:
 
 
 def decode(data: bytes) -> Backup:
-    """The inverse of `encode`. Raises BackupError."""
+    """Parse the output of `encode`. Raises BackupError."""
     body, _, last = data.rstrip(b"\n").rpartition(b"\n")
     try:
         checksum = json.loads(last)["crc32"]
@@ -153,10 +156,10 @@ def decode(data: bytes) -> Backup:
 
 
 def read_backup(fs: FileSystem, path: str) -> Backup:
-    """Return the backup in a file, or of a broker, in one of its log directories.
+    """Return the backup in a file, or in one of a broker's log directories.
 
     Raises:
-        BackupError: it is none.
+        BackupError: the file is not a backup.
         OSError: it cannot be read.
     """
     try:
@@ -171,9 +174,9 @@ def read_backup(fs: FileSystem, path: str) -> Backup:
 
 
 async def restore(backup: Backup, store: MetadataStore) -> None:
-    """Make a cluster again in a store that has none, or one without topics and brokers.
+    """Restore a cluster in a store that has none, or one without topics and brokers.
 
-    The cluster's id is written last: a restore that was interrupted can be repeated. Brokers must not run.
+    The cluster's id is written last, so that an interrupted restore can be repeated. No brokers may run.
 
     Raises:
         StoreUnavailableError: there is a cluster already, or the store fails.

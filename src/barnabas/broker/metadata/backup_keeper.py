@@ -1,4 +1,7 @@
-"""Keeps a backup of the cluster's metadata in a broker's log directories: ZooKeeper may be lost."""
+"""Keeps a backup of the cluster's metadata in a broker's log directories.
+
+It is necessary if ZooKeeper loses its data.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,15 @@ _RETRY = 30.0
 
 
 class BackupKeeper:
-    """Writes the backup again a little after each change of the backed-up nodes.
+    """Writes the backup again shortly after each change of its nodes.
 
-    It writes nothing while the store has no cluster, or another one than this broker's. So a ZooKeeper that
-    has lost everything does not overwrite the backup.
+    It writes nothing while the store has no cluster, or another cluster than this broker's. So if ZooKeeper
+    has lost everything, the backup is not overwritten.
 
     Args:
-        store: the metadata store of the cluster.
-        cluster_id: the broker's cluster.
-        folders: the log directories that work.
+        store: metadata store of the cluster.
+        cluster_id: id of the broker's cluster.
+        folders: returns the log directories that work.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class BackupKeeper:
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Keep it from now on. Raises StoreError."""
+        """Start to keep the backup. Raises StoreError."""
         self._cancels.append(self._store.on_state(self._on_state))
         watching = await persistently(self._store, lambda: self._store.watch("/", self._on_event))
         self._cancels.append(watching)

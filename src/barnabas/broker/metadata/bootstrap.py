@@ -1,4 +1,4 @@
-"""The nodes that a cluster needs before anyone can log in: its secret and its first users."""
+"""Creates the nodes that a cluster needs before the first login: its secret and its first users."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NO_USERS: Users = MappingProxyType({})
 
 
 def credentials(password: str, salt: bytes) -> dict[str, str]:
-    """Return the stored credential of a password for each mechanism. Takes milliseconds of CPU time."""
+    """Return the stored credential of a password for each mechanism. This takes milliseconds of CPU time."""
     return {
         mechanism.text: derive(mechanism, password, salt, MIN_ITERATIONS).encode() for mechanism in Mechanism
     }
 
 
 async def add_missing_users(store: MetadataStore, users: Users) -> None:
-    """Store the credentials of those `users` who have none; a password that was changed since stays.
+    """Store the credentials of those `users` that have none. A password that was changed stays.
 
     Raises:
         StoreError: the store is out of reach.
@@ -39,7 +39,7 @@ _BYTES = 32
 
 
 async def login_secret(store: MetadataStore, random: Random) -> bytes:
-    """Read the cluster's secret; the first broker makes it.
+    """Read the cluster's secret. The first broker creates it.
 
     Raises:
         StoreError: the store is out of reach.

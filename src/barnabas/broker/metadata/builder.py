@@ -1,4 +1,4 @@
-"""Makes the next cluster image from the last one and the nodes that changed since."""
+"""Makes the next cluster image from the previous one and the changed nodes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _V = TypeVar("_V")
 
 
 async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
-    """Return all paths to read for a new image: those in the store, and those that `image` was made of.
+    """Return all paths to read for a new image: those in the store, and those in `image`.
 
     Raises:
         StoreError: the store cannot be read.
@@ -84,7 +84,7 @@ async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
 
 
 async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]:
-    """Return the nodes of users' client ids."""
+    """Return the nodes for users' client ids."""
     folders = [f"{user}/clients" for user in users]
     found = await store.read(folders)
     return [
@@ -96,14 +96,17 @@ async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]
 
 
 class ImageBuilder:
-    """Builds an image that shares unchanged parts with the last one: the cost follows the changes."""
+    """Builds an image that shares unchanged parts with the previous one.
+
+    So the cost depends on the number of changes.
+    """
 
     def __init__(self, store: MetadataStore, before: ClusterImage) -> None:
         self._store = store
         self._before = before
 
     async def apply(self, paths: Collection[str]) -> ImageDelta:
-        """Read the nodes at `paths` again; paths that no image has are ignored.
+        """Read the nodes at `paths` again. Paths that are not part of an image are ignored.
 
         Raises:
             StoreError: the store cannot be read.
@@ -279,11 +282,11 @@ class ImageBuilder:
     async def _deleted_topics(
         self, names: Collection[str], topic_names: Mapping[TopicId, str]
     ) -> tuple[Mapping[TopicId, frozenset[BrokerId]], frozenset[TopicId]]:
-        """Return the deletion notes, and the topics whose notes are gone again.
+        """Return the deletion notes, and the topics whose notes were removed.
 
-        A broker that a topic was moved away from is in no note. So it may find the topic and the note gone at
-        the same time; a note that has changed was there. It stays until the image shows that the topic is
-        gone.
+        If a topic has moved away from a broker, no note names this broker. So the broker may find the topic
+        and the note gone at the same time. A changed note shows that there was one. It stays until the image
+        shows that the topic is gone.
         """
         before = self._before.deleted_topics
         kept = [topic_id for topic_id, brokers in before.items() if not brokers]
@@ -328,10 +331,11 @@ class ImageBuilder:
     async def _read_states(
         self, topics: dict[str, TopicImage | None], wanted: Mapping[str, Collection[int] | None]
     ) -> None:
-        """Put the states of some partitions, or of all (None), into the topics.
+        """Add the states of some partitions, or of all (None), to the topics.
 
-        A state may be missing since the topic was deleted after its own node was read: that is read again.
-        One that is missing all the same was not deleted by a controller, which takes all or nothing.
+        A state may be missing because the topic was deleted after its own node was read. Then the topic's
+        node is read again. If the topic still exists, no controller deleted the state, because a controller
+        deletes all or nothing.
         """
         states = [
             (name, number)

@@ -1,4 +1,4 @@
-"""Effective settings of a broker or a topic: the image's settings over those of the broker's start."""
+"""Effective settings of a broker or a topic: those in the image override those of the broker's start."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ log = logger_of(__name__)
 
 
 class ConfigResolver:
-    """Lays the settings of the cluster image over those of a broker's start (KIP-226).
+    """Combines the settings in the cluster image with those of a broker's start (KIP-226).
 
     A topic's setting comes from the topic, else the broker, else all brokers, else the broker's start, else
-    the default. A group's setting likewise; a broker's from all but the first. The resolver keeps results
-    until the image's settings change.
+    the default. It is the same for a group's setting. A broker's setting comes from all sources except the
+    first. Results are cached until the image's settings change.
     """
 
     def __init__(self, static: BrokerConfig, broker_id: BrokerId) -> None:
@@ -69,7 +69,7 @@ class ConfigResolver:
         return self._described
 
     def group_config(self, image: ClusterImage, group_id: str) -> GroupConfig:
-        """Return the settings of a consumer group as they hold now."""
+        """Return the effective settings of a consumer group."""
         self._refresh(image)
         if group_id not in image.group_configs:
             group_id = ""  # all such groups have the same
@@ -80,17 +80,20 @@ class ConfigResolver:
         return config
 
     def broker_layers(self, image: ClusterImage) -> Sequence[Layer]:
-        """Return the sources of this broker's settings; the first that sets one wins."""
+        """Return the sources of this broker's settings. The first one with a value overrides the others."""
         self._refresh(image)
         return self._layers
 
     def topic_layers(self, image: ClusterImage, topic: str) -> Sequence[Layer]:
-        """Return the sources of a topic's settings; the first that sets one wins."""
+        """Return the sources of a topic's settings. The first one with a value overrides the others."""
         own = _sound(TopicConfig, image.topic_config(topic), f"topic {topic}")
         return [Layer(Source.DYNAMIC_TOPIC_CONFIG, own), *self.broker_layers(image)]
 
     def group_layers(self, image: ClusterImage, group_id: str) -> Sequence[Layer]:
-        """Return the sources of a consumer group's settings; the first that sets one wins."""
+        """Return the sources of a consumer group's settings.
+
+        The first one with a value overrides the others.
+        """
         own = _sound(GroupConfig, image.group_config(group_id), f"group {group_id}")
         return [Layer(Source.DYNAMIC_GROUP_CONFIG, own), *self.broker_layers(image)]
 
@@ -120,7 +123,7 @@ class ConfigResolver:
 
 
 def _sound(settings: type[Settings], texts: Mapping[str, str], whose: str) -> dict[str, str]:
-    """Return the settings that this version knows and allows: another version may have written others."""
+    """Return the valid settings that this version knows. Another version may have written others."""
     sound = {}
     for name, text in texts.items():
         try:

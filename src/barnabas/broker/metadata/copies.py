@@ -1,16 +1,16 @@
-"""Two copies of the embedded store's journal: each reveals and repairs damage to the other.
+"""Two copies of the embedded store's journal. Each shows damage to the other, and repairs it.
 
     FIRST/metadata-1.journal    in the first log directory
     SECOND/metadata-2.journal   in the second one, or beside the first copy when there is only one
     DIR/metadata.lock           held in every log directory while a broker uses the store
 
-A commit is appended and fsynced to the first copy, then to the second: a crash tears at most one of them. A
-start takes the whole copy with the highest generation and rewrites the other if it differs. It refuses
-if a damaged copy had a higher generation than every whole one, since commits are missing then. The store
-leaves out a copy that cannot be written, with a log line, until it can be rewritten. A commit is valid if one
-copy has it.
+A commit is appended and fsynced to the first copy, then to the second. So a crash damages at most one of
+them. A start takes the complete copy with the highest generation, and rewrites the other if it differs. If a
+damaged copy has a higher generation than every complete one, commits are missing, and the start fails. If a
+copy cannot be written, the store logs this and works without it until it can be rewritten. A commit is valid
+if one copy has it.
 
-A copy may contain a commit that was never acknowledged, and it must not count as acknowledged. So a commit
+A copy may contain a commit that was never acknowledged, and that must not count as acknowledged. So a commit
 that failed in every copy uses up its generation, and a start that finds different copies adds one more.
 """
 
@@ -54,7 +54,7 @@ _LEAST_BYTES = 256 * 1024
 
 
 class Found:
-    """One copy on the disk."""
+    """A copy on the disk."""
 
     def __init__(self, fs: FileSystem, path: str, like: Found | None = None) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class Found:
 
     @property
     def generation(self) -> int:
-        """Up to where it is whole, -1 when not even its beginning is."""
+        """Generation up to which the copy is complete; -1 if not even its beginning is."""
         return -1 if self.journal is None else self.journal.generation
 
     def described(self) -> str:
@@ -101,13 +101,13 @@ class Found:
 
 
 def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = ()) -> list[Found]:
-    """Return every place where a copy may lie, those where they belong first.
+    """Return the paths at which a copy may be, the regular paths first.
 
     Args:
-        usable: those of `folders` in which a copy can be kept; all when left out.
+        usable: those of `folders` that can have a copy; by default all.
 
     Raises:
-        StoreUnavailableError: another version of Barnabas wrote one.
+        StoreUnavailableError: a copy is from another version of Barnabas.
     """
     homes = _homes(usable or folders)
     elsewhere = [f"{folder}/{name}" for folder in folders for name in FILE_NAMES]
@@ -118,10 +118,10 @@ def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = 
 
 
 def choose(copies: Sequence[Found]) -> Found | None:
-    """Return the copy that holds everything; None when there is no copy at all.
+    """Return the copy that has all commits; None if there is no copy.
 
     Raises:
-        StoreUnavailableError: there is none that can be proved to hold everything.
+        StoreUnavailableError: no copy certainly has all commits.
     """
     present = [copy for copy in copies if not copy.is_missing]
     if not present:
@@ -143,7 +143,7 @@ def choose(copies: Sequence[Found]) -> Found | None:
 
 
 class JournalCopies:
-    """The open copies. Owned by the store's one thread; its methods block."""
+    """The open copies. The store's one thread owns them, and the methods block."""
 
     def __init__(
         self, fs: FileSystem, folders: Sequence[str], locks: Sequence[Lock], journal: Journal
@@ -161,9 +161,9 @@ class JournalCopies:
         random: Random,
         before_new: Callable[[], None] | None = None,
     ) -> JournalCopies:
-        """Open the store in `folders`, repaired and locked; create a new one if there is none.
+        """Open the store in `folders`, with repair and lock. Create a new one if there is none.
 
-        `before_new` is called before the creation, and may raise to prevent it.
+        `before_new` is called before the creation, and can raise to prevent it.
 
         Raises:
             StoreUnavailableError: another process has it, it is damaged beyond repair, or the disk fails.
@@ -193,10 +193,10 @@ class JournalCopies:
         return copies
 
     def commit(self, changes: Sequence[Change], transaction: int) -> None:
-        """Make one generation durable.
+        """Store one generation durably.
 
         Raises:
-            StoreUnavailableError: no copy could be written; the store stands as before.
+            StoreUnavailableError: no copy could be written; the store has not changed.
         """
         journal = self.journal
         generation = journal.generation + 1
@@ -227,7 +227,7 @@ class JournalCopies:
             copy.close()
 
     def _heal(self, found: Sequence[Found], best: Found | None) -> None:
-        """Rewrite every copy that differs from the best one, and log why."""
+        """Rewrite every copy that differs from the best one, and log the reason."""
         at = {copy.path: copy for copy in found}
         are_alike = True
         for home in self._copies:
@@ -264,15 +264,17 @@ class JournalCopies:
             log.warning("%s %s; rewritten from %s", copy.path, copy.described(), best.path)
 
     def _put_away(self, copy: Found) -> None:
-        """Rename a copy where none belongs (log.dirs has changed): a later start could take the outdated
-        copy."""
+        """Rename a copy at an old path, after log.dirs has changed.
+
+        A later start could use its outdated content.
+        """
         with contextlib.suppress(OSError):
             self._fs.rename(copy.path, copy.path + ".old")
             log.info("%s is kept as %s.old: log.dirs has changed", copy.path, copy.path)
 
 
 class _Copy:
-    """One file that commits are appended to."""
+    """A file to which commits are appended."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self.path = path
@@ -285,14 +287,14 @@ class _Copy:
         self._checksum = 0
 
     def open(self, journal: Journal) -> None:
-        """Take the file as it is: it holds `journal`."""
+        """Use the file as it is: it contains `journal`."""
         self._file = self._fs.open(self.path)
         self._size = journal.size
         self._snapshot_size = journal.snapshot_size
         self._checksum = journal.checksum
 
     def append(self, commit: bytes) -> bool:
-        """Append a commit and fsync it; False when the file must be rewritten instead."""
+        """Append a commit and fsync it. Return False if the file must be rewritten instead."""
         if self._file is None or self._size > max(_LEAST_BYTES, 2 * self._snapshot_size):
             return False
         data, checksum = encode_line(commit, self._checksum)
@@ -305,7 +307,7 @@ class _Copy:
     def rewrite(
         self, store_id: str, generation: int, transaction: int, nodes: Mapping[str, StoreNode]
     ) -> None:
-        """Replace the file by a snapshot."""
+        """Replace the file with a snapshot."""
         data, checksum = encode_snapshot(store_id, generation, transaction, nodes)
         self.close()
         replace_file(self._fs, self.path, data)
@@ -317,7 +319,7 @@ class _Copy:
             self.error = None
 
     def leave_out(self, error: Exception) -> None:
-        """Leave the copy out: its content is unknown after a failure, so it counts only once rewritten."""
+        """Stop to use the copy. After a failure its content is unknown, so it must be rewritten first."""
         if self.error is None:
             log.error("the metadata's copy %s cannot be written and is left out: %s", self.path, error)
         self.error = error
@@ -347,7 +349,7 @@ def _is_same(journal: Journal, other: Journal) -> bool:
 
 
 def _lock(fs: FileSystem, folder: str) -> Lock | None:
-    """Make and lock a folder; None, with a log line, when no copy can be kept in it."""
+    """Create and lock a folder. Log the reason and return None if it cannot have a copy."""
     try:
         make_durable_directory(fs, folder)
         fs.entries(folder)

@@ -1,4 +1,4 @@
-"""The tree of a metadata store in files: each transaction is on disk before anyone sees it."""
+"""The tree of a metadata store in files. Each transaction is on disk before any client sees it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Planned: TypeAlias = Callable[[Tree], Sequence[Operation]]
 
 
 class Transaction:
-    """A transaction that waits for its turn and for the disk.
+    """A queued transaction.
 
-    `done` has the result of `MetadataStore.multi`. After a failure `versions` has an entry for each operation
-    before the one that failed.
+    `done` has the result of `MetadataStore.multi`. After a failure, `versions` has an entry for each
+    operation before the failed one.
     """
 
     __slots__ = ("done", "operations", "session", "versions")
@@ -53,12 +53,12 @@ class Transaction:
 class DurableTree:
     """The tree in memory, and two copies of its journal (`barnabas.broker.metadata.copies`).
 
-    Ephemeral nodes are not in the journal: all sessions end with the process. Transactions that come while
-    another one is being fsynced share the next fsync. Only one process at a time can open the files.
+    Ephemeral nodes are not in the journal, because all sessions end with the process. Transactions that
+    arrive during an fsync share the next fsync. Only one process at a time can open the files.
 
     Args:
         on_changes: receives durable changes.
-        disk: the copies, and the thread that writes them; None for a tree in memory alone.
+        disk: the copies, and the thread that writes them; None for a tree only in memory.
     """
 
     def __init__(self, on_changes: ChangeListener, disk: tuple[JournalCopies, Pool] | None = None) -> None:
@@ -81,9 +81,9 @@ class DurableTree:
         on_changes: ChangeListener,
         before_new: Callable[[], None] | None = None,
     ) -> DurableTree:
-        """Open the files in `folders`; create new ones if there are none.
+        """Open the files in `folders`. Create new ones if there are none.
 
-        `before_new` is called, in a thread, before the creation, and may raise to prevent it.
+        `before_new` is called in a thread before the creation, and can raise to prevent it.
 
         Raises:
             StoreUnavailableError: another process has them, they are damaged beyond repair, or the disk
@@ -105,17 +105,17 @@ class DurableTree:
 
     @property
     def transaction(self) -> int:
-        """The number of the last transaction."""
+        """Number of the last transaction."""
         return self._open_tree().transaction
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Tree]:
-        """Give the tree in a state that is on disk. Raises StoreUnavailableError after `close`."""
+        """Enter a context with the tree in a durable state. Raises StoreUnavailableError after `close`."""
         async with self._settled:
             yield self._open_tree()
 
     def submit(self, operations: Sequence[Operation] | Planned, session: int) -> Transaction:
-        """Queue a transaction: transactions are applied in the order of these calls.
+        """Queue a transaction. Transactions are applied in the order of these calls.
 
         Raises:
             StoreUnavailableError: the tree is closed.
@@ -132,7 +132,7 @@ class DurableTree:
         self._open_tree()
 
     async def close(self) -> bool:
-        """Write what is queued, and close the files. Returns: whether they were open."""
+        """Write the queued transactions, and close the files. Return whether they were open."""
         while self._writer is not None:
             await self._writer
         if self._tree is None:
@@ -193,6 +193,9 @@ class DurableTree:
 
 
 def _is_of_session_only(change: Change) -> bool:
-    """Whether a change leaves nothing for a later start: other data of an ephemeral node. One that is made
-    does, since the number of its transaction must not be used again."""
+    """Whether a change has no effect after a restart: it changes only the data of an ephemeral node.
+
+    The creation of an ephemeral node has an effect, because the number of its transaction must not be used
+    again.
+    """
     return change.before is not None and change.after is not None and change.after.owner != 0

@@ -1,4 +1,4 @@
-"""A metadata store in files beside the data, or in memory alone: all that a single broker needs."""
+"""A metadata store in the log directories, or only in memory, for a single broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SESSION = 1
 
 
 class EmbeddedStore(SingleOperations):
-    """A tree with one session, which ends with the process. Without `open` the tree is in memory alone."""
+    """A tree with one session, which ends with the process. Without `open`, the tree is only in memory."""
 
     def __init__(self) -> None:
         self._tree = DurableTree(self._report)
@@ -34,9 +34,9 @@ class EmbeddedStore(SingleOperations):
     async def open(
         cls, environment: Environment, *folders: str | Path, before_new: Callable[[], None] | None = None
     ) -> EmbeddedStore:
-        """Open the store in `folders`, a broker's log directories; create a new one if there is none.
+        """Open the store in `folders`, a broker's log directories. Create a new one if there is none.
 
-        `before_new` is called, in a thread, before the creation, and may raise to prevent it.
+        `before_new` is called in a thread before the creation, and can raise to prevent it.
 
         Raises:
             StoreUnavailableError: another process has it, it is damaged beyond repair, or its disk fails.

@@ -1,4 +1,4 @@
-"""The features that a cluster agrees to use, and up to which level (KIP-584)."""
+"""The features that a cluster uses, and their levels (KIP-584)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _SHARE_DEFAULT = 0
 
 
 class Feature(NamedTuple):
-    """A feature's levels that this software supports; levels are inclusive, 0 is without the feature."""
+    """The levels of a feature that this software supports.
+
+    Levels are inclusive; level 0 is without the feature.
+    """
 
     lowest: int
     highest: int
@@ -48,11 +51,11 @@ class FinalizedFeatures(NamedTuple):
     epoch: int = 0
 
     def level(self, name: str) -> int:
-        """Return the level at which a feature is used."""
+        """Return the level at which the cluster uses a feature."""
         return self.levels.get(name, SUPPORTED[name].default)
 
     def unsupported(self) -> str | None:
-        """Describe the features that the cluster uses and this software lacks, None if it lacks none."""
+        """Describe the features that the cluster uses and this software lacks; None if there are none."""
         for name, level in sorted(self.levels.items()):
             feature = SUPPORTED.get(name, _NONE)
             if not feature.lowest <= level <= feature.highest:

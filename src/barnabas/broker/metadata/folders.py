@@ -1,4 +1,4 @@
-"""Whether log directories are those of a lone broker, with its metadata in them, or of one in a cluster."""
+"""Decides whether log directories belong to a single broker or to a broker of a cluster."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SHARED = "cluster.json"
 
 
 def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Refuse to start a lone broker on the folder of several, whose records are in folders below it.
+    """Reject a start of a single broker on the common folder of several brokers.
 
     Raises:
-        StoreUnavailableError: one of `folders` is shared.
+        StoreUnavailableError: several brokers have their data below one of `folders`.
     """
     for folder in folders:
         if _has(fs, folder, SHARED):
@@ -34,10 +34,10 @@ def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
 
 
 def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
-    """Whether the broker of these log directories is one of a cluster, as far as its files tell.
+    """Whether these log directories belong to a broker of a cluster, as far as the files show.
 
-    A start says so in ``meta.properties``. Earlier versions did not: there the backup of the metadata tells,
-    or what `cluster import` has left, unless there is a store of the broker's own.
+    A start writes this to ``meta.properties``. Earlier versions did not. For these, a backup of the metadata
+    or files of `cluster import` show it, unless there is an embedded store.
     """
     if any(map(_is_marked, [fs] * len(folders), folders)):
         return True
@@ -47,18 +47,18 @@ def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
 
 
 def have_been_in_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
-    """Whether the broker of these log directories is one of a cluster, or was one before."""
+    """Whether these log directories belong to a broker that is, or was, in a cluster."""
     return belong_to_cluster(fs, folders) or any(_has(fs, folder, BACKUP) for folder in folders)
 
 
 def embedded_files(fs: FileSystem, folders: Sequence[str]) -> list[str]:
-    """Return the files of a lone broker's store in log directories."""
+    """Return the files of a single broker's store in log directories."""
     names = (*FILE_NAMES, legacy.FILE_NAME)
     return [f"{folder}/{name}" for folder in folders for name in names if exists(fs, f"{folder}/{name}")]
 
 
 def leave_cluster(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Have log directories be those of a lone broker from now on. Raises OSError."""
+    """Mark log directories as those of a single broker. Raises OSError."""
     for folder in folders:
         if _is_marked(fs, folder):
             properties = _properties(fs, folder)

@@ -1,4 +1,7 @@
-"""The cluster as one broker knows it at one moment: immutable, replaced as a whole when something changes."""
+"""The cluster as one broker knows it at one moment.
+
+An image is immutable, and each change makes a new one.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class BrokerEndpoint(NamedTuple):
 
 
 class BrokerState(Enum):
-    """The stage of a broker's life."""
+    """The stage in the life of a broker."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -42,7 +45,7 @@ class BrokerState(Enum):
 
 
 class BrokerImage(NamedTuple):
-    """A broker that is alive, as it has registered itself. Its epoch grows with every start (KIP-380)."""
+    """A live broker, as it has registered itself. Its epoch grows with every start (KIP-380)."""
 
     id: BrokerId
     endpoints: tuple[BrokerEndpoint, ...]
@@ -61,16 +64,16 @@ class BrokerImage(NamedTuple):
     incomplete_replicas: frozenset[tuple[TopicId, int]] = frozenset()
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
-        """Return this broker's endpoint of the listener of that name, if it has one."""
+        """Return this broker's endpoint of the listener with that name; None if it has none."""
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
 class PartitionState(NamedTuple):
     """The replicas, the leader and the ISR of a partition.
 
-    `leader` is -1 while there is none. `leader_epoch` grows with each new leader. `partition_epoch` grows
-    with each change of this state, and each change must name the last one (KIP-497). It is -1 if there is no
-    such state.
+    `leader` is -1 if there is none. `leader_epoch` grows with each new leader. `partition_epoch` grows with
+    each change of this state, and each change must name the previous one (KIP-497). It is -1 if there is no
+    state.
     """
 
     #: who holds it, the preferred leader first; during a reassignment the new ones, then those to be removed
@@ -91,20 +94,23 @@ class PartitionState(NamedTuple):
 
     @property
     def is_missing(self) -> bool:
-        """Whether the store has no state of the partition: its node was deleted. Nothing follows from it."""
+        """Whether the store has no state of the partition, because its node was deleted.
+
+        This is not a reason to delete its log.
+        """
         return self.partition_epoch < 0
 
     def has_left(self, broker: BrokerId) -> bool:
-        """Whether a broker is no replica of the partition any more, so that its log is to be deleted.
+        """Whether a broker is no longer a replica of the partition, so that it must delete its log.
 
-        A leader or a candidate for leader has not left, even if a user removed it from the replicas.
+        A leader or a possible leader has not left, even if a user removed it from the replicas.
         """
         needed = (*self.replicas, *self.isr, *self.elr, *self.last_known_elr, self.leader)
         return broker not in needed
 
 
 class TopicImage(NamedTuple):
-    """A topic; the partitions are in the order of their numbers."""
+    """A topic, with its partitions in the order of their numbers."""
 
     name: str
     id: TopicId
@@ -112,10 +118,10 @@ class TopicImage(NamedTuple):
 
 
 class ClusterImage(NamedTuple):
-    """Brokers, topics and settings. Nothing in here may be changed, the mappings neither.
+    """Brokers, topics and settings. Its contents must not be changed, including the mappings.
 
-    The loader's images have persistent maps of what there may be thousands of: an image shares with the next
-    one all that stays. These maps are iterated in another order by each process: sort what is shown or
+    The loader's images use persistent maps for large tables, so that an image shares unchanged parts with the
+    next one. Each process iterates over these maps in another order. So sort everything that is shown or
     stored.
     """
 
@@ -154,7 +160,7 @@ class ClusterImage(NamedTuple):
     deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _EMPTY
 
     def is_admitted(self, broker: BrokerId) -> bool:
-        """Whether the controller has dealt with the registration of a live broker."""
+        """Whether the controller has admitted a live broker in its present epoch."""
         registered = self.brokers.get(broker)
         return registered is not None and self.admitted.get(broker) == registered.epoch
 
@@ -169,9 +175,9 @@ class ClusterImage(NamedTuple):
         return topic.partitions[partition.partition]
 
     def is_deleted_from(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether a broker must delete its log of a partition: the topic is deleted, or has moved away.
+        """Whether a broker must delete its log of a partition: the topic was deleted, or has moved away.
 
-        A topic that is merely not there is no reason.
+        A topic that is only missing in the image is no reason.
         """
         if topic_id in self.deleted_topics:
             return True
@@ -179,7 +185,7 @@ class ClusterImage(NamedTuple):
         return state is not None and self.topics[partition.topic].id == topic_id and state.has_left(broker)
 
     def hosted_by(self, broker: BrokerId) -> dict[TopicPartition, TopicId]:
-        """Return the partitions that have a replica on a broker, with their topics' ids."""
+        """Return the partitions with a replica on a broker, with their topics' ids."""
         return {
             TopicPartition(topic.name, index): topic.id
             for topic in self.topics.values()
@@ -192,7 +198,7 @@ class ClusterImage(NamedTuple):
         return self.topic_configs.get(topic, _NOTHING)
 
     def broker_config(self, name: str) -> Mapping[str, str]:
-        """Return the run-time settings of a broker, by its id as text or `ALL_BROKERS`."""
+        """Return the dynamic settings of a broker, by its id as text or `ALL_BROKERS`."""
         return self.broker_configs.get(name, _NOTHING)
 
     def group_config(self, group_id: str) -> Mapping[str, str]:
@@ -203,8 +209,8 @@ class ClusterImage(NamedTuple):
 class ImageDelta(NamedTuple):
     """The changes from one image to the next.
 
-    A set also contains the names of new and deleted topics. A topic that was deleted and created again has
-    another id in `after` than in `before`.
+    The sets also contain the names of new and deleted topics. A topic that was deleted and created again has
+    different ids in `before` and `after`.
     """
 
     before: ClusterImage
@@ -225,7 +231,7 @@ class ImageDelta(NamedTuple):
     deleted: frozenset[TopicId] = frozenset()
 
     def is_deleted(self, topic_id: TopicId) -> bool:
-        """Whether a topic that is gone was deleted: a note has said so, which may have been removed since."""
+        """Whether a missing topic was deleted: a deletion note said so, even if it was removed since."""
         return (
             topic_id in self.after.deleted_topics
             or topic_id in self.deleted
@@ -233,7 +239,7 @@ class ImageDelta(NamedTuple):
         )
 
     def narrowed(self) -> ImageDelta:
-        """Return the same change without items that were read again and have not changed."""
+        """Return the same change, without items that were read again and have not changed."""
         before, after = self.before, self.after
         topics = frozenset(name for name in self.topics if before.topics.get(name) != after.topics.get(name))
         return self._replace(

@@ -1,4 +1,4 @@
-"""Moves a lone broker's metadata to ZooKeeper, so that it can become the first of a cluster."""
+"""Moves a single broker's metadata to ZooKeeper, so that the broker can become the first of a cluster."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from barnabas.broker.metadata.tree import ROOT
 
 
 async def import_embedded(environment: Environment, folders: Sequence[str], target: MetadataStore) -> str:
-    """Copy the embedded store in a stopped broker's log directories to `target`, and put its files away.
+    """Copy the embedded store in a stopped broker's log directories to `target`, and rename its files.
 
-    The cluster's id is written last: a copy without it is no cluster, and an import that was interrupted can
-    be repeated. One that was complete is not: the target may have changed since. Versions and numbers of
-    transactions begin anew.
+    The cluster's id is written last: without it a copy is not a cluster, and an interrupted import can be
+    repeated. A complete import cannot, because the target may have changed since. Versions and numbers of
+    transactions begin again.
 
     Args:
-        environment: of this process.
-        folders: the broker's log directories, in the order of its ``log.dirs``.
+        environment: environment of this process.
+        folders: log directories of the broker, in the order of its ``log.dirs``.
         target: an empty store.
 
     Returns:
@@ -33,7 +33,7 @@ async def import_embedded(environment: Environment, folders: Sequence[str], targ
 
     Raises:
         StoreUnavailableError: there is no embedded store, a broker uses it, the target has another cluster,
-            or one of them fails.
+            or one of the stores fails.
     """
     fs = environment.filesystem
     source = await EmbeddedStore.open(environment, *folders, before_new=lambda: check_embedded(fs, folders))
@@ -59,7 +59,7 @@ async def import_embedded(environment: Environment, folders: Sequence[str], targ
 
 
 def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Raise StoreUnavailableError when there is no embedded store in any of `folders`."""
+    """Raise StoreUnavailableError if none of `folders` has an embedded store."""
     if not embedded_files(fs, folders):
         for folder in folders:
             if exists(fs, f"{folder}/{FILE_NAMES[0]}{IMPORTED}"):
@@ -73,12 +73,12 @@ def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
 
 
 def check_lone(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Refuse to import the metadata of a broker that is, or was, one of a cluster.
+    """Reject the import of metadata from a broker that is, or was, in a cluster.
 
-    An earlier version's `log repair` made such metadata up, of a single broker's folders.
+    `log repair` of an earlier version made such metadata from the folders of a single broker.
 
     Raises:
-        StoreUnavailableError: the metadata in `folders` is not that of a lone broker.
+        StoreUnavailableError: the metadata in `folders` is not that of a single broker.
     """
     if not have_been_in_cluster(fs, folders):
         return
@@ -90,7 +90,7 @@ def check_lone(fs: FileSystem, folders: Sequence[str]) -> None:
 
 
 def check_imported(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Refuse to start a new cluster in ZooKeeper on the folders of a lone broker.
+    """Reject the start of a new cluster in ZooKeeper with the folders of a single broker.
 
     Raises:
         StoreUnavailableError: one of `folders` has an embedded store.

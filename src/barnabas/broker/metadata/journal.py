@@ -1,14 +1,14 @@
-"""The format of the embedded store's file: a snapshot of the tree, then every transaction since.
+"""The format of the embedded store's file: a snapshot of the tree, then every later transaction.
 
-Text, a JSON object a line, each behind its checksum in 8 hexadecimal digits and a space:
+It is text. Each line is a checksum of 8 hexadecimal digits, a space and a JSON object:
 
     0f3a… {"format":2,"store":ID,"generation":G,"transaction":T,"nodes":[[path,version,created,data],…]}
     91c2… {"generation":G+1,"transaction":T,"changes":[[path,version,created,data],[deleted path],…]}
 
-The checksum is the CRC-32C of the checksum before (zero at the start, as four bytes) and of the object. So it
-reveals a line that was changed, cut, dropped, repeated or moved. A whole file cannot show that lines are
-missing at its end; the other copy shows that by its higher generation. Each commit raises the generation
-by one, whatever it changes. Node data is byte for character (ISO 8859-1).
+The checksum is the CRC-32C of the previous checksum (zero at the start, as four bytes) and of the object. So
+it reveals a line that was changed, cut, dropped, repeated or moved. A file cannot show that lines at its end
+are missing. The other copy shows that by its higher generation. Each commit raises the generation by one.
+Node data is stored as one character for each byte (ISO 8859-1).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class UnknownFormatError(ValueError):
-    """Another version of Barnabas wrote the file."""
+    """The file is from another version of Barnabas."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,10 @@ def encode_snapshot(
 
 
 def encode_commit(generation: int, transaction: int, changes: Iterable[Change]) -> bytes:
-    """Return a commit, for `encode_line`; ephemeral nodes are left out: they end with the process."""
+    """Return the object of a commit, for `encode_line`.
+
+    It leaves out ephemeral nodes, which end with the process.
+    """
     entries: list[Any] = []
     for change in changes:
         if change.after is None:
@@ -73,17 +76,17 @@ def encode_commit(generation: int, transaction: int, changes: Iterable[Change]) 
 
 
 def encode_line(body: bytes, before: int) -> tuple[bytes, int]:
-    """An encoded object as the line behind the one whose checksum is `before`, and its own checksum."""
+    """Return an encoded object as the line after the checksum `before`, and the line's own checksum."""
     checksum = _checksum(before, body)
     return b"%08x %b\n" % (checksum, body), checksum
 
 
 def decode(content: bytes) -> Journal:
-    """Decode a file up to the first line that is not whole: `damage` describes that line.
+    """Decode a file up to the first damaged line, which `damage` describes.
 
     Raises:
-        UnknownFormatError: another version wrote the file.
-        ValueError: not even the snapshot is whole.
+        UnknownFormatError: the file is from another version.
+        ValueError: even the snapshot is damaged.
     """
     journal: Journal | None = None
     for number, line in enumerate(content.splitlines(keepends=True) if content else (), 1):
@@ -108,9 +111,9 @@ def decode(content: bytes) -> Journal:
 
 
 def furthest_generation(content: bytes) -> int:
-    """The highest generation that a line names whose checksum fits, behind damage too; -1 when there is none.
+    """Return the highest generation in a line with a valid checksum, also after damage; -1 if there is none.
 
-    Each line is checked against the checksum that the line before it states.
+    Each line is checked against the checksum in the previous line.
     """
     furthest = -1
     before = 0

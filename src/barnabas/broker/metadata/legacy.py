@@ -1,4 +1,4 @@
-"""`metadata.db`, the SQLite file in which Barnabas kept its metadata before it had journals: read once."""
+"""Reads `metadata.db` once: the SQLite file in which earlier versions of Barnabas stored their metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCHEMA_VERSION = 1
 
 
 def read(fs: FileSystem, folders: Sequence[str], random: Random) -> Journal | None:
-    """Read the first such file in `folders`; return None if there is none.
+    """Read the first such file in `folders`. Return None if there is none.
 
     Raises:
         StoreUnavailableError: it is in use, damaged, or of an unknown version.
@@ -63,8 +63,7 @@ def read(fs: FileSystem, folders: Sequence[str], random: Random) -> Journal | No
 
 
 def put_away(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Rename the files that were imported, now or by an interrupted start: a later start would find them
-    outdated."""
+    """Rename the imported files, because a later start must not import their outdated content."""
     for path in [f"{folder}/{FILE_NAME}{suffix}" for folder in folders for suffix in ("", "-wal", "-shm")]:
         kept = path + _SUFFIX
         try:

@@ -26,15 +26,16 @@ _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
 
 
 class MetadataLoader:
-    """The one owner of a broker's `ClusterImage`.
+    """Owns and updates the `ClusterImage` of a broker.
 
-    The store's watches name paths that changed. A task reads them again, puts a new image in place of the old
-    and calls the listeners with the difference. Changes that come meanwhile go into the next images, some
-    hundred nodes at a time.
+    The store's watches report the paths that changed. A task reads these again, replaces the image, and calls
+    the listeners with the difference. Changes that arrive meanwhile go into the next images, some hundred
+    nodes at a time.
 
-    Whenever the session with the store was not connected, changes went unheard: everything is read again when
-    it is. A read that fails is tried again, at growing intervals. A listener that fails has applied half of a
-    change: nothing is applied any more, and `on_failure` is called, which has to stop the broker.
+    While the session with the store was not connected, no watch reported changes. So when it is connected
+    again, the loader reads everything again. It retries a failed read at growing intervals. If a listener
+    fails, it has applied only a part of a change. Then the loader applies no more changes, and calls
+    `on_failure`, which must stop the broker.
     """
 
     def __init__(self, store: MetadataStore, on_failure: Callable[[Exception], None] | None = None) -> None:
@@ -59,11 +60,11 @@ class MetadataLoader:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the session surely lives, and all has been read again that went unheard before it."""
+        """Whether the session is certainly alive, and everything was read again after a reconnection."""
         return self._read == self._wanted and self._store.is_certain
 
     def subscribe(self, listener: ImageListener) -> Cancel:
-        """Tell `listener` of every change from now on; before `start`, the first image is one."""
+        """Call `listener` with every change from now on. Before `start`, the first image is also a change."""
         self._listeners[listener] = None
 
         def cancel() -> None:
@@ -72,7 +73,7 @@ class MetadataLoader:
         return cancel
 
     async def start(self) -> None:
-        """Watch the store and read all of it, again if the connection breaks meanwhile.
+        """Watch the store and read all of it. If the connection breaks meanwhile, read it again.
 
         Raises:
             StoreError: it cannot be read.
@@ -88,7 +89,7 @@ class MetadataLoader:
             await self.settled()
 
     async def settled(self) -> ClusterImage:
-        """Return the image with every change in it that the store had reported by the time of the call.
+        """Return an image with every change that the store had reported before this call.
 
         Raises:
             StoreError: the store cannot be read, or a listener has failed.
@@ -99,7 +100,7 @@ class MetadataLoader:
         return self._image
 
     async def synced(self) -> ClusterImage:
-        """Return the image with every change in it that any broker had made by the time of the call.
+        """Return an image with every change that any broker had made before this call.
 
         Raises:
             StoreError: as `settled`.
@@ -108,7 +109,7 @@ class MetadataLoader:
         return await self.settled()
 
     async def stop(self) -> None:
-        """Listeners receive no more calls."""
+        """Stop: listeners receive no more calls."""
         self._listeners.clear()
         while self._cancels:
             self._cancels.pop()()
@@ -136,7 +137,10 @@ class MetadataLoader:
             self._begin_refresh()
 
     def _begin_refresh(self) -> asyncio.Task[None]:
-        """Return the one task that makes images: two at once would lose each other's changes."""
+        """Return the task that makes images.
+
+        There is only one, because two at once would lose each other's changes.
+        """
         if self._refreshing is None:
             self._stop_retry()
             self._refreshing = asyncio.create_task(self._refresh(), name="metadata loader")
@@ -168,9 +172,9 @@ class MetadataLoader:
         self._apply(delta.narrowed() if is_whole else delta)
 
     def _take_changed(self, most: int) -> dict[str, None]:
-        """Take the oldest changes, so that no turn of the event loop grows with the number of changes.
+        """Remove and return the oldest changes, so that no turn of the event loop grows with their number.
 
-        The image shows no change before an earlier one.
+        The image never shows a change before an earlier one.
         """
         changed = self._changed
         if len(changed) <= most:

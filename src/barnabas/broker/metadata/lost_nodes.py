@@ -1,8 +1,8 @@
-"""Restores permanent nodes that a user has deleted, from a broker's image.
+"""Restores permanent nodes that a user has deleted from the store, from a broker's image.
 
-Without them no controller can be elected, no broker can register and no topic can be created. This module
-does not restore topics, settings and users: the deletion may be intended. `barnabas cluster restore` creates
-them again.
+Without these nodes, no controller can be elected, no broker can register and no topic can be created. This
+module does not restore topics, settings and users, because their deletion may be intended.
+`barnabas cluster restore` restores them.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ _STATES_AT_ONCE = 500
 
 
 class ClusterGoneError(StoreError):
-    """All metadata of the cluster are gone from the store. The text says what to do."""
+    """All metadata of the cluster are gone from the store. The text contains the cure."""
 
 
 async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool) -> list[str]:
-    """Create the missing ones of `PERMANENT` again, each at least with the value that this broker has seen.
+    """Create the missing nodes of `PERMANENT` again, with at least the value that this broker has seen.
 
     Args:
-        store: where they are.
-        image: the broker's image.
-        is_final: whether this broker also creates nodes that it has never seen, although other brokers may
+        store: store of the nodes.
+        image: image of the broker.
+        is_final: whether to create also nodes that this broker has never seen, although other brokers may
+            know newer values.
         know
             more.
 
     Returns:
-        The nodes left to brokers that know more.
+        The nodes that are left to brokers with newer values.
 
     Raises:
-        ClusterGoneError: the cluster's id and its topics are gone: a user has removed the cluster.
+        ClusterGoneError: the cluster's id and its topics are missing, because a user has removed the cluster.
         StoreError: the store cannot be read or written.
     """
     paths = sorted(PERMANENT)
@@ -78,7 +79,7 @@ async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool)
 async def _creation(
     store: MetadataStore, path: str, image: ClusterImage, *, is_final: bool
 ) -> list[Operation] | None:
-    """Return the transaction that makes a node again, empty if it is not needed; None if others know more."""
+    """Return the transaction that creates a node again; empty if none is needed, None if others know more."""
     if path == znodes.CLUSTER_ID:
         return [Create(path, znodes.encode_cluster_id(image.cluster_id))] if image.cluster_id else None
     if path == znodes.BROKER_EPOCHS:
@@ -107,7 +108,7 @@ async def _creation(
 
 
 def _versions(path: str, data: bytes, version: int) -> list[Operation]:
-    """Return the operations that make a node of that version."""
+    """Return the operations that create a node with that version."""
     return [Create(path, data), *[Set(path, data)] * min(version, _MOST_VERSIONS)]
 
 

@@ -1,4 +1,4 @@
-"""From the setting ``metadata.store`` to a store that is ready for use."""
+"""Opens the store that the setting ``metadata.store`` selects."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _PARTITION_FOLDER = re.compile(r"[a-zA-Z0-9._-]{1,249}-[0-9]{1,10}")
 
 
 async def open_store(config: BrokerConfig, environment: Environment) -> MetadataStore:
-    """Return the store that the settings name, with the nodes that are always there.
+    """Open the store that the settings select, and create its permanent nodes.
 
     Raises:
         ConfigError: the settings contradict one another.
-        StoreUnavailableError: it cannot be opened; the text says what to do.
+        StoreUnavailableError: it cannot be opened; the text contains the cure.
     """
     check_store(config)
     store = await _open(config, environment)
@@ -101,7 +101,7 @@ async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore
 
 
 async def prepare(store: MetadataStore, random: Random) -> str:
-    """Make a new store's permanent nodes, the cluster's id among them; return the id, old or new."""
+    """Create a new store's permanent nodes, including the cluster's id. Return the id, old or new."""
     node = await store.exists(znodes.CLUSTER_ID)
     if node is not None:
         await _make_missing(store)
@@ -121,7 +121,7 @@ async def prepare(store: MetadataStore, random: Random) -> str:
 
 
 async def _make_missing(store: MetadataStore) -> None:
-    """An earlier version may have made the store, with fewer nodes."""
+    """Create missing nodes, because an earlier version with fewer nodes may have made the store."""
     needed = [Create(folder) for folder in znodes.FOLDERS]  # other nodes hold what live brokers may know
     for create, node in zip(needed, await store.read([each.path for each in needed]), strict=True):
         if node is None:
@@ -130,10 +130,10 @@ async def _make_missing(store: MetadataStore) -> None:
 
 
 async def check_not_lost(store: MetadataStore, fs: FileSystem, folders: Sequence[str]) -> None:
-    """Refuse to begin a new cluster where this broker was in one: its data would belong to nothing.
+    """Reject a new cluster on log directories of another one: their data would belong to no topic.
 
     Raises:
-        ConfigError: the store has no cluster, and one of `folders` is that of a broker.
+        ConfigError: the store has no cluster, and a broker has used one of `folders`.
     """
     if await store.exists(znodes.CLUSTER_ID) is not None:
         return
@@ -147,7 +147,7 @@ async def check_not_lost(store: MetadataStore, fs: FileSystem, folders: Sequence
 
 
 def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Refuse to start an empty store on a broker's old log directories: their logs would have no topic.
+    """Reject an empty store with a broker's old log directories, because their logs would belong to no topic.
 
     Raises:
         StoreUnavailableError: one of `folders` has a broker's data.

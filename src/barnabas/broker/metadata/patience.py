@@ -14,17 +14,17 @@ _OF_A_STALL = 0.25
 
 
 class Patience:
-    """A limited time to wait, in seconds.
+    """A time limit for waits, in seconds.
 
-    A process that was stopped (SIGSTOP, a suspended machine) finds its timers overdue when it continues. The
-    result may arrive in the next moment, so the wait must check for it before it gives up.
+    When a stopped process continues (after SIGSTOP, or on a suspended machine), its timers are overdue. The
+    result may arrive in the next moment. So a wait must check for the result before it gives up.
     """
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
 
     async def wait(self, future: asyncio.Future[Any]) -> bool:
-        """Wait for a future, which is never cancelled here; False if no patience is left."""
+        """Wait for a future, without cancelling it. Return False if the time limit is over."""
         loop = asyncio.get_running_loop()
         while not future.done() and self._left > 0:
             began, part = loop.time(), min(_PART, self._left)

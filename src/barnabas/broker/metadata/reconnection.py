@@ -1,4 +1,4 @@
-"""Operations on the metadata store that outlast a broken connection."""
+"""Operations on the metadata store that continue after a broken connection."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _RETRY = 0.05
 
 
 async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `attempt`; repeat it when a broken connection is back.
+    """Return the result of `attempt`. After a broken connection, repeat it when the connection is back.
 
     Args:
-        store: what `attempt` uses.
+        store: store that `attempt` uses.
         attempt: only reads, or finds out what an earlier call has written.
 
     Raises:
-        StoreUnavailableError: the store is away for longer than its session timeout, from the first break
-            on, or does not come back. A store in this process is never waited for.
+        StoreUnavailableError: the store cannot be reached for longer than its session timeout, or never
+            again. For a store in this process there is no wait.
     """
     loop = asyncio.get_running_loop()
     deadline: float | None = None
@@ -64,24 +64,24 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
 
 
 async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, patience: float) -> StoreNode:
-    """Make an ephemeral node at `path`, or take over the one that this session has there already.
+    """Create an ephemeral node at `path`, or take over the one that this session already has there.
 
-    A node of this session is there when the answer to an earlier creation was lost; it gets `data`. A node of
-    another session may be our own of before a crash, which ZooKeeper deletes when that session ends: it is
-    waited out. That of a broker that lives does not go. While the store is away, this waits for it.
+    This session already has a node if the answer to an earlier creation was lost. The node then gets the new
+    `data`. A node of another session can be from before a crash of this broker. ZooKeeper deletes it when
+    that session ends, and this function waits for that. It also waits while the store cannot be reached.
 
     Args:
-        store: where to make the node.
-        path: of the node.
-        data: says what it is to hold; asked again for each session.
+        store: store of the node.
+        path: path of the node.
+        data: returns the data for the node; called again for each session.
         patience: seconds to wait for the node of another session to go.
 
     Returns:
-        The node; `StoreNode.created` is the number of the transaction that made it.
+        The node. `StoreNode.created` is the number of the transaction that created it.
 
     Raises:
         NodeExistsError: a node of another session is still there.
-        StoreUnavailableError: the store is closed, or will not be reached again.
+        StoreUnavailableError: the store is closed, or will never be reachable again.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience
@@ -126,7 +126,7 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, p
 
 
 async def _made_or_found(store: MetadataStore, path: str, data: bytes) -> StoreNode | None:
-    """Return the node that is there; None when it went meanwhile."""
+    """Return the existing node; None if it was deleted meanwhile."""
     try:
         await store.create(path, data, ephemeral=True)
     except NodeExistsError:

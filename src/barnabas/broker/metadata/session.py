@@ -20,7 +20,7 @@ _FEW = 4
 
 
 class StoreSession:
-    """A store's session: its state and its listeners. Owned by one event loop."""
+    """The state of a store's session, and its listeners. One event loop owns it."""
 
     def __init__(self, state: SessionState) -> None:
         self.state = state
@@ -37,9 +37,11 @@ class StoreSession:
         return cancel
 
     def enter(self, state: SessionState) -> None:
-        """Change the state and call the listeners, unless the state is the same or the last one is final.
+        """Change the state and call the listeners.
 
-        A listener's exception is logged, so that the other listeners still receive a lost session.
+        Do nothing if the state is the same or the present one is final.
+
+        If a listener raises, the exception is logged, so that the other listeners are still called.
         """
         if state is self.state or self.state in FINAL:
             return
@@ -54,13 +56,13 @@ class StoreSession:
 
 
 class Watches:
-    """Watchers by the path they watch, each for all nodes below it too."""
+    """Watchers by path. A watcher also receives the changes of all nodes below its path."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, list[Watcher]] = {}
 
     def add(self, path: str, watcher: Watcher) -> Cancel:
-        """Report to `watcher` until the answer is called."""
+        """Call `watcher` with changes until the returned function is called."""
         self._watchers.setdefault(path, []).append(watcher)
 
         def cancel() -> None:
@@ -78,7 +80,7 @@ class Watches:
     def report(self, event: Event, changed: str) -> None:
         """Call the watchers of `changed` and of the nodes above it.
 
-        A watcher's exception is logged: it must not fail the write.
+        If a watcher raises, the exception is logged, so that the write does not fail.
         """
 
         for path in self._paths_to(changed):

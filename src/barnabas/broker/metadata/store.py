@@ -1,8 +1,8 @@
 """The interface of a metadata store: ZooKeeper's tree of versioned nodes.
 
-A path (``/brokers/topics/orders``) names a node. A node holds bytes, has a version that each change raises,
-and may have children. Code above this interface does not depend on the store: memory, a file or a ZooKeeper
-ensemble. Each store has to pass tests/unit/broker/metadata/test_store_contract.py.
+A path (``/brokers/topics/orders``) names a node. A node has bytes, and a version that each change raises. It
+may have children. Code above this interface does not depend on the kind of store: memory, a file or a
+ZooKeeper ensemble. Each store must pass tests/unit/broker/metadata/test_store_contract.py.
 """
 
 from __future__ import annotations
@@ -24,51 +24,51 @@ class StoreError(BarnabasError):
 
 
 class NoNodeError(StoreError):
-    """The node, or the parent of the node to be made, does not exist."""
+    """The node does not exist, or the parent of a new node does not exist."""
 
 
 class NodeExistsError(StoreError):
-    """The node to be made exists."""
+    """The new node exists already."""
 
 
 class BadVersionError(StoreError):
-    """The node has another version than expected: another client has changed it."""
+    """The node has another version than expected, because another client has changed it."""
 
 
 class NotEmptyError(StoreError):
-    """The node to be deleted has children."""
+    """The node has children, so it cannot be deleted."""
 
 
 class NotAllowedError(StoreError):
-    """The node's permissions do not allow it."""
+    """The node's permissions do not allow the operation."""
 
 
 class EphemeralParentError(StoreError):
-    """An ephemeral node can have no children."""
+    """The parent is an ephemeral node, which cannot have children."""
 
 
 class StoreUnavailableError(StoreError):
     """The store cannot be read or written: its disk or its connection has failed, or it is closed.
 
-    Of a write this says that nothing has changed, unless it is an UnknownOutcomeError.
+    After a write it means that nothing has changed, unless it is an UnknownOutcomeError.
     """
 
 
 class UnknownOutcomeError(StoreUnavailableError):
-    """The connection broke while a write was under way: it may have been carried out, or may still be.
+    """The connection broke during a write. The store may have executed it, or may still execute it.
 
-    Never repeat such a write blindly (kazoo 757): read what became of it first.
+    Never repeat such a write without reading its outcome first (kazoo 757).
     """
 
 
 class TransactionTooLargeError(StoreError):
-    """A transaction has more bytes than the store takes in one; nothing has changed. Divide it."""
+    """A transaction has more bytes than the store accepts; nothing has changed. Divide it."""
 
 
 class StoreNode(NamedTuple):
-    """One node at the time of its read.
+    """A node at the time of its read.
 
-    `created` is the number of the transaction that created it. Such numbers only grow in one store, so a node
+    `created` is the number of the transaction that created it. In a store these numbers only grow, so a node
     that was deleted and created again has a higher one. `owner` is the session of an ephemeral node, else 0.
     """
 
@@ -79,7 +79,10 @@ class StoreNode(NamedTuple):
 
 
 def shared_node(data: bytes, version: int, created: int, owner: int = 0) -> StoreNode:
-    """Return a node that others who hold the same share: the partitions of a topic do."""
+    """Return a node object that equal nodes share.
+
+    For example, many partitions of a topic have equal states.
+    """
     if len(data) > _MOST_SHARED_BYTES:
         return StoreNode(data, version, created, owner)
     return _shared_node(data, version, created, owner)
@@ -100,7 +103,10 @@ Watcher: TypeAlias = Callable[[Event, str], None]
 
 
 class SessionState(Enum):
-    """The state of the session with the store. A store in one process is CONNECTED until it is closed."""
+    """The state of the session with the store.
+
+    A store in the same process is CONNECTED until it is closed.
+    """
 
     #: Requests are answered, and every watch is set.
     CONNECTED = "connected"
@@ -127,7 +133,10 @@ Cancel: TypeAlias = Callable[[], None]
 
 
 class Create(NamedTuple):
-    """Make a node under a parent that exists. An ephemeral one goes when the session that made it ends."""
+    """Create a node under an existing parent.
+
+    An ephemeral node is deleted when the session that created it ends.
+    """
 
     path: str
     data: bytes = b""
@@ -135,7 +144,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replace a node's data, if it has the expected version."""
+    """Replace a node's data if it has the expected version."""
 
     path: str
     data: bytes
@@ -143,7 +152,7 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a node without children, if it has the expected version."""
+    """Delete a node without children if it has the expected version."""
 
     path: str
     version: int = ANY_VERSION
@@ -162,18 +171,20 @@ Operation: TypeAlias = Create | Set | Delete | Check
 class MetadataStore(Protocol):
     """A client of a metadata store, with one session at a time.
 
-    Any method raises StoreUnavailableError when the store is out of reach; a write raises UnknownOutcomeError
-    when it may have been carried out all the same.
+    Any method raises StoreUnavailableError if the store cannot be reached. A write raises UnknownOutcomeError
+    if the store may have executed it.
     """
 
     @property
     def session_id(self) -> int:
-        """The number that owns this session's ephemeral nodes; never 0. A session that follows a lost one
-        has another."""
+        """The id of this session, which owns its ephemeral nodes; never 0.
+
+        After a lost session the next one has another id.
+        """
 
     @property
     def session_timeout(self) -> float:
-        """Seconds for which a session outlives the last sign of life of its client; 0 in one process."""
+        """Seconds after the client's last message at which a session ends; 0 for a store in this process."""
 
     @property
     def state(self) -> SessionState:
@@ -181,60 +192,65 @@ class MetadataStore(Protocol):
 
     @property
     def is_certain(self) -> bool:
-        """Whether the session surely lives: the last response of the store is younger than the session
-        timeout.
+        """Whether the session is certainly alive.
 
-        By the clock, not by `state`: after a stall a process serves requests before `state` changes.
+        This means that the store's last response is younger than the session timeout.
+
+        It depends on the clock and not on `state`, because after a stall a process serves requests before
+        `state` changes.
         """
 
     def on_state(self, listener: SessionListener) -> Cancel:
-        """Call `listener` at each change of `state`, in the order in which they were added."""
+        """Call `listener` at each change of `state`.
+
+        Listeners are called in the order in which they were added.
+        """
 
     async def get(self, path: str) -> StoreNode:
-        """Raises NoNodeError."""
+        """Return a node. Raises NoNodeError."""
 
     async def exists(self, path: str) -> StoreNode | None:
-        """Return the node, or None when there is none."""
+        """Return a node; None if it does not exist."""
 
     async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
         """Read many nodes in one round trip, None for each that does not exist."""
 
     async def children(self, path: str) -> list[str]:
-        """Return the names of a node's children, without their path, sorted. Raises NoNodeError."""
+        """Return the sorted names of a node's children, without their path. Raises NoNodeError."""
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
-        """Raises NodeExistsError, NoNodeError for a missing parent, EphemeralParentError."""
+        """Create a node. Raises NodeExistsError, NoNodeError for a missing parent, EphemeralParentError."""
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        """Return the node's new version. Raises NoNodeError, BadVersionError."""
+        """Replace a node's data, and return its new version. Raises NoNodeError, BadVersionError."""
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[int]:
-        """Apply all operations in order, or none; return the version of each Create and Set, -1 for others.
+        """Apply all operations in order, or none. Return the version of each Create and Set, -1 for others.
 
         Raises:
-            StoreError: what the first operation that failed would raise alone; nothing has changed then.
-            TransactionTooLargeError: the store takes no transaction of this size (see `batches`).
+            StoreError: the error of the first operation that failed; nothing has changed.
+            TransactionTooLargeError: the store does not accept a transaction of this size (see `batches`).
         """
 
     async def watch(self, path: str, watcher: Watcher) -> Cancel:
-        """Report every change of `path` and of all nodes below it from the moment of the return.
+        """Report every change of `path` and of all nodes below it, from the return of this call on.
 
-        This is ZooKeeper's persistent recursive watch. A change made through this session is reported before
-        its call returns. Changes while the session is not CONNECTED are not reported: see `SessionListener`.
+        This is ZooKeeper's persistent recursive watch. A change through this session is reported before its
+        call returns. Changes while the session is not CONNECTED are not reported: see `SessionListener`.
         """
 
     async def sync(self) -> None:
         """Wait until reads and watchers see all earlier writes of any session."""
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go, and listeners receive CLOSED only."""
+        """End the session: its ephemeral nodes are deleted, and listeners receive only CLOSED."""
 
 
 class SingleOperations(ABC):
-    """Mixed into a store whose transactions cost no more than single operations."""
+    """Implements single operations as transactions, for a store in which these cost no more."""
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[int]: ...

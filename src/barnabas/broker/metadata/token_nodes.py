@@ -4,8 +4,8 @@
                                     "renewers":["User%3Abob"],"issueTimestamp":1,"maxTimestamp":3,
                                     "expiryTimestamp":2,"tokenId":"ID"}
 
-Times are milliseconds since the epoch; principals are percent-encoded. Brokers watch these nodes themselves:
-Kafka's ``/delegation_token/token_changes`` is not written.
+Times are milliseconds since the epoch. Principals are percent-encoded. Brokers watch these nodes themselves,
+and do not write Kafka's ``/delegation_token/token_changes``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def encode(token: DelegationToken) -> bytes:
 
 
 def decode(token_id: str, data: bytes) -> DelegationToken | None:
-    """Decode the token of a node. None if it is not readable: it allows no login."""
+    """Decode the token of a node; None if the content is invalid, so that it allows no login."""
     try:
         value = json.loads(data)
         owner = _decoded(value["owner"])

@@ -1,4 +1,7 @@
-"""The tree of nodes in memory, with the rules of ZooKeeper: what the memory and the embedded store share."""
+"""The tree of nodes in memory, with the rules of ZooKeeper.
+
+The memory store and the embedded store use it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _OPERATIONS_A_STEP = 500
 
 
 class Change(NamedTuple):
-    """The change of one node; None means its absence."""
+    """The change of one node. None means that the node does not exist."""
 
     path: str
     before: StoreNode | None
@@ -47,7 +50,7 @@ class Change(NamedTuple):
 
 
 class Tree:
-    """Versioned nodes by path. Changes come as whole transactions, which can be taken back."""
+    """Versioned nodes by path. Changes come as transactions, which can be undone."""
 
     def __init__(self, nodes: Iterable[tuple[str, StoreNode]] = (), transaction: int = 0) -> None:
         self._nodes: dict[str, StoreNode] = {ROOT: StoreNode(b"", 0, 0)}
@@ -76,10 +79,10 @@ class Tree:
         return [path for path, node in self._nodes.items() if node.owner == session]
 
     def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[int], list[Change]]:
-        """Apply a transaction; return the result of `MetadataStore.multi`, and the changes made.
+        """Apply a transaction. Return the result of `MetadataStore.multi`, and the changes.
 
         Raises:
-            StoreError: one operation is not allowed; the tree is as before.
+            StoreError: an operation is not allowed; the tree has not changed.
         """
         versions: list[int] = []
         changes: list[Change] = []
@@ -112,7 +115,7 @@ class Tree:
             raise
 
     def copy(self) -> Tree:
-        """Return a tree of its own with the same nodes."""
+        """Return a separate tree with the same nodes."""
         copy = Tree(transaction=self.transaction)
         copy._nodes = dict(self._nodes)
         copy._children = {path: list(names) for path, names in self._children.items()}
@@ -125,7 +128,7 @@ class Tree:
             self._put(change.path, change.after)
 
     def undo(self, changes: Sequence[Change]) -> None:
-        """Take the last transaction's changes back. Its number is not used again."""
+        """Undo the changes of the last transaction. Its number is not used again."""
         for change in reversed(changes):
             self._put(change.path, change.before)
 
@@ -171,11 +174,11 @@ class Tree:
 
 
 def parent_of(path: str) -> str:
-    """Return the path one step nearer to the root."""
+    """Return the path of the parent."""
     return path.rpartition("/")[0] or ROOT
 
 
 def check_path(path: str) -> None:
-    """Raise ValueError if the text cannot be the path of a node."""
+    """Raise ValueError if the text is not a valid path of a node."""
     if _PATH.fullmatch(path) is None:
         raise ValueError(f"{path!r} is not a path: write /a/b, without empty parts, '.' or '..'")

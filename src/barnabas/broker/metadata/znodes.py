@@ -1,6 +1,6 @@
-"""Every node of the metadata store: its path and what it holds.
+"""The nodes of the metadata store: their paths and contents.
 
-Paths and JSON are those of Apache Kafka on ZooKeeper (its ``ZkData``): who knows one knows the other.
+Paths and JSON are those of Apache Kafka on ZooKeeper (``ZkData``).
 
     /cluster/id                                 the cluster's id
     /cluster/login_secret                       what unknown users' salts are made up from
@@ -113,7 +113,7 @@ def topic_config(name: str) -> str:
 
 
 def broker_config(name: str) -> str:
-    """`name` is a broker's id or ``<default>``."""
+    """Return the path of a broker's settings. `name` is a broker's id or ``<default>``."""
     return f"{BROKER_CONFIGS}/{name}"
 
 
@@ -126,7 +126,7 @@ def client_metrics_config(name: str) -> str:
 
 
 def is_secret(path: str) -> bool:
-    """Whether a node may have data that only brokers may read: passwords, salted and hashed or plain."""
+    """Whether a node may have data that only brokers may read: passwords, as salted hashes or plain text."""
     return path.startswith(_SECRET)
 
 
@@ -151,7 +151,7 @@ def quota_config(entity: QuotaEntity) -> str:
 
 
 def quota_entity(path: str) -> QuotaEntity | None:
-    """The inverse of `quota_config`; None for the path of something else."""
+    """Parse a path from `quota_config`; None for any other path."""
     match path.split("/"):
         case ["", "config", "users", user]:
             return QuotaEntity(user=_decoded(user))
@@ -165,7 +165,7 @@ def quota_entity(path: str) -> QuotaEntity | None:
 
 
 def _encoded(name: Name) -> str:
-    """A name cannot be taken for the default: its brackets are encoded."""
+    """Encode a name. Its brackets are encoded, so that it differs from the default."""
     return name.value if isinstance(name, Default) else quote(name or "", safe="")
 
 
@@ -279,7 +279,7 @@ _NOT_MOVING = Reassignment()
 
 
 class Assignment(NamedTuple):
-    """A topic's id and who holds its partitions, in the order of their numbers."""
+    """The id of a topic, and the brokers with its partitions, in the order of their numbers."""
 
     topic_id: TopicId
     replicas: Sequence[tuple[BrokerId, ...]]
@@ -397,7 +397,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Decode the settings of a node; none if it was only made as a parent."""
+    """Decode the settings of a node; none if the node exists only as a parent."""
     if not data:
         return {}
     config: dict[str, str] = json.loads(data)["config"]
@@ -418,7 +418,7 @@ def encode_producer_id_block(broker_id: BrokerId, first: int, last: int) -> byte
 
 
 def decode_producer_id_block(data: bytes) -> tuple[int, int]:
-    """Return the first and the last id of the block handed out last."""
+    """Return the first and the last id of the last allocated block."""
     value = json.loads(data)
     return int(value["block_start"]), int(value["block_end"])
 

@@ -1,1 +1,1 @@
-"""The embedded store, served to the brokers of one machine in ZooKeeper's protocol, over a Unix socket."""
+"""Serves the embedded store to the brokers of one machine, in ZooKeeper's protocol over a Unix socket."""

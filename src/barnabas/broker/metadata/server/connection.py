@@ -1,4 +1,4 @@
-"""One client's connection: its requests in their order, and the changes that it watches."""
+"""A client's connection to the store's server: its requests in their order, and its watches."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _Read: TypeAlias = Callable[[Tree], bytes]
 
 
 class Server(Protocol):
-    """The connection's owner."""
+    """The owner of the connection."""
 
     tree: DurableTree
     sessions: SessionTracker
     watches: Watches
 
     def opened(self, connection: ServerConnection) -> bool:
-        """Take a new connection; False if there are too many."""
+        """Register a new connection. Return False if there are too many."""
 
     def closed(self, connection: ServerConnection) -> None: ...
 
     def has_news(self, connection: ServerConnection) -> None:
-        """The connection has events to send (`ServerConnection.send_events`)."""
+        """Note that the connection has events to send (`ServerConnection.send_events`)."""
 
 
 class _Write(NamedTuple):
@@ -62,7 +62,7 @@ class ServerConnection(asyncio.Protocol):
     """A client's connection. Requests are answered in order; writes share their fsync with other clients'.
 
     An event is sent before the response to the request that caused it, and before any response that shows the
-    change. Only pings are answered out of order: the session lives even while the disk is slow.
+    change. Only pings are answered out of order, so that the session stays alive even if the disk is slow.
     """
 
     def __init__(self, server: Server) -> None:
@@ -118,7 +118,7 @@ class ServerConnection(asyncio.Protocol):
             self._session.connection = None
 
     def abort(self) -> None:
-        """End it at once; requests that it has not read are lost."""
+        """Close the connection at once. Requests that were not read are lost."""
         self._received.clear()
         self._transport.abort()
 
@@ -278,6 +278,6 @@ class ServerConnection(asyncio.Protocol):
 
 
 def _take_error(done: asyncio.Future[list[int]]) -> None:
-    """Mark the error of a future as taken: asyncio would report it if nothing awaits the future."""
+    """Read the exception of a future, because asyncio reports it if no code awaits the future."""
     if not done.cancelled():
         done.exception()

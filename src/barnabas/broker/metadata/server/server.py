@@ -24,7 +24,7 @@ MOST_CONNECTIONS = 1000
 
 
 class StoreServer:
-    """The embedded store in some folders, and the connections to it. Owned by one event loop."""
+    """The embedded store in some folders, and the connections to it. One event loop owns it."""
 
     def __init__(self, environment: Environment, tick: float) -> None:
         self.watches = Watches()
@@ -50,15 +50,15 @@ class StoreServer:
         """Open the store in `folders`, and listen at `socket_path`.
 
         Args:
-            environment: of this process.
-            folders: where the store's files are, as in `EmbeddedStore.open`.
-            socket_path: a path in a folder that this user alone can enter.
-            tick: seconds between two looks at the sessions; a session timeout is two of them at least.
-            before_new: called before a new store is made, as in `EmbeddedStore.open`.
+            environment: environment of this process.
+            folders: folders of the store's files, as in `EmbeddedStore.open`.
+            socket_path: path in a folder that only this user can enter.
+            tick: seconds between two checks of the sessions; a session timeout has at least two ticks.
+            before_new: called before a new store is created, as in `EmbeddedStore.open`.
 
         Raises:
             StoreUnavailableError: another process has the store, or it is damaged beyond repair.
-            OSError: the socket cannot be made.
+            OSError: the socket cannot be created.
         """
         server = cls(environment, tick)
         server.tree = await DurableTree.open(environment, folders, server._report, before_new)

@@ -1,4 +1,7 @@
-"""The sessions of a store's clients: they end after a time without a sign of life, and their nodes go."""
+"""Sessions of the store's clients.
+
+A session without messages ends after its timeout, with its ephemeral nodes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Connected(Protocol):
     """The connection of a session."""
 
     def abort(self) -> None:
-        """End it at once; requests that it has not read are lost."""
+        """Close the connection at once. Requests that were not read are lost."""
 
 
 class ServerSession:
@@ -46,16 +49,16 @@ class ServerSession:
 
 
 class SessionTracker:
-    """All sessions, by their ids.
+    """The sessions of all clients, by id.
 
-    The clock advances by at most two ticks at each look. So a server that stood still (SIGSTOP, a suspended
-    machine) reads what clients have sent meanwhile before it ends a session. Clients count their own time,
-    and a session that ends late is always safe.
+    At each check, the clock advances by at most two ticks. So a server that was stopped (SIGSTOP, a suspended
+    machine) first reads the messages that have arrived, before it ends a session. Clients measure their own
+    time, and to end a session late is always safe.
 
     Args:
-        tree: has the nodes of sessions.
+        tree: tree with the nodes of sessions.
         random: makes ids and passwords.
-        tick: seconds between two looks.
+        tick: seconds between two checks.
     """
 
     def __init__(self, tree: DurableTree, random: Random, tick: float) -> None:
@@ -68,7 +71,10 @@ class SessionTracker:
         self._looking = start_task(self._look(), "store sessions", is_vital=True)
 
     def begin(self, timeout: float) -> ServerSession | None:
-        """Begin a session with a timeout in seconds, within bounds; None if there are too many."""
+        """Begin a session with a timeout in seconds, within limits.
+
+        Return None if there are too many sessions.
+        """
         if len(self._sessions) >= MOST_SESSIONS:
             log.error("there are %d sessions: no more can begin", MOST_SESSIONS)
             return None
@@ -80,7 +86,10 @@ class SessionTracker:
         return session
 
     def resume(self, id: int, password: bytes) -> ServerSession | None:
-        """Return a session for a new connection, and end the one before; None if the session has ended."""
+        """Return a session for a new connection; None if the session has ended.
+
+        Its earlier connection is closed.
+        """
         session = self._sessions.get(id)
         if session is None or session.password != password:
             return None
@@ -90,17 +99,17 @@ class SessionTracker:
         return session
 
     def heard(self, session: ServerSession) -> None:
-        """Take a sign of life."""
+        """Note a message of the client."""
         session.heard = self._now
 
     async def end(self, session: ServerSession) -> None:
-        """End a session: return when its nodes are gone."""
+        """End a session. Return when its nodes are deleted."""
         removal = self._end(session)
         if removal is not None:
             await asyncio.wait({removal})
 
     async def end_owner_of(self, path: str) -> None:
-        """End the session that owns an ephemeral node: its client's process has ended."""
+        """End the session that owns an ephemeral node, because its client's process has ended."""
         async with self._tree.reading() as tree:
             node = tree.find(path)
         session = None if node is None else self._sessions.get(node.owner)
@@ -108,7 +117,7 @@ class SessionTracker:
             await self.end(session)
 
     async def close(self) -> None:
-        """End the looks. Nodes of sessions stay in memory only, and go with it."""
+        """Stop the checks. Nodes of sessions are only in memory, and end with it."""
         await stop_tasks(self._looking, *self._removals)
 
     def _end(self, session: ServerSession) -> asyncio.Task[None] | None:

@@ -1,4 +1,4 @@
-"""A store's server beside other code, in a thread of its own."""
+"""Runs a store's server in a thread of its own."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logger_of(__name__)
 
 
 class StoreServerThread:
-    """A store's server on an event loop in a thread of its own, for as long as the `with` block lasts.
+    """A store's server on an event loop in a thread of its own. It runs within a `with` block.
 
-    Its socket is in a new folder among the system's temporary files, which this user alone can enter. The
-    path of a socket must be short, and not every file system has sockets.
+    Its socket is in a new temporary folder, which only this user can enter. The path of a socket must be
+    short, and not every file system supports sockets.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class StoreServerThread:
 
         Args:
             folders, tick, before_new: as in `StoreServer.open`.
-            on_failure: called, in that thread, when the server cannot go on because of a bug.
+            on_failure: called in that thread when the server has failed because of a bug.
         """
         self._folders = folders
         self._tick = tick
@@ -79,7 +79,7 @@ class StoreServerThread:
         return self
 
     def stop(self) -> None:
-        """Close the store. Does nothing if it does not run."""
+        """Close the store. Do nothing if it does not run."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -90,7 +90,7 @@ class StoreServerThread:
         shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     def end_owner_of(self, path: str) -> None:
-        """End the session that owns an ephemeral node, in a moment: its client's process has ended."""
+        """Start to end the session that owns an ephemeral node, because its client's process has ended."""
         asyncio.run_coroutine_threadsafe(self._server.sessions.end_owner_of(path), self._loop)
 
     def __enter__(self) -> Self:

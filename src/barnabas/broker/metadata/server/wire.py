@@ -1,7 +1,7 @@
-"""ZooKeeper's protocol, the server's half, as far as the brokers' client uses it.
+"""The server's half of ZooKeeper's protocol, with the requests that brokers use.
 
-The formats are those of ``zookeeper.jute``: big-endian integers, byte strings after their length. The
-client's half is `barnabas.broker.metadata.zookeeper.requests`.
+The formats are those of ``zookeeper.jute``: big-endian integers, and byte strings with their length in front.
+The client's half is `barnabas.broker.metadata.zookeeper.requests`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NOT_TRIED = -2
 
 
 class Opcode(IntEnum):
-    """The requests that the server knows."""
+    """The requests that the server supports."""
 
     CREATE = 1
     DELETE = 2
@@ -69,7 +69,7 @@ class Opcode(IntEnum):
 
 
 class Code(IntEnum):
-    """``KeeperException.Code``, as far as the server answers with them."""
+    """The codes of ``KeeperException.Code`` that the server uses."""
 
     OK = 0
     SYSTEM_ERROR = -1
@@ -94,7 +94,7 @@ _CODES: dict[type[Exception], Code] = {
 
 
 class ProtocolError(ValueError):
-    """The bytes are no request of this protocol: the connection cannot go on."""
+    """The bytes are not a request of this protocol, so the connection must be closed."""
 
 
 class ConnectRequest(NamedTuple):
@@ -108,7 +108,7 @@ class ConnectRequest(NamedTuple):
 
 
 class Reader:
-    """Reads a request from the front. Every method raises ProtocolError when it is too short."""
+    """Reads a request from its start. Every method raises ProtocolError if the request is too short."""
 
     __slots__ = ("_data", "_offset")
 
@@ -134,11 +134,14 @@ class Reader:
             raise ProtocolError(f"a path is not UTF-8 ({error})") from None
 
     def watch_mode(self) -> bool:
-        """Whether the watch is persistent and recursive, the one kind there is."""
+        """Whether the watch is persistent and recursive, the only supported kind."""
         return self._int() == _PERSISTENT_RECURSIVE
 
     def operations(self) -> list[Operation]:
-        """Return the operations of a transaction; permissions are ignored, as all clients are brokers."""
+        """Return the operations of a transaction.
+
+        Permissions are ignored, because all clients are brokers.
+        """
         operations: list[Operation] = []
         while (opcode := self._multi_opcode()) is not None:
             path = self.path()
@@ -161,7 +164,7 @@ class Reader:
         return operations
 
     def paths_to_read(self) -> list[str]:
-        """Return the paths of a read of many nodes."""
+        """Return the paths in a request to read many nodes."""
         paths: list[str] = []
         while (opcode := self._multi_opcode()) is not None:
             if opcode != Opcode.GET:
@@ -201,44 +204,47 @@ def code_of(error: Exception) -> Code:
 
 
 def connected(request: ConnectRequest, timeout_ms: int, session_id: int, password: bytes) -> bytes:
-    """The response to a connect request; a timeout of 0 says that the session has ended."""
+    """Make the response to a connect request. A timeout of 0 means that the session has ended."""
     read_only = b"\0" if request.knows_read_only else b""
     return _frame(_CONNECTED.pack(0, timeout_ms, session_id), _buffer(password), read_only)
 
 
 def ended(request: ConnectRequest) -> bytes:
-    """The response to a client whose session has ended."""
+    """Make the response to a client whose session has ended."""
     return connected(request, 0, 0, bytes(_PASSWORD_BYTES))
 
 
 def reply(xid: int, transaction: int, body: bytes = b"", code: Code = Code.OK) -> bytes:
-    """A response; `transaction` is the last one that the tree shows."""
+    """Make a response. `transaction` is the last one in the tree."""
     return _frame(_REPLY.pack(xid, transaction, code), body)
 
 
 def event(kind: Event, path: str) -> bytes:
-    """The report of a change to a watcher."""
+    """Make the report of a change to a watcher."""
     header = _REPLY.pack(_EVENT_XID, -1, Code.OK)
     return _frame(header, _HEADER.pack(_EVENTS[kind], _CONNECTED_STATE), _buffer(path.encode()))
 
 
 def node_body(node: StoreNode) -> bytes:
-    """The body of a node's response. Its stat has what brokers read; times and counts are 0."""
+    """Make the body of a node's response.
+
+    Its stat has only the fields that brokers read; times and counts are 0.
+    """
     return _buffer(node.data) + _stat(node, len(node.data))
 
 
 def names_body(names: Sequence[str]) -> bytes:
-    """The body of a response with children."""
+    """Make the body of a response with names of children."""
     return _INT.pack(len(names)) + b"".join(_buffer(name.encode()) for name in names)
 
 
 def path_body(path: str) -> bytes:
-    """The body of a response with a path alone."""
+    """Make the body of a response with only a path."""
     return _buffer(path.encode())
 
 
 def multi_body(operations: Sequence[Operation], versions: Sequence[int]) -> bytes:
-    """The body of a transaction's response."""
+    """Make the body of a transaction's response."""
     parts: list[bytes] = []
     for operation, version in zip(operations, versions, strict=True):
         if isinstance(operation, Create):
@@ -251,13 +257,16 @@ def multi_body(operations: Sequence[Operation], versions: Sequence[int]) -> byte
 
 
 def failed_multi_body(count: int, failed: int, code: Code) -> bytes:
-    """The body of the response to a transaction of `count` operations, of which number `failed` failed."""
+    """Make the body of the response to a failed transaction of `count` operations.
+
+    Operation number `failed` has failed.
+    """
     codes = [Code.OK] * failed + [code] + [_NOT_TRIED] * (count - failed - 1)
     return b"".join(map(_error_result, codes)) + _LAST
 
 
 def multi_read_body(nodes: Sequence[StoreNode | None]) -> bytes:
-    """The body of the response to a read of many nodes; None is a missing one."""
+    """Make the body of the response to a read of many nodes; None for a missing node."""
     missing = _error_result(Code.NO_NODE)
     got = _result(Opcode.GET)
     return b"".join(missing if node is None else got + node_body(node) for node in nodes) + _LAST
