@@ -1,4 +1,4 @@
-"""Every setting, declared once."""
+"""All settings, each declared once."""
 
 from barnabas.broker.config.broker import BrokerConfig
 from barnabas.broker.config.client_metrics import ClientMetricsConfig

@@ -1,4 +1,4 @@
-"""The settings of a broker (https://kafka.apache.org/documentation/#brokerconfigs) that Barnabas honours.
+"""The settings of a broker (https://kafka.apache.org/documentation/#brokerconfigs) that Barnabas supports.
 
 The defaults are Apache Kafka's. A broker that starts on one machine without any settings needs some others:
 docs/reference/differences.md lists them.
@@ -37,7 +37,7 @@ _NO_TICKETS = (
 
 
 def _topic_default(name: str, of: str, **changes: Any) -> Any:
-    """Declare a setting that gives the default of a topic's setting, and has the same type and bounds."""
+    """Declare a setting that is the default of a topic's setting, with the same type and limits."""
     changes = {"name": name, "synonyms": (), "doc": f"The default of a topic's {of}.", **changes}
     return replace(TopicConfig.declared[of], **changes)
 
@@ -57,7 +57,7 @@ class BrokerConfig(Settings):
         return replace(super().find(override.overridden), name=override.name, update=update)
 
     def for_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
-        """The value for a listener, or for logins there with a mechanism (`ListenerSetting`)."""
+        """Return the value for a listener, or for logins there with a mechanism (`ListenerSetting`)."""
         known: dict[tuple[str, str], BrokerConfig] = self.__dict__.setdefault("_for_listeners", {})
         config = known.get((listener, mechanism))
         if config is None:
@@ -71,7 +71,7 @@ class BrokerConfig(Settings):
         return config
 
     def has_own(self, listener: str, name: str) -> bool:
-        """Whether a listener has a value of its own for the setting called `name`."""
+        """Whether a listener has its own value for the setting with this name."""
         config = self.for_listener(listener)
         return config is not self and name in config.layers[0].texts
 
@@ -1329,7 +1329,10 @@ class BrokerConfig(Settings):
 
 
 def replicated_settings(brokers: int) -> dict[str, str]:
-    """Three replicas of every topic, of which two must be in sync; fewer where `brokers` are fewer."""
+    """Return settings for three replicas of every topic, of which two must be in sync.
+
+    With fewer `brokers`, the numbers are lower.
+    """
     replicas, in_sync = str(min(3, brokers)), str(min(2, brokers))
     return {
         "default.replication.factor": replicas,

@@ -1,4 +1,4 @@
-"""The settings of a client-metrics resource: which clients push what, and how often (KIP-714)."""
+"""The settings of a client-metrics resource: which clients push which metrics, and how often (KIP-714)."""
 
 from __future__ import annotations
 
@@ -47,10 +47,12 @@ class ClientMetricsConfig(Settings, update=Update.CLUSTER_WIDE):
 
 
 def parse_match(selectors: Iterable[str]) -> dict[str, Any]:
-    """Compiled expressions by the attribute that each has to match as a whole, from the items of ``match``.
+    """Parse the items of ``match``.
+
+    Return the compiled expressions, by the attribute that each must match completely.
 
     Raises:
-        ConfigError: an item is no ATTRIBUTE=REGEX.
+        ConfigError: an item is not ATTRIBUTE=REGEX.
     """
     patterns = {}
     for selector in selectors:

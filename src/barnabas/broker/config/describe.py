@@ -15,7 +15,7 @@ from barnabas.broker.config.topic import TopicConfig
 
 
 class Description(NamedTuple):
-    """A setting with its value, the value's source, and all entries that set it, the winner first."""
+    """A setting with its value, the value's source, and all entries that set it, the effective one first."""
 
     setting: Setting
     text: str | None
@@ -24,24 +24,24 @@ class Description(NamedTuple):
 
 
 def describe_topic(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Every setting of a topic as it stands in `layers`."""
+    """Describe every setting of a topic, with values from `layers`."""
     return _describe(TopicConfig, layers)
 
 
 def describe_group(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Every setting of a consumer group as it stands in `layers`."""
+    """Describe every setting of a consumer group, with values from `layers`."""
     return _describe(GroupConfig, layers)
 
 
 def describe_client_metrics(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Every setting of a client-metrics resource as it stands in `layers`."""
+    """Describe every setting of a client-metrics resource, with values from `layers`."""
     return _describe(ClientMetricsConfig, layers)
 
 
 def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
-    """Every setting of a broker as it stands in `layers`.
+    """Describe every setting of a broker, with values from `layers`.
 
-    As in Apache Kafka, one that is not set by its own name has no value, whatever its synonyms say.
+    As in Apache Kafka, a setting that is not set by its own name has no value, even if a synonym is set.
     """
     for setting in BrokerConfig.declared.values():
         found = tuple(entries(setting.names, layers))

@@ -1,4 +1,4 @@
-"""Settings from a file: TOML, or the server.properties of Apache Kafka."""
+"""Reads settings from a file: TOML, or a server.properties of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _MAX_PROBLEMS = 3
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """Read a file's settings as text by declared name: TOML if its name ends in ``.toml``, else properties.
+    """Read a file's settings as text, by declared name: TOML if its name ends in ``.toml``, else properties.
 
-    In TOML a setting is a key (``num.partitions = 3``), quoted where it would also be a table
-    (``"max.connections" = 100``). Its value is a string, a number, a boolean or an array of strings. In
-    properties, settings for Apache Kafka itself are ignored, with a line in the log.
+    In TOML a setting is a key (``num.partitions = 3``). The key must be quoted if it is also the name of a
+    table (``"max.connections" = 100``). The value is a string, a number, a boolean or an array of strings. In
+    properties, settings that only Apache Kafka needs are ignored, with a line in the log.
 
     Raises:
         ConfigError: the file cannot be read, or a setting in it is unknown, unsupported or invalid. The text
+            has the file, the lines and the causes of the first few errors.
         names
             file, line and cause of the first few faults.
     """
@@ -64,7 +65,7 @@ def _read_properties(path: Path, text: str) -> dict[str, Given]:
 
 
 def _check(path: Path, given: Mapping[str, Given]) -> dict[str, str]:
-    """The settings by their declared names."""
+    """Return the settings by their declared names."""
     texts: dict[str, str] = {}
     problems: list[str] = []
     unsupported: dict[str, list[str]] = {}  # the settings by the reason

@@ -1,6 +1,6 @@
 """The settings of a consumer group (KIP-848) or a share group (KIP-932, KIP-1240).
 
-Most have a setting of the broker that gives the default.
+For most of them, a setting of the broker gives the default.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from barnabas.broker.config.settings import Layer, Settings, Source
 
 
 def _overriding(broker_name: str, doc: str, **changes: Any) -> Any:
-    """Declare a group's setting: the broker's setting, of the same type and bounds, gives its default."""
+    """Declare a group's setting.
+
+    Its default is the value of the broker's setting, which has the same type and limits.
+    """
     name = broker_name.removeprefix("group.")
     return replace(BrokerConfig.declared[broker_name], name=name, synonyms=(broker_name,), doc=doc, **changes)
 
 
 class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
-    """The settings of one group: its own values over the broker's defaults."""
+    """The settings of one group: its own values, or else the broker's defaults."""
 
     consumer_heartbeat_interval_ms: int = _overriding(
         "group.consumer.heartbeat.interval.ms",
@@ -85,7 +88,7 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
     )
 
     def check_limits(self, broker: BrokerConfig) -> None:
-        """Raises ConfigError unless the values lie within what the broker allows its groups."""
+        """Raise ConfigError unless the values are within the broker's limits for groups."""
         for name in LIMITED:
             value = self.value(name)
             low_name, high_name = (limit_of(name, bound) for bound in ("min", "max"))
@@ -115,7 +118,7 @@ LIMITED = (
 
 
 def check_groups(broker: BrokerConfig) -> None:
-    """Raises ConfigError unless a broker's settings for its groups go together."""
+    """Raise ConfigError if a broker's settings for its groups contradict each other."""
     if "classic" not in broker.group_coordinator_rebalance_protocols:
         given = ",".join(broker.group_coordinator_rebalance_protocols)
         raise ConfigError(
@@ -127,6 +130,6 @@ def check_groups(broker: BrokerConfig) -> None:
 
 
 def limit_of(name: str, bound: str) -> str:
-    """The broker's setting that is a bound of a group's setting."""
+    """Return the broker's setting that limits a group's setting."""
     kind, _, noun = name.partition(".")
     return f"group.{kind}.{bound}.{noun}"

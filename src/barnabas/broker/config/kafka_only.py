@@ -1,7 +1,7 @@
-"""Settings of Apache Kafka that Barnabas does not have: which a file may set, which are refused, and why.
+"""Settings of Apache Kafka that Barnabas does not have. Some are ignored, others are rejected.
 
-The files that Kafka ships set some that mean nothing here; such a file must still load. A setting that asks
-for something Barnabas would have to do, and does not, is refused.
+The files that Kafka ships have some settings without a meaning here, and Barnabas must still accept such a
+file. A setting for a function that Barnabas does not have is rejected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ NO_SECURITY = (
 
 
 class _Unsupported(NamedTuple):
-    """The purpose of a group of settings; a name that ends in a dot means all that begin with it."""
+    """The purpose of a group of settings.
+
+    A name that ends in a dot stands at the start of all names in the group.
+    """
 
     reason: str
     names: tuple[str, ...]
@@ -102,17 +105,17 @@ _UNSUPPORTED = (
 
 
 def unsupported_reason(name: str) -> str | None:
-    """Why Barnabas does not have Kafka's setting `name`, and the cure; None where nothing is known of it."""
+    """Return why Barnabas lacks Kafka's setting `name`, and the cure; None if the setting is unknown."""
     return next((group.reason for group in _UNSUPPORTED if _is_in(name, group.names)), None)
 
 
 def without_kafka_only(texts: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-    """The settings of a server.properties that are left, and the names of those that are ignored.
+    """Return the remaining settings of a server.properties, and the names of the ignored ones.
 
-    Listeners of the KRaft controller are taken out of the lists of listeners.
+    Listeners of the KRaft controller are removed from the lists of listeners.
 
     Raises:
-        ConfigError: the file is that of a controller without a broker.
+        ConfigError: the file is for a controller without a broker.
     """
     ignored = {name for name in texts if _is_in(name, _IGNORED)}
     if texts.get("security.inter.broker.protocol", "").strip().upper() == "PLAINTEXT":

@@ -76,7 +76,10 @@ _NAME = re.compile(rf"listener\.name\.([A-Za-z0-9_-]+)\.(?:({'|'.join(_MECHANISM
 
 
 class ListenerSetting(NamedTuple):
-    """A setting that overrides another for one listener, or for one mechanism there; names in lower case."""
+    """A setting that overrides another one for a listener, or for a mechanism on it.
+
+    Names are in lower case.
+    """
 
     listener: str
     mechanism: str
@@ -85,23 +88,26 @@ class ListenerSetting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name in a file."""
+        """Name in a settings file."""
         mechanism = f"{self.mechanism}." if self.mechanism else ""
         return f"listener.name.{self.listener}.{mechanism}{self.overridden}"
 
     @property
     def may_change(self) -> bool:
-        """Whether a broker takes another value while it runs."""
+        """Whether the value can change while a broker runs."""
         return self.overridden in _WHILE_RUNNING
 
     @property
     def may_precede(self) -> bool:
-        """Whether a broker takes a value for a listener that it does not have yet, and no other one."""
+        """Whether a broker accepts a value for a listener that it does not have yet.
+
+        It accepts no change of such a value.
+        """
         return self.overridden in _OF_GSSAPI
 
     @classmethod
     def parse(cls, name: str) -> ListenerSetting | None:
-        """Parse the setting that `name` overrides; None if listeners have no such setting of their own."""
+        """Parse the name of a setting for a listener; None if it is not such a setting."""
         found = _NAME.fullmatch(name)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""Regular expressions that clients send, in the syntax of RE2, which takes time linear in the text."""
+"""Regular expressions from clients, in the syntax of RE2, which takes time linear in the text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ _MAX_MEMORY = 1 << 20
 
 @lru_cache(32)
 def compiled(pattern: str) -> Any:
-    """`pattern` as RE2 has it; ``fullmatch`` says whether it matches a whole text.
+    """Compile `pattern` with RE2.
+
+    The method ``fullmatch`` of the result says whether it matches a whole text.
 
     Raises:
-        ValueError: it is none, or too large; the text says why, on one line.
+        ValueError: it is invalid or too large; the text has the reason in one line.
     """
     import re2  # few brokers need it: it is not loaded at start
 

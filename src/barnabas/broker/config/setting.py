@@ -1,10 +1,10 @@
-"""Declarations of settings: each is declared once, as a typed attribute of a `Settings` class.
+"""Declares settings: each is declared once, as a typed attribute of a `Settings` class.
 
     class TopicConfig(Settings):
         retention_ms: int = setting("retention.ms", Type.LONG, 604_800_000, minimum=-1, doc="The time ...")
 
-declares ``retention.ms``: the attribute's name with dots. The declaration parses and checks values.
-DescribeConfigs and docs/reference/configuration.md are made from it.
+declares ``retention.ms``, which is the attribute's name with dots. The declaration parses and checks values.
+DescribeConfigs and docs/reference/configuration.md use it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_NUMBER = 100
 
 
 class Type(IntEnum):
-    """The types of the protocol's DescribeConfigs (KIP-569), by their numbers there."""
+    """The types of settings in DescribeConfigs (KIP-569), by their numbers."""
 
     BOOLEAN = 1
     STRING = 2
@@ -43,7 +43,7 @@ class Type(IntEnum):
 
 
 class Update(Enum):
-    """When a change takes effect, and how far it reaches (KIP-226)."""
+    """When a change takes effect, and which brokers it affects (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -59,7 +59,7 @@ _INTEGER_LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One declared setting."""
+    """A declared setting."""
 
     name: str
     type: Type
@@ -77,21 +77,21 @@ class Setting:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The setting's names, its own name first."""
+        """The names of the setting, its own name first."""
         return tuple(dict.fromkeys((self.name, *self.synonyms)))
 
     def parse(self, text: str) -> Any:
-        """The value that `text` spells.
+        """Parse a value from text.
 
         Raises:
-            ConfigError: the text is not of the type, or the value out of bounds.
+            ConfigError: the text does not fit the type, or the value is outside the limits.
         """
         value = self._parse_type(text.strip())
         self.check(value)
         return value
 
     def check(self, value: Any) -> None:
-        """Raises ConfigError when a value of the right type is not allowed."""
+        """Raise ConfigError if a value of the right type is not allowed."""
         if value is None:
             return
         if self.choices:
@@ -110,7 +110,7 @@ class Setting:
                 raise self.refuse(value, f"it must be at most {self.maximum}")
 
     def render(self, value: Any) -> str | None:
-        """Format `value` like Kafka's tools; `parse` reads it back."""
+        """Format `value` like Kafka's tools, so that `parse` can read it."""
         if value is None:
             return None
         if self.type is Type.BOOLEAN:
@@ -122,7 +122,7 @@ class Setting:
         return str(value)
 
     def refuse(self, value: object, cure: str) -> ConfigError:
-        """The error for a value that is not allowed."""
+        """Return the error for a value that is not allowed."""
         text = ",".join(value) if isinstance(value, tuple) else "[hidden]" if self.sensitive else str(value)
         return ConfigError(f"{self.name}={quoted(text)} is not allowed: {cure}")
 
@@ -154,10 +154,13 @@ class Setting:
 
 
 def _declared_by(type: Type) -> Callable[..., Any]:
-    """The function that declares settings of a type. Its result is Any: the attribute's annotation rules.
+    """Return a function that declares settings of a type.
 
-    Its arguments are Kafka's name, so that a search for it finds the declaration, the default, and by name
-    the other fields of `Setting`. The attribute has `_` for each `.` of the name.
+    Its result is Any, because the attribute has an annotation.
+
+    The function's arguments are Kafka's name of the setting, the default and, by name, the other fields of
+    `Setting`. Because of the name, a search finds the declaration. The attribute has `_` for each `.` of the
+    name.
     """
     return lambda name, default, **options: Setting(name, type, default, **options)
 
@@ -172,5 +175,5 @@ text_list = _declared_by(Type.LIST)
 
 
 def password(name: str, **options: Any) -> Any:
-    """Declare a secret, which has no default and is shown nowhere."""
+    """Declare a secret setting, which has no default and is never shown."""
     return Setting(name, Type.PASSWORD, None, sensitive=True, **options)

@@ -1,8 +1,8 @@
-"""Sets of values: checked, typed, immutable. Each value comes from the first layer that sets it.
+"""Immutable, typed sets of values. Each value comes from the first layer that sets it.
 
 The layers are the settings of a topic, of a broker, of all brokers, and of the broker's start. Within a layer
 a setting has several names, its own and its synonyms (``log.retention.ms``, ``log.retention.minutes``,
-``log.retention.hours``). The first name in the first layer that sets one wins.
+``log.retention.hours``). The value comes from the first name in the first layer that has one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 class Source(IntEnum):
-    """The source of a value, by the numbers of DescribeConfigs (KIP-226)."""
+    """The source of a value, by its number in DescribeConfigs (KIP-226)."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -40,7 +40,7 @@ class Layer(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One name that sets, or would set, a value."""
+    """A name that sets a value, or would set it if no other name had precedence."""
 
     name: str
     text: str
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
 
 
 def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
-    """Every name of `names` that is set, the one that wins first."""
+    """Return every name in `names` that is set, the effective one first."""
     for layer in layers:
         for name in names:
             if name in layer.texts:
@@ -56,7 +56,7 @@ def entries(names: Sequence[str], layers: Sequence[Layer]) -> Iterator[Entry]:
 
 
 def read(setting: Setting, entry: Entry, declared: Mapping[str, Setting]) -> Any:
-    """The value that `entry` gives to `setting`, whose name may be a synonym in coarser units.
+    """Return the value that `entry` gives to `setting`. The entry's name may be a synonym with a larger unit.
 
     Raises:
         ConfigError: the text is not allowed.
@@ -71,9 +71,9 @@ def read(setting: Setting, entry: Entry, declared: Mapping[str, Setting]) -> Any
 
 
 class Settings:
-    """One attribute for each declared setting.
+    """A class with one attribute for each declared setting.
 
-    Built from text (`from_text`, `from_layers`) or from typed values by attribute name (the constructor).
+    Make it from text (`from_text`, `from_layers`), or from typed values by attribute name (the constructor).
     """
 
     #: by Kafka's name, in the order of declaration
@@ -91,7 +91,7 @@ class Settings:
     layers: Sequence[Layer]
 
     def __init_subclass__(cls, *, update: Update | None = None) -> None:
-        """Collect the declared settings; `update` is that of all of them."""
+        """Collect the declared settings. `update` is the default `Update` of all of them."""
         super().__init_subclass__()
         cls.declared, cls._defaults, cls._set_by = {}, {}, defaultdict(list)
         for attribute, setting in list(vars(cls).items()):
@@ -123,7 +123,7 @@ class Settings:
 
     @classmethod
     def find(cls, name: str) -> Setting:
-        """The declaration of `name`.
+        """Return the declaration of `name`.
 
         Raises:
             ConfigError: no such setting is declared.
@@ -135,7 +135,7 @@ class Settings:
 
     @classmethod
     def from_text(cls, text: Mapping[str, str]) -> Self:
-        """Values from their spelling, by Kafka's names.
+        """Make settings from texts, by Kafka's names.
 
         Raises:
             ConfigError: a name is unknown or a value not allowed.
@@ -149,7 +149,9 @@ class Settings:
 
     @classmethod
     def from_layers(cls, layers: Sequence[Layer], given: Mapping[str, str]) -> Self:
-        """Return values from `layers`, the first of which wins; `Settings.given` will return `given`.
+        """Make settings from `layers`, the first of which has precedence.
+
+        `Settings.given` will return `given`.
 
         Raises:
             ConfigError: a value is not allowed.
@@ -160,13 +162,13 @@ class Settings:
 
     @classmethod
     def default_layer(cls) -> Layer:
-        """Every default that is not None, as text."""
+        """Return every default that is not None, as text."""
         texts = ((setting.name, setting.render(setting.default)) for setting in cls.declared.values())
         return Layer(Source.DEFAULT_CONFIG, {name: text for name, text in texts if text is not None})
 
     @classmethod
     def _explain_unknown(cls, name: str) -> str:
-        """Say in one line that `name` is not declared, and what to do about it."""
+        """Explain in one line that `name` is not declared, with the cure."""
         import difflib  # wanted only when something is wrong
 
         # A long name cannot be a misspelt one, and comparing it would take long.
@@ -175,16 +177,16 @@ class Settings:
         return f"{quoted(name)} is not a Barnabas setting: {cure}"
 
     def value(self, name: str) -> Any:
-        """The value of the setting called `name` (with dots)."""
+        """Return the value of the setting with this name (with dots)."""
         return self.__dict__[name.replace(".", "_")]
 
     def replace(self, **values: Any) -> Self:
-        """A copy with some values changed, by attribute name."""
+        """Return a copy with some changed values, by attribute name."""
         changed = type(self)(**values)
         return type(self).from_text({**self.given, **changed.given})
 
     def items(self) -> Iterator[tuple[Setting, Any]]:
-        """Every declaration with its value here."""
+        """Yield every declaration with its value in this object."""
         for name, declaration in self.declared.items():
             yield declaration, self.value(name)
 
@@ -193,7 +195,7 @@ class Settings:
         return [Layer(Source.STATIC_BROKER_CONFIG, given)]
 
     def _fill(self, layers: Sequence[Layer], given: Mapping[str, str]) -> None:
-        """Set all values. The work grows with what is given: no default is read from its text."""
+        """Set all values. The work depends only on the given values, because defaults are not parsed."""
         values = self.__dict__
         values.update(self._defaults)
         named = (

@@ -1,6 +1,6 @@
-"""The settings of a topic (https://kafka.apache.org/documentation/#topicconfigs): those Barnabas honours.
+"""The settings of a topic (https://kafka.apache.org/documentation/#topicconfigs) that Barnabas supports.
 
-A topic setting's `synonyms` are the broker settings that give its default, best first.
+The `synonyms` of a topic's setting are the broker's settings that give its default, the most specific first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ THROTTLED_REPLICA = (r"\*|[0-9]{1,10}:[0-9]{1,10}", "write PARTITION:BROKER for 
 
 
 class TopicConfig(Settings, update=Update.CLUSTER_WIDE):
-    """The settings of one topic: its own values over the broker's defaults."""
+    """The settings of one topic: its own values, or else the broker's defaults."""
 
     cleanup_policy: tuple[str, ...] = text_list(
         "cleanup.policy",
@@ -202,5 +202,5 @@ class TopicConfig(Settings, update=Update.CLUSTER_WIDE):
 
     @cached_property
     def is_compacted(self) -> bool:
-        """Worked out once, since every append asks."""
+        """Whether the topic is compacted. The value is computed once, because every append needs it."""
         return "compact" in self.cleanup_policy

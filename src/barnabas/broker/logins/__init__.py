@@ -1,1 +1,1 @@
-"""The broker's half of SASL: mechanisms, stored credentials, delegation tokens; without I/O."""
+"""The broker's half of SASL, without I/O: mechanisms, stored credentials, delegation tokens."""

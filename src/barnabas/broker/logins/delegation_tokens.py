@@ -1,7 +1,7 @@
-"""Delegation tokens: with one, another client logs in as a user for some time (KIP-48, KIP-373).
+"""Delegation tokens, with which another client logs in as a user for some time (KIP-48, KIP-373).
 
-The holder of a token logs in by SCRAM: its id is the name, its HMAC as base64 the password. The HMAC is
-computed from the id and the secret key of the cluster, and stored nowhere.
+The holder of a token logs in with SCRAM: the token's id is the user name, and its HMAC in base64 is the
+password. The HMAC is computed from the id and the secret key of the cluster, and is never stored.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MOST_RENEWERS = 100
 
 
 class TokenPrincipal(Principal):
-    """A user who has logged in by a delegation token. It equals the user, and may do nothing with tokens."""
+    """A user who has logged in with a delegation token. It equals the user, but may not manage tokens."""
 
     __slots__ = ()
 
 
 class DelegationToken(NamedTuple):
-    """A token; times in milliseconds since the epoch."""
+    """A token. Times are in milliseconds since the epoch."""
 
     id: str
     #: as whom one logs in by it
@@ -49,7 +49,7 @@ class DelegationToken(NamedTuple):
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: Principal) -> bool:
-        """Whether a user may always see it."""
+        """Whether a user can always see it."""
         return principal == self.requester or self.may_be_changed_by(principal)
 
 
@@ -67,7 +67,7 @@ class TokenKeys:
         )
 
     def hmac(self, token_id: str) -> bytes:
-        """The HMAC of a token's id: 64 bytes."""
+        """Return the HMAC of a token's id: 64 bytes."""
         return self._hmac(token_id)
 
     def password(self, token_id: str) -> str:

@@ -1,4 +1,4 @@
-"""GSSAPI as a server speaks it (RFC 4752): the client shows a Kerberos ticket for the broker's service."""
+"""The server's side of GSSAPI (RFC 4752): the client sends a Kerberos ticket for the broker's service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_STEPS = 4
 
 
 class Context(Protocol):
-    """A client's security context (RFC 2743). Every method raises SaslError where the client has failed."""
+    """A client's security context (RFC 2743). Every method raises SaslError if the login has failed."""
 
     @property
     def is_established(self) -> bool:
@@ -23,21 +23,23 @@ class Context(Protocol):
 
     @property
     def client(self) -> str:
-        """The client's principal, once it is."""
+        """The client's principal, after the ticket was accepted."""
 
     def step(self, token: bytes) -> bytes:
-        """The answer to the client's token; empty for none."""
+        """Return the answer to the client's token; empty if there is none."""
 
     def wrap(self, message: bytes) -> bytes:
-        """`message` as only this client can check that it is whole."""
+        """Return `message` with a checksum that this client can verify."""
 
     def unwrap(self, message: bytes) -> bytes:
         """Return the content of a message that the client has wrapped."""
 
 
 class GssapiExchange:
-    """One login by a ticket. Whom the client wants to act for is ignored, as Kafka does: kafka-python names
-    the broker there."""
+    """A login with a ticket.
+
+    It ignores the requested user, as Kafka does, because kafka-python sends the broker's name.
+    """
 
     def __init__(self, context: Context, names: ShortNames) -> None:
         self._context = context
@@ -51,7 +53,7 @@ class GssapiExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """The answer to the client's next message.
+        """Return the answer to the client's next message.
 
         Raises:
             SaslError: the login has failed.

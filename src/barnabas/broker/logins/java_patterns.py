@@ -1,7 +1,7 @@
-"""Regular expressions of Kafka's settings, which mean what they mean in Java.
+"""Regular expressions in Kafka's settings, with the same meaning as in Java.
 
-There ``\\w``, ``\\d``, ``\\s``, ``\\b`` and ``(?i)`` know ASCII only, and ``.`` is no end of a line, of which
-Unicode has five. A name that a rule lets through here must get through there as well.
+In Java ``\\w``, ``\\d``, ``\\s``, ``\\b`` and ``(?i)`` match ASCII only, and ``.`` matches none of Unicode's
+five line ends. A rule must accept the same names as in Java.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _DOT_IS_ALL = re.compile(r"\(\?[a-zA-Z]*s")
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compile `pattern`. Raises re.error for what Python's regular expressions do not have."""
+    """Compile `pattern`. Raises re.error for syntax that Python's regular expressions do not have."""
     compiled = re.compile(pattern, re.ASCII)
     if _DOT_IS_ALL.search(pattern):
         return compiled

@@ -1,4 +1,4 @@
-"""Users by their Kerberos principals, and the rules that shorten them, as Hadoop and Kafka have them."""
+"""Users from Kerberos principals, and the rules that shorten the names, as in Hadoop and Kafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class KerberosPrincipal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> KerberosPrincipal | None:
-        """None where there is no realm, or more than one host."""
+        """Parse a principal; None if it has no realm, or more than one host."""
         found = _PRINCIPAL.fullmatch(text)
         return None if found is None else cls(found["realm"], found["service"], found["host"])
 
@@ -51,7 +51,7 @@ class _Rule(NamedTuple):
     case: str
 
     def apply(self, principal: KerberosPrincipal) -> str | None:
-        """The short name; None where the rule does not fit."""
+        """Return the short name; None if the rule does not match."""
         parts = principal.parts
         if len(parts) - 1 != self.parts:
             return None
@@ -69,15 +69,15 @@ class _Rule(NamedTuple):
 
 
 class ShortNames:
-    """``sasl.kerberos.principal.to.local.rules``: the first rule that fits makes the user's name.
+    """Implements ``sasl.kerberos.principal.to.local.rules``: the first matching rule gives the user's name.
 
     Args:
-        rules: each ``DEFAULT``, or ``RULE:[NUMBER:FORMAT](MATCH)s/PATTERN/REPLACEMENT/g`` with ``/L`` or
-            ``/U`` behind it; all but the first part may be left out.
-        default_realm: DEFAULT fits principals of this realm, and takes their first part.
+        rules: each is ``DEFAULT``, or ``RULE:[NUMBER:FORMAT](MATCH)s/PATTERN/REPLACEMENT/g``, optionally with
+            ``/L`` or ``/U`` at the end. All parts except the first are optional.
+        default_realm: DEFAULT matches principals of this realm, and uses their first part.
 
     Raises:
-        ConfigError: a rule cannot be read.
+        ConfigError: a rule is invalid.
     """
 
     def __init__(self, rules: Iterable[str], default_realm: str) -> None:
@@ -85,7 +85,10 @@ class ShortNames:
         self._default_realm = default_realm
 
     def of(self, principal: str) -> str | None:
-        """The user's name by the principal; None where no rule fits, or what it makes still has / or @."""
+        """Return the user's name for a principal.
+
+        Return None if no rule matches, or the result still contains / or @.
+        """
         found = KerberosPrincipal.parse(principal)
         if found is None:
             return None if "@" in principal else principal

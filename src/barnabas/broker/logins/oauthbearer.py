@@ -16,7 +16,7 @@ _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class OauthbearerExchange:
-    """One login by a token. Extensions beside it are read and ignored, as Kafka does."""
+    """A login with a token. Extensions are ignored, as in Kafka."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -28,9 +28,9 @@ class OauthbearerExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """The answer to the client's next message: nothing, or that the token is not valid.
+        """Return the answer to the client's next message: nothing, or an error if the token is invalid.
 
-        The client answers the latter, and then the exchange fails.
+        The client answers the error, and then the exchange fails.
 
         Raises:
             SaslError: the login has failed.

@@ -1,4 +1,4 @@
-"""The server's side of PLAIN (RFC 4616): user and password as they are, for connections over TLS."""
+"""The server's side of PLAIN (RFC 4616): user and password in plain text, for connections with TLS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BYTES = 1024
 
 
 class StoredPassword(NamedTuple):
-    """Decides whether a password is a user's."""
+    """Decides whether a user's password is correct."""
 
     #: what a password is derived to: for one user always the same work
     mechanism: Mechanism
@@ -27,12 +27,12 @@ class StoredPassword(NamedTuple):
 
 
 class PlainExchange:
-    """One login by PLAIN, checked against what SCRAM has stored of the password.
+    """A login with PLAIN, checked against the stored SCRAM credentials of the user.
 
-    `respond` takes as long as deriving a key does, for users who do not exist, too: call it in a thread.
+    `respond` takes as long as deriving a key, also for users who do not exist. Call it in a thread.
 
     Args:
-        find: what decides about a user's password, whether or not there is such a user.
+        find: returns the object that checks a user's password, even if the user does not exist.
     """
 
     def __init__(self, find: Callable[[str], StoredPassword]) -> None:
@@ -43,7 +43,7 @@ class PlainExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """The answer to the client's only message, which is empty.
+        """Check the client's only message. The answer is empty.
 
         Raises:
             SaslError: the login has failed.
@@ -65,7 +65,7 @@ class PlainExchange:
 
 
 def _fits(password: str, stored: StoredPassword) -> bool:
-    """Whether a password is right; it takes the same time where the password itself is known."""
+    """Whether a password is correct. It takes the same time even if the password is stored as plain text."""
     credential = stored.credential
     derived = derive(stored.mechanism, password, credential.salt, credential.iterations)
     is_derived = hmac.compare_digest(derived.stored_key, credential.stored_key) and stored.is_known
@@ -74,5 +74,5 @@ def _fits(password: str, stored: StoredPassword) -> bool:
 
 
 def _digest(password: str) -> bytes:
-    """A hash, since a comparison of texts of different lengths ends early."""
+    """Return a hash, because a comparison of texts with different lengths would end early."""
     return hashlib.sha256(password.encode()).digest()

@@ -1,4 +1,4 @@
-"""The SASL mechanisms of a broker (RFC 4422), over the credentials that the cluster has."""
+"""The SASL mechanisms of a broker (RFC 4422), with the credentials of the cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Exchange(Protocol):
     token_id: str | None
 
     def respond(self, message: bytes) -> bytes:
-        """The answer to the client's next message; may take tens of milliseconds of CPU time.
+        """Return the answer to the client's next message. This may take tens of milliseconds of CPU time.
 
         Raises:
             SaslError: the login has failed.
@@ -57,12 +57,13 @@ class Sasl:
     """Begins logins.
 
     Args:
-        stored: the users, and the passwords of listeners.
-        random: nonces; safe from any thread.
-        secret: of the cluster, the same on all brokers: it makes up the credentials of unknown users.
-        tokens: reads those of OAUTHBEARER, by the listeners where that is enabled.
-        delegation_tokens: finds those that clients show by SCRAM, where there are any.
-        begin_gssapi: begins logins by Kerberos tickets, by the listeners where those are taken.
+        stored: the stored users, and the passwords of listeners. They are read in threads.
+        random: makes nonces; any thread can call it.
+        secret: secret of the cluster, the same on all brokers, from which credentials of unknown users are
+            computed.
+        tokens: verifiers of OAUTHBEARER tokens, by listener.
+        delegation_tokens: finds the delegation tokens that clients use with SCRAM; None if they are disabled.
+        begin_gssapi: begins logins with Kerberos tickets, by listener.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Sasl:
         self._derive = lru_cache(_MOST_DERIVED)(derive)
 
     def begin(self, mechanism: str, listener: str = "") -> Exchange:
-        """A login by a mechanism, by the name that SASL has for it: one of those that `listener` offers."""
+        """Begin a login with a mechanism, by its SASL name. `listener` must offer the mechanism."""
         if mechanism == "OAUTHBEARER":
             return OauthbearerExchange(self._tokens[listener])
         if mechanism == "GSSAPI":

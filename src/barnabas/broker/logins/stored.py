@@ -1,4 +1,4 @@
-"""The credentials that logins are checked against."""
+"""The credentials that the broker compares with those of a client that logs in."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Users: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 class StoredLogins(Protocol):
-    """The users, tokens and passwords that the broker knows now. Any thread may ask."""
+    """The users, tokens and passwords that the broker knows now. Any thread can read them."""
 
     @property
     def users(self) -> Users:
-        """The cluster's users; another object whenever they have changed."""
+        """Return the cluster's users; another object after each change."""
 
     @property
     def delegation_tokens(self) -> Mapping[str, DelegationToken]:
-        """The cluster's delegation tokens, by their ids."""
+        """Return the cluster's delegation tokens by id."""
 
     def passwords(self, listener: str) -> Mapping[str, str]:
-        """The passwords that a listener has for PLAIN beside those of `users`, by user."""
+        """Return the passwords, by user, that a listener accepts with PLAIN in addition to those of `users`."""

@@ -1,4 +1,4 @@
-"""Users by their certificates: the subject as Java writes it, and rules that shorten it (KIP-371)."""
+"""Users from certificates: the subject in Java's format, and rules that shorten it (KIP-371)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _REFERENCE = re.compile(r"\\(.)|\$([0-9])")
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a certificate (DER), the most specific part first: ``CN=alice,O=Example``.
+    """Return the subject of a certificate (DER), the most specific part first: ``CN=alice,O=Example``.
 
-    This is `X500Principal.getName()` of Java, by which ACLs of Apache Kafka name users.
+    This is the format of Java's `X500Principal.getName()`, which ACLs of Apache Kafka use.
 
     Raises:
-        ValueError: it is no certificate.
+        ValueError: the bytes are not a certificate.
     """
     from cryptography import x509
 
@@ -58,7 +58,7 @@ def _attribute(attribute: object) -> str:
 
 
 def _der(attribute: object) -> bytes:
-    """An attribute's value as it is encoded: what follows its number, in a name that has nothing else."""
+    """Return an attribute's encoded value: the bytes after its number, in a name with only this attribute."""
     from cryptography import x509
 
     assert isinstance(attribute, x509.NameAttribute)
@@ -75,14 +75,14 @@ def _content(encoded: bytes) -> bytes:
 
 
 class _Rule(NamedTuple):
-    """None as the pattern: the subject as it is."""
+    """A rule. With None as the pattern, the name is the whole subject."""
 
     pattern: re.Pattern[str] | None
     name: str = ""
     case: str = ""
 
     def apply(self, subject: str) -> str | None:
-        """The user's name; None where the rule does not fit."""
+        """Return the user's name; None if the rule does not match."""
         if self.pattern is None:
             return subject
         found = self.pattern.fullmatch(subject)
@@ -100,10 +100,12 @@ class _Rule(NamedTuple):
 
 
 class SubjectRules:
-    """``ssl.principal.mapping.rules``: ``RULE:pattern/name/[LU]`` or ``DEFAULT``; the first match applies.
+    """Implements ``ssl.principal.mapping.rules``: the first matching rule applies.
+
+    Rules are ``RULE:pattern/name/[LU]`` or ``DEFAULT``.
 
     Raises:
-        ConfigError: the text is none.
+        ConfigError: the text is invalid.
     """
 
     def __init__(self, text: str) -> None:
@@ -122,7 +124,7 @@ class SubjectRules:
             raise ConfigError("ssl.principal.mapping.rules is empty: write DEFAULT for the whole subject")
 
     def user(self, subject: str) -> str | None:
-        """The name of a user by the subject of a certificate; None where no rule fits."""
+        """Return the name of a user for the subject of a certificate; None if no rule matches."""
         return next((name for rule in self._rules if (name := rule.apply(subject)) is not None), None)
 
 

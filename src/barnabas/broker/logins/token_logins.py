@@ -10,7 +10,7 @@ from barnabas.broker.logins.stored import StoredLogins
 
 
 class TokenLogin(NamedTuple):
-    """The data for a login by a token."""
+    """The data for a login with a token."""
 
     password: str
     #: as whom one logs in
@@ -23,12 +23,12 @@ class TokenLogin(NamedTuple):
 
 
 class TokenLogins:
-    """Finds the tokens that clients show. Any thread may ask.
+    """Finds the tokens that clients use. Any thread can call it.
 
     Args:
-        keys: makes the tokens' HMACs.
-        stored: has the tokens.
-        clock: tells which have expired.
+        keys: makes the HMACs of tokens.
+        stored: has the present tokens.
+        clock: clock that decides which tokens have expired.
     """
 
     def __init__(self, keys: TokenKeys, stored: StoredLogins, clock: Clock) -> None:
@@ -37,7 +37,7 @@ class TokenLogins:
         self._clock = clock
 
     def find(self, token_id: str) -> TokenLogin | None:
-        """The login by a token; None where there is none, or it has expired."""
+        """Return the data for a login with a token; None if the token does not exist or has expired."""
         token = self._stored.delegation_tokens.get(token_id)
         if token is None or token.has_expired(self._clock.now_ms()):
             return None

@@ -1,7 +1,7 @@
-"""Tokens that an identity provider has signed (JWT, RFC 7519; KIP-768), and a broker's checks of them.
+"""Checks the tokens that an identity provider has signed (JWT, RFC 7519; KIP-768).
 
-`joserfc`, which checks signatures, is imported on use: most brokers have no OAUTHBEARER. A token's claims
-about its own key (``jku``, ``x5u``, ``jwk``, ``x5c``) are ignored.
+`joserfc`, which checks signatures, is imported when it is needed, because most brokers have no OAUTHBEARER. A
+token's claims about its own key (``jku``, ``x5u``, ``jwk``, ``x5c``) are ignored.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Token(NamedTuple):
 
 
 class TokenRules(NamedTuple):
-    """The claims that a token must have, besides a signature and a time that is not over.
+    """The claims that a token must have, in addition to a valid signature and time.
 
-    None as `issuer`, or no `audiences`, leave that unchecked.
+    If `issuer` is None or `audiences` is empty, that claim is not checked.
     """
 
     issuer: str | None
@@ -54,10 +54,10 @@ class TokenRules(NamedTuple):
     scope_claim: str = "scope"
 
     def check(self, claims: Mapping[str, Any], now_ms: int) -> Token:
-        """The token that has these claims.
+        """Return the token with these claims.
 
         Raises:
-            SaslError: it is not for this broker, or not of this time.
+            SaslError: the token is not for this broker, or is not valid at this time.
         """
         now = now_ms / 1000
         expiry = _time(claims, "exp")
@@ -81,24 +81,24 @@ class TokenRules(NamedTuple):
 
 
 class Tokens(Protocol):
-    """Reads tokens."""
+    """Verifies tokens."""
 
     def read(self, token: str) -> Token:
-        """Return the claims of a valid token; it may take a millisecond of CPU time.
+        """Return the claims of a valid token. This may take a millisecond of CPU time.
 
         Raises:
-            SaslError: it is not valid; the text does not repeat it.
+            SaslError: the token is not valid; the text does not contain the token.
         """
         ...
 
 
 class SignedTokens:
-    """Tokens that one of `keys` has signed.
+    """Verifies tokens that one of `keys` has signed.
 
     Args:
-        keys: those of the provider at the moment. Called from threads, as the others are.
-        on_unknown_key: told when a token names a key that is not among them: the provider may have a new one.
-        now_ms: the time, in milliseconds since the epoch.
+        keys: returns the present keys of the provider. All arguments are called from threads.
+        on_unknown_key: called when a token names an unknown key, because the provider may have a new one.
+        now_ms: returns the time, in milliseconds since the epoch.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class SignedTokens:
 
 
 class UnsignedTokens:
-    """Unsigned tokens, for trying things out on one machine."""
+    """Accepts unsigned tokens, for experiments on one machine."""
 
     def __init__(self, rules: TokenRules, now_ms: Callable[[], int]) -> None:
         self._rules = rules
@@ -151,10 +151,10 @@ class UnsignedTokens:
 
 
 def parse_keys(document: bytes) -> list[Key]:
-    """The keys of a JWKS (RFC 7517, section 5) that tokens may be signed with; others are left out.
+    """Return the keys in a JWKS (RFC 7517, section 5) that can sign tokens. Others are left out.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such key.
     """
     from joserfc.errors import JoseError
     from joserfc.jwk import JWKRegistry
@@ -187,7 +187,7 @@ def _fits(key: Key, key_id: object, algorithm: str) -> bool:
 
 
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and the payload of a token, unchecked. Raises SaslError."""
+    """Return the header and the payload of a token, without checks. Raises SaslError."""
     parts = token.split(".", 3)
     if len(parts) != 3 or len(token) > MOST_CHARACTERS:
         raise SaslError("the token is no JWT")
@@ -202,7 +202,7 @@ def _base64url(text: str) -> bytes:
 
 
 def _json_object(text: bytes | None) -> dict[str, Any]:
-    """Raises ValueError for what is none."""
+    """Parse a JSON object. Raises ValueError for any other text."""
     try:
         found = json.loads(text or b"")
     except RecursionError as error:
@@ -213,7 +213,7 @@ def _json_object(text: bytes | None) -> dict[str, Any]:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """A claim that is a time, in seconds since the epoch; None where it is missing. Raises SaslError."""
+    """Return a claim with a time, in seconds since the epoch; None if it is missing. Raises SaslError."""
     value = claims.get(name)
     if value is None:
         return None
@@ -223,7 +223,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _strings(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A claim that is a string or several. Raises SaslError."""
+    """Return the strings in a claim, which has one or several. Raises SaslError."""
     value = claims.get(name, ())
     found = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
     if not isinstance(found, tuple) or not all(isinstance(each, str) for each in found):

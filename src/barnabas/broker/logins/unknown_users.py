@@ -1,9 +1,8 @@
-"""Credentials of users who do not exist, so that a login does not reveal which users do.
+"""Computes credentials for users who do not exist, so that a login does not reveal which users exist.
 
 The broker sends salt and iterations before a client has proven anything. Those of an unknown user are
 computed from a secret of the cluster, so they are the same at each broker and after each restart. They have
-the shape of real users' credentials: the computation draws a shape for each unknown user, as often as real
-users have it.
+the same shapes as those of real users: each shape is chosen as often as real users have it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _PRINTABLE = bytes(range(0x21, 0x7F))
 
 
 class _Letters(Enum):
-    """The bytes that a salt is made of."""
+    """The set of bytes in a salt."""
 
     JAVA = "a number in base 36"
     PRINTABLE = "printable ASCII"
@@ -41,7 +40,7 @@ class _Letters(Enum):
 
 
 class _Salt(NamedTuple):
-    """A salt's and its credential's shape."""
+    """The shape of a salt and of its credential."""
 
     size: int
     letters: _Letters
@@ -49,19 +48,19 @@ class _Salt(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """All that a client can see of a user by beginning logins."""
+    """Everything about a user that a client can see when it begins logins."""
 
     by_mechanism: tuple[tuple[Mechanism, _Salt], ...]
     #: whether both mechanisms have the same salt
     is_shared: bool
 
     def salt(self, mechanism: Mechanism) -> _Salt | None:
-        """The shape of one mechanism's credential."""
+        """Return the shape of one mechanism's credential."""
         return next((salt for each, salt in self.by_mechanism if each is mechanism), None)
 
 
 class _Weighted(NamedTuple):
-    """A shape and how many users have it."""
+    """A shape, and the number of users with it."""
 
     shape: _Shape
     label: str
@@ -75,11 +74,11 @@ _OURS = _Shape(
 
 
 class UnknownUsers:
-    """Makes credentials up. Any thread may ask.
+    """Computes credentials for unknown users. Any thread can call it.
 
     Args:
-        secret: the same on all brokers of the cluster.
-        stored: the users, whose shapes the made-up credentials have.
+        secret: secret that is the same on all brokers of the cluster.
+        stored: the present users, whose shapes the computed credentials have.
     """
 
     def __init__(self, secret: bytes, stored: StoredLogins) -> None:
@@ -89,7 +88,7 @@ class UnknownUsers:
         self._shape_of = lru_cache(_MOST_REMEMBERED)(_shape)
 
     def credential(self, mechanism: Mechanism, user: str) -> ScramCredential:
-        """A credential that no password fits."""
+        """Return a credential that no password matches."""
         shape = self._draw(user, mechanism)
         salt = shape.salt(mechanism)
         assert salt is not None
@@ -97,12 +96,15 @@ class UnknownUsers:
         return self._made_up(mechanism, self._salt(label, user, salt), user, salt.iterations)
 
     def any_credential(self, user: str) -> tuple[Mechanism, ScramCredential]:
-        """A credential for the mechanism by which the password of a user like that is checked."""
+        """Return a credential for the mechanism with which such a user's password would be checked."""
         mechanism = self._draw(user, None).by_mechanism[0][0]
         return mechanism, self.credential(mechanism, user)
 
     def token_credential(self, mechanism: Mechanism, token_id: str) -> ScramCredential:
-        """The credential of a delegation token that does not exist; one that does has the same salt."""
+        """Return a credential for a delegation token that does not exist.
+
+        An existing token would have the same salt.
+        """
         salt = _Salt(SALT_BYTES, _Letters.ALL, MIN_ITERATIONS)
         made = self._salt(f"token {mechanism.text}", token_id, salt)
         return self._made_up(mechanism, made, token_id, salt.iterations)
@@ -112,10 +114,12 @@ class UnknownUsers:
         return ScramCredential(salt, keys, keys, iterations)
 
     def _draw(self, user: str, mechanism: Mechanism | None) -> _Shape:
-        """A shape that has `mechanism`, by its weight; it seldom changes when users come and go.
+        """Choose a shape with `mechanism`, by its weight.
 
-        The shape whose random number, a different one for each user, is the largest for its weight
-        (weighted rendezvous hashing).
+        The choice seldom changes when users are added or removed.
+
+        It is the shape whose random number, which depends on the user, is the largest in relation to its
+        weight (weighted rendezvous hashing).
         """
         shapes = [
             each for each in self._shapes() if mechanism is None or each.shape.salt(mechanism) is not None
@@ -156,7 +160,10 @@ class UnknownUsers:
 
 
 def _shape(*texts: str | None) -> _Shape | None:
-    """The shape of a user with these stored credentials, in the order of `Mechanism`; None without any."""
+    """Return the shape of a user with these stored credentials; None without credentials.
+
+    The credentials are in the order of `Mechanism`.
+    """
     salts: dict[Mechanism, _Salt] = {}
     seen = set()
     for mechanism, text in zip(Mechanism, texts, strict=True):

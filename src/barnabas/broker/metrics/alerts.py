@@ -1,4 +1,4 @@
-"""Alert rules for Prometheus: states that an operator should check soon."""
+"""Alert rules for Prometheus, for states that an operator should check soon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RUNBOOK = "docs/use/operations.md"
 
 
 class Alert(NamedTuple):
-    """One rule."""
+    """An alert rule."""
 
     name: str
     #: what holds when something is wrong, in PromQL
@@ -130,7 +130,7 @@ ALERTS = (
 
 
 def rules() -> str:
-    """The rule file, in YAML."""
+    """Return the file of rules, in YAML."""
     lines = ["groups:", "  - name: barnabas", "    rules:"]
     for alert in ALERTS:
         lines += [

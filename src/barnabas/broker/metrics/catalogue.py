@@ -1,8 +1,8 @@
-"""Every metric of a broker, declared once.
+"""All metrics of a broker, each declared once.
 
-Names that begin with ``kafka_`` are those that dashboards and alerts for Apache Kafka use. They are
-jmx_exporter's names of its JMX beans in lower case, and those of kafka_exporter and kafka-lag-exporter. The
-rest is our own.
+Names that begin with ``kafka_`` are those in dashboards and alerts for Apache Kafka. They are jmx_exporter's
+names of Kafka's JMX beans in lower case, and the names of kafka_exporter and kafka-lag-exporter. The other
+names are our own.
 """
 
 from __future__ import annotations

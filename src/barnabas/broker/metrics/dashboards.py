@@ -1,4 +1,4 @@
-"""Dashboards for Grafana, made of the metrics that Barnabas serves."""
+"""Dashboards for Grafana, with the metrics of Barnabas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH, _HEIGHT, _IN_A_ROW = 8, 8, 3
 
 
 class Panel(NamedTuple):
-    """One graph: its title, its unit in Grafana's words, and its lines as (PromQL, legend)."""
+    """A graph: its title, its unit in Grafana's terms, and its lines as (PromQL, legend)."""
 
     title: str
     unit: str

@@ -1,12 +1,13 @@
-"""Bytes and records in and out of a topic at one broker."""
+"""Counts bytes and records in and out of a topic on one broker."""
 
 from __future__ import annotations
 
 
 class TopicTraffic:
-    """Counters of one topic at one broker, since the broker's start. They only grow.
+    """Counters of one topic on one broker, since the broker's start. They only grow.
 
-    Requests count once for each partition, as in Kafka: a produce to three partitions of a topic is three.
+    Requests count once for each partition, as in Kafka: a produce to three partitions of a topic counts as
+    three.
     """
 
     __slots__ = (
@@ -33,6 +34,6 @@ class TopicTraffic:
         self.replication_bytes_out = 0
 
     def add(self, other: TopicTraffic) -> None:
-        """Count what `other` has counted."""
+        """Add the counts of `other`."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))

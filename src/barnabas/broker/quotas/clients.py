@@ -1,4 +1,4 @@
-"""Quotas by user, client id or both, with their defaults."""
+"""Quotas of clients, by user, client id or both, with their defaults."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MeterKey = tuple[QuotaKind, str | None, str | None]
 
 
 class Windows(NamedTuple):
-    """The window over which use is measured: a number of samples of some seconds each."""
+    """The window in which use is measured: a number of samples, and the seconds of each."""
 
     samples: int = 11
     seconds: float = 1.0
 
 
 class _Meter:
-    """The use and the limit of one quota kind, for a user, a client id or a pair of both."""
+    """The measured use and the limit of one kind of quota, for a user, a client id or both."""
 
     __slots__ = ("limit", "rate")
 
@@ -34,7 +34,7 @@ class _Meter:
 
 
 class Mutations:
-    """The creations and deletions that a request's client has left; counts those of the request."""
+    """The number of partitions that a client may still create and delete in one request."""
 
     def __init__(self, bucket: TokenBucket, now: Callable[[], float], *, strict: bool) -> None:
         self._bucket = bucket
@@ -42,9 +42,11 @@ class Mutations:
         self._is_strict = strict
 
     def admit(self, partitions: int) -> bool:
-        """Count partitions to be created or deleted; return False, and count nothing, if they may not be.
+        """Count partitions to create or delete.
 
-        A client that does not know the error is never refused; it has to wait afterwards.
+        Return False and count nothing if the quota does not allow them.
+
+        A client that does not know the error is not rejected; it must wait afterwards.
         """
         now = self._now()
         if self._is_strict and self._bucket.delay(now) > 0:
@@ -53,7 +55,7 @@ class Mutations:
         return True
 
     def delay(self) -> float:
-        """Seconds for which nothing more may be created or deleted."""
+        """Seconds in which no more partitions may be created or deleted."""
         return self._bucket.delay(self._now())
 
 
@@ -67,13 +69,13 @@ class ClientQuotas:
     - any user with the client id, then any user with any client id, then any user;
     - the client id, then any client id.
 
-    A quota of "any" applies to each one that has none of its own; it is not shared. All clients of a user
-    share a quota of the user alone.
+    A quota of "any" applies separately to each one without a quota of its own. All clients of a user share
+    the user's quota.
 
     Args:
-        now: seconds of a clock that is not set back.
-        windows: for all but mutations.
-        mutation_windows: for mutations.
+        now: returns the seconds of a monotonic clock.
+        windows: window for all quotas except mutations.
+        mutation_windows: window for mutations.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class ClientQuotas:
         self.is_idle = True
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
-        """Replace an entity's quotas by what is stored of it. Addresses are ignored here."""
+        """Replace an entity's quotas with its stored ones. Addresses are ignored here."""
         if entity.ip is not None:
             return
         key = entity.user, entity.client_id
@@ -106,13 +108,13 @@ class ClientQuotas:
         self.is_idle = not any(self._limits.values())
 
     def has(self, kind: QuotaKind) -> bool:
-        """Whether there is any quota of a kind."""
+        """Whether any quota of this kind exists."""
         return bool(self._limits[kind])
 
     def charge(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count what a client has used; return for how many seconds it must wait now.
+        """Count the use of a client. Return the seconds that it must wait now.
 
-        Request time is waited for a window at most, since that is how long others have to.
+        For request time, the wait is at most one window, as in Kafka.
         """
         if not self._limits[kind]:
             return 0.0
@@ -125,9 +127,9 @@ class ClientQuotas:
         return min(delay, self._windows.seconds) if kind is QuotaKind.REQUEST else delay
 
     def admit(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count what a client is about to use, if it may; else return the seconds to wait first.
+        """Count the use that a client requests. If the quota does not allow it, return the seconds to wait.
 
-        A use larger than the whole window allows is admitted when the window is empty.
+        A use larger than the limit of a whole window is allowed when the window is empty.
         """
         if not self._limits[kind]:
             return 0.0
@@ -147,10 +149,10 @@ class ClientQuotas:
         return math.inf if meter is None else self._in_window(meter.limit)
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> Mutations | None:
-        """Return a client's allowance of creations and deletions in one request; None without a limit.
+        """Return a client's limit of creations and deletions in one request; None if there is none.
 
         Args:
-            strict: whether to refuse an excess; else it is only counted.
+            strict: whether to reject too many; otherwise they are only counted.
         """
         found = self._find(QuotaKind.MUTATION, user, client_id)
         if found is None:
@@ -190,7 +192,7 @@ class ClientQuotas:
         return meter
 
     def _find(self, kind: QuotaKind, user: str, client_id: str) -> tuple[_MeterKey, float] | None:
-        """The first quota in the order that applies to a client, and the key of its meter."""
+        """Return the first quota that applies to a client, and the key of its meter."""
         limits = self._limits[kind]
         for entity in (
             (user, client_id),
@@ -218,7 +220,7 @@ class ClientQuotas:
         self._meters[key] = meter
 
     def _make_room(self) -> None:
-        """Drop meters without recent use, or else the oldest."""
+        """Remove meters without recent use, or else the oldest ones."""
         now = self._now()
         kept = {}
         for key, meter in self._meters.items():

@@ -1,4 +1,4 @@
-"""Limits of new connections a second: from an address, and in all (KIP-612)."""
+"""Limits the rate of new connections, from one address and in total (KIP-612)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MOST_ADDRESSES = 10_000
 
 
 class ConnectionRates:
-    """Decides whether and when each new connection is accepted.
+    """Decides whether, and when, the broker accepts a new connection.
 
     Args:
-        now: seconds of a clock that is not set back.
-        windows: over how much time connections are counted.
+        now: returns the seconds of a monotonic clock.
+        windows: window in which connections are counted.
     """
 
     def __init__(self, now: Callable[[], float], windows: Windows | None = None) -> None:
@@ -29,7 +29,7 @@ class ConnectionRates:
         self._together: dict[str, Rate] = {}
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
-        """Replace the quota of an address, or of all others, by what is stored."""
+        """Replace the quota of an address, or of all others, with the stored one."""
         if entity.ip is None:
             return
         self._limits.pop(entity.ip, None)
@@ -40,7 +40,10 @@ class ConnectionRates:
             self._by_address.clear()
 
     def admit(self, address: str) -> bool:
-        """Count a connection from an address; return False, and count nothing, if it is one too many."""
+        """Count a connection from an address.
+
+        Return False and count nothing if the quota does not allow it.
+        """
         if not self._limits:
             return True
         limit = self._limits.get(address, self._limits.get(DEFAULT))
@@ -58,11 +61,11 @@ class ConnectionRates:
         return True
 
     def delay(self, limit: float, listener: str = "") -> float:
-        """Count a connection from anywhere; return for how many seconds it must wait, a sample at most.
+        """Count a connection from any address. Return the seconds that it must wait, at most one sample.
 
         Args:
-            limit: how many may begin a second.
-            listener: the listener that has this limit for itself; "" for the limit of all listeners together.
+            limit: number of new connections a second.
+            listener: listener with this limit; "" for the limit of all listeners together.
         """
         rate = self._together.get(listener)
         if rate is None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """All entities that have no quota of their own."""
+    """All entities without a quota of their own."""
 
     DEFAULT = "<default>"
 
@@ -48,7 +48,10 @@ OF_ADDRESSES = frozenset({QuotaKind.CONNECTION})
 
 
 def limits_of(texts: Mapping[str, str]) -> dict[QuotaKind, float]:
-    """The quotas in what is stored of an entity; values that cannot be read or limit nothing are left out."""
+    """Return the quotas in the stored settings of an entity.
+
+    Invalid values and those without a limit are left out.
+    """
     limits = {}
     for kind in QuotaKind:
         if kind.value in texts:

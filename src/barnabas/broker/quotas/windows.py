@@ -1,4 +1,4 @@
-"""Measured rates, and the delays that bring them back within a limit."""
+"""Measures rates, and computes the delays that bring them back to a limit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections import deque
 class Rate:
     """The rate of use over the last samples, with Kafka's arithmetic (KIP-13).
 
-    Samples before the first use count as empty, so that a burst at the beginning is no high rate. Times are
-    in seconds of one clock that is not set back.
+    Samples before the first use count as empty, so that a burst at the beginning is not a high rate. Times
+    are in seconds of one monotonic clock.
     """
 
     __slots__ = ("_samples", "_seconds", "_starts", "_total", "_used")
@@ -23,7 +23,7 @@ class Rate:
         self._total = 0.0
 
     def record(self, amount: float, now: float) -> None:
-        """Count a used amount."""
+        """Count an amount."""
         self._forget(now)
         starts = self._starts
         if not starts:
@@ -36,15 +36,15 @@ class Rate:
         self._total += amount
 
     def measure(self, now: float) -> float:
-        """Return the use in a second."""
+        """Return the rate a second."""
         self._forget(now)
         return self._total / self._window(now)
 
     def delay(self, limit: float, now: float, *, more: float = 0.0) -> float:
-        """Seconds without use until the rate is within `limit` again; 0.0 if it is.
+        """Return the seconds without use until the rate is within `limit` again; 0.0 if it is.
 
         Args:
-            more: what would be used as well.
+            more: additional amount to include.
         """
         self._forget(now)
         window = self._window(now)
@@ -54,7 +54,7 @@ class Rate:
         return excess / limit * window if limit > 0 else math.inf
 
     def is_idle(self, now: float) -> bool:
-        """Whether no use counts any more."""
+        """Whether no use counts any more, because it is too old."""
         self._forget(now)
         return not self._starts
 
@@ -73,9 +73,11 @@ class Rate:
 
 
 class TokenBucket:
-    """A token bucket (KIP-599): what may be used at once, refilled at a steady rate. It begins full.
+    """A token bucket (KIP-599): it limits the amount that is used at once, and fills at a steady rate.
 
-    A use is allowed while the bucket is not below zero, and may take it there.
+    It begins full.
+
+    Use is allowed while the level is not below zero, and can bring it below zero.
     """
 
     __slots__ = ("_burst", "_limit", "_refilled_at", "_seconds", "_tokens")
@@ -88,25 +90,25 @@ class TokenBucket:
         self._refilled_at = now
 
     def set_limit(self, limit: float, now: float) -> None:
-        """Refill by `limit` a second from now on, to as much as that gives in the same time."""
+        """Fill with `limit` a second from now on. The size changes in proportion."""
         self._refill(now)
         self._limit = limit
         self._tokens = min(self._tokens, limit * self._seconds)
 
     def take(self, amount: float, now: float) -> None:
-        """Count a used amount."""
+        """Count an amount."""
         self._refill(now)
         self._tokens -= amount
 
     def delay(self, now: float) -> float:
-        """For how many seconds nothing may be used."""
+        """Return the seconds in which no use is allowed."""
         self._refill(now)
         if self._tokens >= 0:
             return 0.0
         return -self._tokens / self._limit if self._limit > 0 else math.inf
 
     def is_idle(self, now: float) -> bool:
-        """Whether it is full."""
+        """Whether the bucket is full."""
         self._refill(now)
         return self._tokens >= self._limit * self._seconds
 

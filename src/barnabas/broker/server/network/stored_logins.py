@@ -1,4 +1,4 @@
-"""The credentials in the cluster image and in the settings, for logins."""
+"""The credentials for logins, from the cluster image and the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.broker.view import BrokerView
 
 
 class ViewedLogins(StoredLogins):
-    """`StoredLogins` by the broker's view."""
+    """`StoredLogins` from the broker's view of the cluster."""
 
     def __init__(self, view: BrokerView) -> None:
         self._view = view
