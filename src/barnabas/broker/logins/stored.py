@@ -23,4 +23,4 @@ class StoredLogins(Protocol):
         """Return the cluster's delegation tokens by id."""
 
     def passwords(self, listener: str) -> Mapping[str, str]:
-        """Return the passwords, by user, that a listener accepts with PLAIN in addition to those of `users`."""
+        """Return the additional passwords, by user, that a listener accepts with PLAIN."""
