@@ -41,6 +41,7 @@ class LogFiles:
 
     __slots__ = (
         "_aside",
+        "_is_closed",
         "_is_flushing",
         "_is_new",
         "_names_changed",
@@ -104,6 +105,7 @@ class LogFiles:
         #: whether a read has met damage and the log says so
         self.is_reported_damaged = False
         self._is_flushing = False
+        self._is_closed = False
         #: whether the log's tail was cut off and the disk has yet to be told
         self.is_cut = False
         self._tail = 0
@@ -440,7 +442,7 @@ class LogFiles:
     def _note_sealed(self, base_offsets: Sequence[Offset]) -> None:
         """List sealed segments that are on disk now, and close their files: a read opens what it needs."""
         places = [self.segments.place_of(each) for each in base_offsets if each in self._unflushed]
-        if not places:
+        if not places or self._is_closed:
             return
         if self.sealed is None:
             self.sealed = SealedSegments(self.env.files, self.path)
@@ -487,13 +489,18 @@ class LogFiles:
 
     def move_to(self, env: LogEnvironment) -> None:
         """Close every file, to be opened again, when needed, among the files of `env`."""
-        self.close()
+        self._close_files()
         self.env = env
         for file in self._all():
             file.move_to(env.files)
 
     def close(self) -> None:
-        """Close every file."""
+        """Close every file, and list no more segments: the folder may be another log's soon."""
+        self._close_files()
+        self.sealed = None
+        self._is_closed = True
+
+    def _close_files(self) -> None:
         for file in self._all():
             file.close()
 

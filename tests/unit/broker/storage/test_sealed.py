@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ErrorCode
+from barnabas.base.types import TopicPartition
 from barnabas.broker.storage.checkpoints import SegmentSizes
 from barnabas.broker.storage.sealed import FILE_NAME, SealedSegment, decode, encode
 from barnabas.kafka.records import Record, all_records
 
 NOW = 1_700_000_000_000
 ENTRY = 52
+PARTITION = TopicPartition("logs", 0)
 
 
 def values(bench) -> list[bytes | None]:
@@ -260,6 +262,19 @@ def test_a_full_disk_leaves_segments_unlisted_and_harms_nothing(bench):
     bench.log.flush()
     bench.crash()
     assert values(bench) == made
+
+
+def test_a_flush_that_ends_after_the_log_was_deleted_leaves_nothing_in_the_next_one(bench):
+    bench.configure(segment_bytes=300)
+    write(bench, 9)
+    flush = bench.log.prepare_flush()
+    flush.run()
+    old = bench.log
+    removal = bench.directory.delete(PARTITION)
+    bench.log = bench.directory.create(PARTITION, bytes(16), bench.config)
+    old.complete_flush(flush)
+    removal.run()
+    assert bench.names(FILE_NAME) == []
 
 
 OFFSETS = st.integers(0, 2**62)
