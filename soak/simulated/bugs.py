@@ -24,7 +24,7 @@ from barnabas.broker.logs.directory import LogDirectory
 from barnabas.broker.logs.offset_checkpoint import CheckpointWrite
 from barnabas.broker.replication.partition.flushing import FlushSchedule
 from barnabas.broker.server.transactions.markers import MarkerAppender
-from barnabas.broker.storage import log_files, producers, recovery
+from barnabas.broker.storage import log, log_files, opening, producers, reading, recovery
 from barnabas.broker.storage.log import PartitionLog
 from barnabas.broker.storage.log_files import LogFiles
 from barnabas.broker.storage.offset_map import OffsetMap
@@ -195,13 +195,13 @@ def _snapshot_cut_short() -> Iterator[None]:
 
 @_bug("stale-snapshots-kept", "snapshots of producers stay behind the end to which a log was recovered")
 def _stale_snapshots_kept() -> Iterator[None]:
-    recover = recovery._recover
+    recover = recovery.recover
 
     def recovering(*arguments: Any, **more: Any) -> Any:
         with replaced((LogFiles, "drop_snapshots_after", lambda self, offset: None)):
             return recover(*arguments, **more)
 
-    with replaced((recovery, "_recover", recovering)):
+    with replaced((opening, "recover", recovering)):
         yield
 
 
@@ -245,11 +245,11 @@ def _log_start_not_stored() -> Iterator[None]:
 
 @_bug("reads-skip-a-batch", "one fetch in a hundred begins behind the batch it was to begin with")
 def _reads_skip_a_batch() -> Iterator[None]:
-    read = PartitionLog._read
+    read = reading.read_batches
 
-    def skipping(self: PartitionLog, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> Any:
+    def skipping(segments: Any, end: int, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> Any:
         wrong = offset % 100 == 99 and offset + 1 < max_offset
-        return read(self, offset + 1 if wrong else offset, max_bytes, max_offset, min_one)
+        return read(segments, end, offset + 1 if wrong else offset, max_bytes, max_offset, min_one)
 
-    with replaced((PartitionLog, "_read", skipping)):
+    with replaced((log, "read_batches", skipping)):
         yield

@@ -14,7 +14,7 @@ from barnabas.broker.replication.following.fetcher import ReplicaFetcher
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition.follower import Follower
 from barnabas.broker.replication.partition.leader import Leader
-from barnabas.broker.storage.upkeep import LogUpkeep
+from barnabas.broker.storage.log import PartitionLog
 from barnabas.kafka.protocol.messages.fetch import FetchPartition, PartitionData
 from soak.simulated.bugs import replaced
 from soak.simulated.cluster import SimulatedCluster
@@ -34,11 +34,11 @@ class Joining:
     @contextmanager
     def observing(self) -> Iterator[None]:
         """Hear of each partition that a fetch names, of replies and what is appended, and of truncations."""
-        tell, append, now_ends_at = Followed.tell, Follower.append, LogUpkeep._now_ends_at
-        take, advance = ReplicaFetcher._take, LogUpkeep.advance_high_watermark
+        tell, append, note_truncation = Followed.tell, Follower.append, PartitionLog.note_truncation
+        take, advance = ReplicaFetcher._take, PartitionLog.advance_high_watermark
         follow = ReplicaFetcher.follow
 
-        def advancing(log: LogUpkeep, offset: Offset) -> bool:
+        def advancing(log: PartitionLog, offset: Offset) -> bool:
             has_moved = advance(log, offset)
             if has_moved and isinstance(log.listener, Partition) and log.listener.is_leader:
                 self._check_counted(log.listener)
@@ -65,17 +65,17 @@ class Joining:
             if before is not None and before != partition.leader_epoch:
                 self._check_restart(fetcher, partition, before)
 
-        def ending(log: LogUpkeep, end: Offset) -> None:
+        def ending(log: PartitionLog, end: Offset) -> None:
             self._check_truncation(log, end)
-            now_ends_at(log, end)
+            note_truncation(log, end)
 
         with replaced(
             (Followed, "tell", telling),
             (ReplicaFetcher, "_take", taking),
             (ReplicaFetcher, "follow", following),
             (Follower, "append", appending),
-            (LogUpkeep, "_now_ends_at", ending),
-            (LogUpkeep, "advance_high_watermark", advancing),
+            (PartitionLog, "note_truncation", ending),
+            (PartitionLog, "advance_high_watermark", advancing),
         ):
             yield
 
@@ -97,7 +97,7 @@ class Joining:
         if is_heeded and log.log_end_offset == followed.told_offset:
             self._check_asked(log, followed.leader_epoch, "a reply")
 
-    def _check_asked(self, log: LogUpkeep, leader_epoch: LeaderEpoch, what: str) -> None:
+    def _check_asked(self, log: PartitionLog, leader_epoch: LeaderEpoch, what: str) -> None:
         asked_in = self._fetched.get((_process(), (log.topic_id, log.topic_partition.partition)))
         if asked_in != leader_epoch:
             self._stage.complain(
@@ -106,7 +106,7 @@ class Joining:
                 f"and asked last in {asked_in}",
             )
 
-    def _check_truncation(self, log: LogUpkeep, end: Offset) -> None:
+    def _check_truncation(self, log: PartitionLog, end: Offset) -> None:
         is_follower = isinstance(log.listener, Partition) and not log.listener.is_leader
         if is_follower and log.log_start_offset < end < log.high_watermark:
             self._stage.complain(

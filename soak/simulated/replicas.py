@@ -16,7 +16,7 @@ from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.broker import Broker
 from barnabas.broker.storage.log import PartitionLog
-from barnabas.broker.storage.upkeep import LogUpkeep
+from barnabas.broker.storage.reading import read_batches
 from barnabas.kafka.records.batch import BatchHeader, batches
 from soak.simulated.bugs import replaced
 from soak.simulated.cluster import SimulatedCluster
@@ -92,19 +92,18 @@ class Replicas:
     @contextmanager
     def observing(self) -> Iterator[None]:
         """Hear of each move of a high watermark, and of each truncation and deletion of a log."""
-        now_ends_at, delete = LogUpkeep._now_ends_at, LogManager.delete
-        advance = LogUpkeep.advance_high_watermark
+        note_truncation, delete = PartitionLog.note_truncation, LogManager.delete
+        advance = PartitionLog.advance_high_watermark
 
-        def advancing(log: LogUpkeep, offset: Offset) -> bool:
+        def advancing(log: PartitionLog, offset: Offset) -> bool:
             has_moved = advance(log, offset)
             if has_moved and isinstance(log.listener, Partition) and log.listener.is_leader:
-                assert isinstance(log, PartitionLog)
                 self._advanced(log)
                 self._check_quorum(log.listener)
             return has_moved
 
-        def ending(log: LogUpkeep, end: Offset) -> None:
-            now_ends_at(log, end)
+        def ending(log: PartitionLog, end: Offset) -> None:
+            note_truncation(log, end)
             self._truncated(log, end)
 
         def deleting(logs: LogManager, name: TopicPartition) -> None:
@@ -112,8 +111,8 @@ class Replicas:
             delete(logs, name)
 
         with replaced(
-            (LogUpkeep, "_now_ends_at", ending),
-            (LogUpkeep, "advance_high_watermark", advancing),
+            (PartitionLog, "note_truncation", ending),
+            (PartitionLog, "advance_high_watermark", advancing),
             (LogManager, "delete", deleting),
         ):
             yield
@@ -277,7 +276,7 @@ class Replicas:
 
     # --- truncations and deletions ---
 
-    def _truncated(self, log: LogUpkeep, end: Offset) -> None:
+    def _truncated(self, log: PartitionLog, end: Offset) -> None:
         partition = log.listener
         for (number, key), seen in self._seen.items():
             if seen.log is log:
@@ -325,7 +324,7 @@ def _headers(log: PartitionLog, start: Offset, end: Offset) -> Iterator[BatchHea
     """The batches that lie in a log from one offset to another, as far as they can be read now."""
     while start < end:
         try:  # not `read`: it takes a log offline whose disk fails
-            found = log._read(start, _READ_BYTES, end, True)
+            found = read_batches(log.files.segments, log.log_end_offset, start, _READ_BYTES, end, True)
         except (OSError, KafkaError):
             return
         data = b"".join(bytes(chunk) for chunk in found.chunks)

@@ -31,6 +31,7 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.storage import Cleaning, OpenFiles, Origin, Throttle, dirtiness
+from barnabas.broker.storage.truncation import truncate_to
 from barnabas.kafka.records import Compression, Record, batches, encode_batch
 from barnabas.kafka.records.builder import batch_records
 from barnabas.kafka.records.control import EndTransaction, decode_end_transaction, encode_end_transaction
@@ -277,9 +278,9 @@ class CompactionModel(RuleBasedStateMachine):
         for group in cleaning.groups():
             cleaned = cleaning.clean(group)
             assert cleaned.size <= max(self.config.segment_bytes, 2 * sum(s.size for s in group))
-            log.begin_swap(cleaned, group)
+            log.files.begin_swap(cleaned, group)
             self.disk.sync_directory(log.files.path)
-            removal = log.finish_swap()
+            removal = log.files.finish_swap()
             assert removal is not None
             self.disk.sync_directory(log.files.path)
             if self.chance.random() < 0.7:  # else they lie there until the next start
@@ -291,7 +292,7 @@ class CompactionModel(RuleBasedStateMachine):
     def truncate(self, at: float) -> None:
         # What is committed is never cut off.
         offset = self.cleaned + int(at * (self.log.log_end_offset - self.cleaned))
-        if self.log.truncate_to(offset):
+        if truncate_to(self.log, offset):
             self.follow_end()
 
     @precondition(lambda self: self.log.files.segments.active.base_offset)
@@ -316,7 +317,7 @@ class CompactionModel(RuleBasedStateMachine):
         )
         cleaning.index()
         group = cleaning.groups()[0]
-        log.begin_swap(cleaning.clean(group), group)
+        log.files.begin_swap(cleaning.clean(group), group)
         end = log.log_end_offset
         self.truncate(0.5)
         assert (log.files.swap is None) == (log.log_end_offset < end)

@@ -39,6 +39,7 @@ from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.storage import Origin, PartitionLog
+from barnabas.broker.storage.dirtiness import roll_overdue
 from barnabas.kafka.records import Record, batches, encode_batch
 from barnabas.kafka.records.builder import batch_records
 
@@ -176,7 +177,7 @@ class Bench:
         log = self.log(name)
         if log.files.segments.active.size:
             try:
-                log.roll_overdue(log.files.segments.active.first_timestamp + (1 << 63))
+                roll_overdue(log, log.files.segments.active.first_timestamp + (1 << 63))
             except KafkaError as error:
                 assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
 

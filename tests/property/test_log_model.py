@@ -30,6 +30,8 @@ from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.storage import Flush, OpenFiles, PartitionLog
 from barnabas.broker.storage.checkpoints import CLEAN_SHUTDOWN
+from barnabas.broker.storage.retention import delete_old_segments
+from barnabas.broker.storage.truncation import truncate_to
 from barnabas.kafka.records import Compression, Record, all_records, batches, encode_batch
 
 DIRECTORY = "/data"
@@ -292,7 +294,7 @@ class LogModel(RuleBasedStateMachine):
         """Whether it was done, on a disk that lets it be."""
         self.log.config = config
         try:
-            removal = self.log.delete_old_segments(self.clock.now_ms())
+            removal = delete_old_segments(self.log, self.clock.now_ms())
             if removal and self.chance.random() < 0.7:  # else they lie there until the next start
                 removal.run()
         except (KafkaError, OSError):
@@ -317,7 +319,7 @@ class LogModel(RuleBasedStateMachine):
         offset = log.log_start_offset + int(at * (log.log_end_offset - log.log_start_offset))
         kept = [batch for batch in self.batches if batch.end <= offset]
         try:
-            cut = log.truncate_to(offset)
+            cut = truncate_to(log, offset)
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
             self.offline = log.is_offline

@@ -146,7 +146,7 @@ class Replica:
         return tuple(self.partition.append(marker, ACKS_ALL, Origin.COORDINATOR))
 
     def expire(self) -> None:
-        self.log.remove_expired_producers(self.clock.now_ms(), 100)
+        self.log.producers.expire(self.clock.now_ms(), 100)
 
     def start_at(self, lag: int) -> bool:
         return self.log.advance_log_start(self.log.high_watermark - lag)

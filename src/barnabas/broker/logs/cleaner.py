@@ -19,6 +19,7 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.storage import Cleaning, CleaningCancelled, Dirtiness, PartitionLog, Throttle, dirtiness
+from barnabas.broker.storage.dirtiness import roll_overdue
 from barnabas.broker.storage.harm import Harm, harm_of
 from barnabas.broker.storage.segment import LogSegment
 from barnabas.broker.view import BrokerView
@@ -208,7 +209,8 @@ class LogCleaner(Generic[P]):
         """Complete or undo a swap that an error has interrupted."""
         files = log.files
         if files.swap is not None:
-            removal = log.settle_swap()
+            with log.guarded():
+                removal = files.settle_swap()
             if removal is not None:
                 self._logs.run_later(removal, log.config.file_delete_delay_ms)
             await self._in_thread(partial(files.env.fs.sync_directory, files.path))
@@ -216,7 +218,7 @@ class LogCleaner(Generic[P]):
 
     def _find_dirtiness(self, partition: P, now_ms: int) -> Dirtiness:
         log = partition.log
-        log.roll_overdue(now_ms)
+        roll_overdue(log, now_ms)
         # An earlier cleaning may have changed transaction indexes, whose checksums are still to be written.
         # Only flushed segments can be cleaned: these can the next time the cleaner looks for work.
         if log.files.are_checksums_due or log.recovery_point < log.files.segments.active.base_offset:
@@ -250,13 +252,15 @@ class LogCleaner(Generic[P]):
             raise CleaningCancelled(f"{log.topic_partition} has changed under the cleaning")
         sync = partial(log.files.env.fs.sync_directory, log.files.path)
         try:
-            log.begin_swap(cleaned, group)
+            with log.guarded() as files:
+                files.begin_swap(cleaned, group)
         except KafkaError:
             with suppress(KafkaError, OSError):
                 await self._settle_swap(log)
             raise
         await self._in_thread(sync)
-        removal = log.finish_swap()
+        with log.guarded() as files:  # on an error, the next look at the log settles the swap
+            removal = files.finish_swap()
         if removal is None:
             raise CleaningCancelled(f"{log.topic_partition} was truncated under the cleaning")
         self._logs.run_later(removal, log.config.file_delete_delay_ms)

@@ -43,9 +43,10 @@ from barnabas.broker.storage.incomplete import Mark, read_mark, write_mark
 from barnabas.broker.storage.log import PartitionLog
 from barnabas.broker.storage.log_files import LOG
 from barnabas.broker.storage.open_files import OpenFiles
-from barnabas.broker.storage.recovery import load_log, new_log
+from barnabas.broker.storage.opening import load_log, new_log
 from barnabas.broker.storage.segment import LogSegment
 from barnabas.broker.storage.tasks import Replacement, TreeRemoval
+from barnabas.broker.storage.truncation import truncate_fully_and_start_at
 
 logger = logging.getLogger(__name__)
 
@@ -369,7 +370,7 @@ class LogDirectory:
             env.fs.make_directory(path)
             log = new_log(env, path, topic_partition, topic_id, config)
             log.files.begin()
-            log.truncate_fully_and_start_at(start, sync=False)
+            truncate_fully_and_start_at(log, start, sync=False)
         except (OSError, KafkaError) as error:
             with suppress(OSError):
                 env.fs.remove_tree(path)

@@ -26,8 +26,9 @@ from barnabas.broker.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, REC
 from barnabas.broker.storage.harm import cure_of, may_pass
 from barnabas.broker.storage.incomplete import Mark
 from barnabas.broker.storage.log_files import LogFiles
+from barnabas.broker.storage.retention import delete_old_segments, prepare_deletion
 from barnabas.broker.storage.tasks import Removal, TreeRemoval
-from barnabas.broker.storage.truncation import Truncation
+from barnabas.broker.storage.truncation import Truncation, begin_truncation, prepare_truncation, sync_sealed
 
 log = logger_of(__name__)
 
@@ -812,10 +813,10 @@ class LogManager:
             if partition_log.is_offline:
                 continue  # logged when it went offline
             try:
-                active = partition_log.prepare_deletion(now_ms)
+                active = prepare_deletion(partition_log, now_ms)
                 if active is not None and not await self._sync_names(partition_log):
                     active = None
-                removal = partition_log.delete_old_segments(now_ms, active)
+                removal = delete_old_segments(partition_log, now_ms, active)
             except KafkaError as error:
                 log.error("retention of %s: %s", partition_log.topic_partition, error)
             except Exception:
@@ -844,7 +845,7 @@ class LogManager:
         for number, partition_log in enumerate(list(self), 1):
             if number % _LOGS_A_TURN == 0:
                 await asyncio.sleep(0)
-            partition_log.remove_expired_producers(self._clock.now_ms(), expiration_ms)
+            partition_log.producers.expire(self._clock.now_ms(), expiration_ms)
 
     async def checkpoint(self, of: Callable[[LogDirectory], CheckpointWrite]) -> None:
         """Write a checkpoint of every working directory, in a thread."""
@@ -924,16 +925,16 @@ class LogManager:
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
         """Compute a truncation to `offset`, and store the lower recovery point that it needs first.
 
-        The result is for `PartitionLog.truncate_to`. Batches are read in a thread. The logs of a
+        The result is for `truncate_to`. Batches are read in a thread. The logs of a
         directory share the write.
 
         Raises:
-            KafkaError: as `PartitionLog.prepare_truncation`; KAFKA_STORAGE_ERROR, it could not be written.
+            KafkaError: as `truncation.prepare_truncation`; KAFKA_STORAGE_ERROR, it could not be written.
         """
-        truncation = opened.begin_truncation(offset)
+        truncation = begin_truncation(opened, offset)
         if truncation is not None:
             await self._disk.run(truncation.run)
-        if opened.prepare_truncation(offset, truncation) or opened in self._lowered:
+        if prepare_truncation(opened, offset, truncation) or opened in self._lowered:
             self._lowered[opened] = None
             await self._store_lower_recovery_point(opened)
             self._lowered.pop(opened, None)
@@ -941,7 +942,7 @@ class LogManager:
 
     async def _store_lower_recovery_point(self, opened: PartitionLog) -> None:
         if opened.files.sealed is not None:
-            await self._disk.run(opened.sync_sealed)
+            await self._disk.run(sync_sealed, opened)
         directory = self.directory_of(opened.topic_partition)
         writing = self._recovery_point_writes.get(directory)
         if writing is None:

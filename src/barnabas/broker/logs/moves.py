@@ -28,6 +28,12 @@ from barnabas.broker.config.setting import LONG_MAX
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.storage import PartitionLog
+from barnabas.broker.storage.truncation import (
+    begin_truncation,
+    cut_in_parts,
+    truncate_fully_and_start_at,
+    truncate_to,
+)
 from barnabas.broker.view import BrokerView
 
 log = logger_of(__name__)
@@ -188,16 +194,16 @@ class LogMoves:
     async def _truncate(self, future: PartitionLog, cut: _Cut) -> None:
         """Cut off the copy's records that the log does not have. Batches are read in a thread."""
         if cut.starts_over:
-            future.truncate_fully_and_start_at(cut.offset, sync=False)
+            truncate_fully_and_start_at(future, cut.offset, sync=False)
         else:
-            truncation = future.begin_truncation(cut.offset)
+            truncation = begin_truncation(future, cut.offset)
             if truncation is not None:
                 await _to_its_end(self._pool.run(truncation.run))
-            future.truncate_to(cut.offset, sync=False, truncation=truncation)
+            truncate_to(future, cut.offset, sync=False, truncation=truncation)
         await self._fsync(future)
 
     async def _fsync(self, future: PartitionLog) -> None:
-        for _ in future.cut_in_parts():
+        for _ in cut_in_parts(future):
             await asyncio.sleep(0)
         flush = future.prepare_flush()
         if flush is not None:

@@ -2,9 +2,10 @@
 
 from barnabas.broker.storage.cleaning import Cleaning, CleaningCancelled
 from barnabas.broker.storage.dirtiness import Dirtiness, dirtiness
-from barnabas.broker.storage.log import AppendInfo, FetchedRecords, PartitionLog
+from barnabas.broker.storage.log import AppendInfo, PartitionLog
 from barnabas.broker.storage.open_files import ColdRead, OpenFiles
 from barnabas.broker.storage.producers import Origin, Producer
+from barnabas.broker.storage.reading import FetchedRecords
 from barnabas.broker.storage.tasks import Flush, Removal, Replacement, TreeRemoval
 from barnabas.broker.storage.throttle import Throttle
 from barnabas.broker.storage.timestamps import LongSearch, OffsetAtTimestamp

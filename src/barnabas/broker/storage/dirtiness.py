@@ -55,6 +55,22 @@ def first_dirty_offset(log: PartitionLog, cleaned_to: Offset | None) -> Offset:
     return max(cleaned_to, start)
 
 
+def roll_overdue(log: PartitionLog, now_ms: int) -> bool:
+    """Seal an active segment that is due by `max.compaction.lag.ms`; return whether it did.
+
+    Only sealed segments can be cleaned.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+    """
+    with log.guarded() as files:
+        first = files.segments.active.first_timestamp
+        if not 0 < first < now_ms - log.config.max_compaction_lag_ms:
+            return False
+        log.roll()
+    return True
+
+
 def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirtiness:
     """Return the work that a cleaning of `log` would have now.
 

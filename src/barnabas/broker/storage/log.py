@@ -1,46 +1,44 @@
-"""A partition's log: appends and reads.
+"""A partition's log: its state, appends and reads.
 
 Owned by one thread, the event loop's, and synchronous: what may take long is handed out as a task
-(`barnabas.broker.storage.upkeep`).
+(`barnabas.broker.storage.tasks`) that any thread may run. Rolling, retention, truncation and compaction are
+functions over the log, in modules of their own.
+
+Always: log start offset <= last stable offset <= high watermark <= log end offset.
 """
 
 from __future__ import annotations
 
 import logging
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError
-from barnabas.base.types import NO_PRODUCER_ID, Buffer, Chunk, Offset
+from barnabas.base.types import NO_PRODUCER_ID, Buffer, Offset, TopicId, TopicPartition
+from barnabas.broker.config import TopicConfig
 from barnabas.broker.storage import timestamps
-from barnabas.broker.storage.plain import MOST_PLAIN_RECORDS, TIME_ENTRY_SIZE, PlainLimits
+from barnabas.broker.storage.copied_batches import find_copied_batches
+from barnabas.broker.storage.environment import LogEnvironment
+from barnabas.broker.storage.epochs import FILE_NAME as EPOCH_FILE
+from barnabas.broker.storage.epochs import LeaderEpochs
+from barnabas.broker.storage.harm import Harm, harm_of
+from barnabas.broker.storage.log_files import LogFiles
 from barnabas.broker.storage.producer_recovery import note_producer
-from barnabas.broker.storage.producers import Origin, Producer
-from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
+from barnabas.broker.storage.producers import Origin, Producers
+from barnabas.broker.storage.reading import NOTHING, FetchedRecords, find_aborted_transactions, read_batches
+from barnabas.broker.storage.rolling import must_roll
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.tasks import Flush, Replacement
 from barnabas.broker.storage.timestamps import OffsetAtTimestamp
 from barnabas.broker.storage.transaction_index import AbortedTransaction
-from barnabas.broker.storage.upkeep import LogUpkeep
 from barnabas.broker.storage.validation import ValidBatch, validate_batch
-from barnabas.kafka.records.batch import (
-    COMPRESSION_MASK,
-    CRC_COVERS_FROM,
-    HEADER,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    SEQUENCE_LIMIT,
-    TRANSACTIONAL_FLAG,
-    BatchHeader,
-    batches,
-    check_crc,
-    parse_header,
-    placed,
-    with_timestamp_type,
-)
-from barnabas.kafka.records.compression import Compression
-from barnabas.kafka.records.crc import crc32c
+from barnabas.kafka.records.batch import LOG_OVERHEAD, BatchHeader, placed
 
 logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: no leader epoch is later
 NEWEST_EPOCH = 2**31 - 1
@@ -57,27 +55,86 @@ class AppendInfo(NamedTuple):
     duplicate: bool
 
 
-_LAST_CODEC = int(max(Compression))
-
-
 #: makes an `AppendInfo` of its fields, at half the cost of calling it: it is made for every append
-_info = tuple.__new__
+new_info = tuple.__new__
 
 
-class FetchedRecords(NamedTuple):
-    """Batches with the log's own bytes; the last one may be incomplete."""
+class BoundsListener(Protocol):
+    """A listener for changes of a log's bounds, except those by appends."""
 
-    chunks: list[Chunk]
-    size: int
-
-
-NOTHING = FetchedRecords([], 0)
+    def bounds_moved(self) -> None:
+        """The log's start has moved, or its end has moved back."""
 
 
-class PartitionLog(LogUpkeep):
+class PartitionLog:
     """One partition's log. Opened by `LogDirectory`."""
 
-    __slots__ = ()
+    __slots__ = (
+        "closed",
+        "config",
+        "env",
+        "epochs",
+        "failure",
+        "files",
+        "high_watermark",
+        "is_held",
+        "listener",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "stored_start",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        files: LogFiles,
+        *,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+        epochs: LeaderEpochs,
+        producers: Producers,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        #: the topic's settings; a new value takes effect at once
+        self.config = config
+        self.files = files
+        #: that of the files
+        self.env: LogEnvironment = files.env
+        self.log_start_offset = log_start_offset
+        #: where the log would start after a crash, while it starts later in memory alone; None: at its start
+        self.stored_start: Offset | None = None
+        #: only the package `replication` advances it
+        self.high_watermark = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.epochs = epochs
+        self.producers = producers
+        self.listener: BoundsListener | None = None
+        self.closed = False
+        #: whether no fsync may begin: the log's files are about to be replaced
+        self.is_held = False
+        #: why the log takes no more writes until the next start, None while it does
+        self.failure: Exception | None = None
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self.topic_partition} {self.log_start_offset}..{self.log_end_offset}>"
+
+    # --- bounds ---
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.files.segments)
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything before this offset is known to be on disk."""
+        return self.files.recovery_point
 
     @property
     def latest_epoch(self) -> int:
@@ -91,6 +148,69 @@ class PartitionLog(LogUpkeep):
         if unstable is None:
             return self.high_watermark
         return max(min(unstable, self.high_watermark), self.log_start_offset)
+
+    def advance_high_watermark(self, offset: Offset) -> bool:
+        """Move the high watermark forward to `offset`, at most to the log's end; return whether it moved."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.committed(offset)
+        return True
+
+    def check_log_start(self, offset: Offset) -> None:
+        """Whether `advance_log_start` would be allowed.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies beyond the high watermark; KAFKA_STORAGE_ERROR, the
+                log is offline.
+        """
+        self.check_usable()
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} can start at its high watermark {self.high_watermark} at the "
+                f"latest, not at {offset}",
+            )
+
+    def advance_log_start(self, offset: Offset) -> bool:
+        """Hide records before `offset` from readers (DeleteRecords); return whether anything changed.
+
+        Raises:
+            KafkaError: as `check_log_start`.
+        """
+        self.check_log_start(offset)
+        if offset <= self.log_start_offset:
+            return False
+        self.note_start(offset)
+        return True
+
+    def note_start(self, offset: Offset) -> None:
+        """Move the log's start to a later offset: earlier records are deleted."""
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self._bounds_moved()
+
+    def note_truncation(self, end: Offset) -> None:
+        """Move the log's end back to where its files and producers end now."""
+        logger.info("%s: truncated, it ends at %d", self.topic_partition, end)
+        self.log_end_offset = end
+        self.high_watermark = min(self.high_watermark, end)
+        self.log_start_offset = min(self.log_start_offset, end)
+        self.epochs.truncate_from_end(end)
+        self.producers.committed(self.high_watermark)
+        self._bounds_moved()
+
+    def _bounds_moved(self) -> None:
+        if self.listener is not None:
+            self.listener.bounds_moved()
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, Offset]:
+        """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when unknown (KIP-279)."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    # --- appends ---
 
     def append_as_leader(
         self,
@@ -106,15 +226,14 @@ class PartitionLog(LogUpkeep):
 
         Raises:
             LongValidation: the validation of a client's batch would take too long for the event loop. Nothing
-            has
-                changed.
+                has changed.
             KafkaError: the errors of `validate_batch` and `Producers.check`, and nothing has changed;
                 KAFKA_STORAGE_ERROR, the log directory is offline.
         """
-        self._check_usable()
+        self.check_usable()
         config = self.config
         header, data, log_append_time = valid or validate_batch(
-            records, config, origin, self._env.clock.now_ms()
+            records, config, origin, self.env.clock.now_ms()
         )
         max_timestamp = header.max_timestamp
         if header.producer_id != NO_PRODUCER_ID:
@@ -142,96 +261,13 @@ class PartitionLog(LogUpkeep):
                 config.index_interval_bytes,
             )
         except OSError as error:
-            raise self._not_written(header, error) from error
+            raise self.not_written(header, error) from error
         self.log_end_offset = last_offset + 1
         self._appended(header, data, base_offset, leader_epoch)
-        return _info(
+        return new_info(
             AppendInfo,
             (base_offset, last_offset, log_append_time, self.log_start_offset, max_timestamp, False),
         )
-
-    def append_plain(
-        self, records: Buffer, leader_epoch: int, limits: PlainLimits, flags: int, now_ms: int
-    ) -> AppendInfo | None:
-        """Append a batch if it is plain; None if it is not, and nothing has changed.
-
-        The outcome for the log is that of `append_as_leader`, which decides about all other batches.
-
-        Args:
-            records: the batch.
-            leader_epoch: the leader epoch to append it in.
-            limits: the limits by the topic's settings.
-            flags: the bits of the attributes that the request may set.
-            now_ms: the time.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the disk failed, and nothing has changed.
-        """
-        segment = self.files.segments.active
-        size = len(records)
-        position = segment.size
-        if (
-            self.failure is not None
-            or self._env.failure is not None
-            or self.closed
-            or not HEADER_SIZE <= size <= limits.most_bytes
-            or not 0 < position <= limits.segment_bytes - size
-            or segment.times.size > limits.index_bytes
-            or self.epochs.latest != leader_epoch
-        ):
-            return None
-        (offset, length, _, magic, crc, attributes, last_delta, earliest, latest,
-         producer_id, producer_epoch, sequence, count) = HEADER.unpack_from(records)  # fmt: skip
-        base_offset = self.log_end_offset
-        last_offset = base_offset + last_delta
-        if (
-            offset
-            or length != size - LOG_OVERHEAD
-            or magic != MAGIC
-            or attributes & ~flags
-            or attributes & COMPRESSION_MASK > _LAST_CODEC
-            or count != last_delta + 1
-            or not 0 < count <= MOST_PLAIN_RECORDS
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-            or latest < 0
-            or latest > now_ms + limits.after_ms
-            or earliest < now_ms - limits.before_ms
-            or crc32c(memoryview(records)[CRC_COVERS_FROM:]) != crc
-        ):
-            return None
-        log_append_time = -1
-        if limits.is_log_append_time:
-            latest = log_append_time = now_ms
-        first = segment.first_timestamp
-        if first < 0 or latest - first > limits.segment_ms - segment.roll_jitter_ms:
-            return None
-        producer = None
-        producers = self.producers
-        if producer_id != NO_PRODUCER_ID:
-            is_transactional = attributes & TRANSACTIONAL_FLAG != 0
-            producer = producers.next_in_line(producer_id, producer_epoch, sequence, is_transactional)
-            if producer is None:
-                return None
-        elif attributes & TRANSACTIONAL_FLAG:
-            return None
-        if limits.is_log_append_time:
-            records = with_timestamp_type(parse_header(records), records, now_ms)
-        chunks = placed(records, base_offset, leader_epoch)
-        try:
-            segment.append(chunks, size, base_offset, last_offset, latest, limits.index_interval)
-        except OSError as error:
-            raise self._not_written(parse_header(records), error) from error
-        self.log_end_offset = producers.end_offset = last_offset + 1
-        if producer is not None:
-            producer.wrote((sequence + last_delta) % SEQUENCE_LIMIT, last_offset, last_delta, latest)
-        return _info(
-            AppendInfo, (base_offset, last_offset, log_append_time, self.log_start_offset, latest, False)
-        )
-
-    def _not_written(self, header: BatchHeader, error: OSError) -> KafkaError:
-        if header.producer_id != NO_PRODUCER_ID:
-            self.producers.refuse(header)
-        return self._failed(error)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int = NEWEST_EPOCH) -> AppendInfo | None:
         """Append batches as the leader has them, offsets and epochs included; return None if there are none.
@@ -243,9 +279,11 @@ class PartitionLog(LogUpkeep):
             KafkaError: CORRUPT_MESSAGE, a CRC is wrong, or offsets or epochs do not ascend from the log's
                 end; KAFKA_STORAGE_ERROR, the log directory is offline.
         """
-        self._check_usable()
+        self.check_usable()
         view = memoryview(records)
-        found = self._following(view, leader_epoch)
+        found = find_copied_batches(
+            view, self.topic_partition, self.log_end_offset, self.epochs.latest, leader_epoch
+        )
         if not found:
             return None
         position, last = found[-1]
@@ -261,45 +299,19 @@ class PartitionLog(LogUpkeep):
                 segment.index_batch(segment.size + position, header, interval)
             segment.size += size
         except OSError as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
         self.log_end_offset = end = last.next_offset
         for position, header in found:
             self._appended(header, view[position:], header.base_offset, header.leader_epoch)
-        return _info(AppendInfo, (found[0][1].base_offset, end - 1, -1, self.log_start_offset, latest, False))
-
-    def _following(self, records: memoryview, leader_epoch: int) -> list[tuple[int, BatchHeader]]:
-        """Return the batches of `records` up to a leader epoch, with their positions; all can be appended."""
-        found = []
-        expected = self.log_end_offset
-        epoch = self.epochs.latest
-        for position, header in batches(records):
-            base_offset, length, batch_epoch, magic, crc, _, last_delta, _, _, _, _, _, _ = header
-            if batch_epoch > leader_epoch:
-                break
-            covered = records[position + CRC_COVERS_FROM : position + length + LOG_OVERHEAD]
-            if magic != MAGIC or crc32c(covered) != crc:
-                check_crc(header, records, position)
-            # the CRC does not cover where a batch says that it lies, nor its epoch and its magic byte
-            if base_offset < expected or last_delta < 0:
-                raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"{self.topic_partition}: a batch at {base_offset} cannot follow {expected - 1}",
-                )
-            if 0 <= batch_epoch < epoch:
-                raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"{self.topic_partition}: a batch of epoch {batch_epoch} cannot follow one of {epoch}",
-                )
-            found.append((position, header))
-            expected = base_offset + last_delta + 1
-            epoch = max(epoch, batch_epoch)
-        return found
+        return new_info(
+            AppendInfo, (found[0][1].base_offset, end - 1, -1, self.log_start_offset, latest, False)
+        )
 
     def _appended(self, header: BatchHeader, data: Buffer, base_offset: Offset, leader_epoch: int) -> None:
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         if header.max_timestamp < 0:  # records that tell no time age by their file
-            self.files.segments.active.modified_ms = self._env.clock.now_ms()
+            self.files.segments.active.modified_ms = self.env.clock.now_ms()
         producers = self.producers
         producers.end_offset = self.log_end_offset
         if header.producer_id != NO_PRODUCER_ID:
@@ -307,33 +319,30 @@ class PartitionLog(LogUpkeep):
             if aborted is not None:
                 self.files.segments.active.aborted.append(aborted)
 
+    def not_written(self, header: BatchHeader, error: OSError) -> KafkaError:
+        """Note that a leader's batch could not be written; return the KafkaError for the caller to raise."""
+        if header.producer_id != NO_PRODUCER_ID:
+            self.producers.refuse(header)
+        return self.failed(error)
+
     def _segment_for(self, size: int, last_offset: Offset, max_timestamp: int) -> LogSegment:
         """Return the active segment, a new one if the batch does not fit into the old one."""
         segment = self.files.segments.active
         if not segment.size:
             self.files.begin()
-            return segment
-        config = self.config
-        if (
-            segment.size + size > config.segment_bytes
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-            or self._is_aged(segment, max_timestamp)
-            or segment.times.size + TIME_ENTRY_SIZE > config.segment_index_bytes
-        ):
+        elif must_roll(segment, self.config, self.env.clock, size, last_offset, max_timestamp):
             return self.roll()
         return segment
 
-    def _is_aged(self, segment: LogSegment, max_timestamp: int) -> bool:
-        first = segment.first_timestamp
-        if first >= 0 and max_timestamp >= 0:
-            age = max_timestamp - first
-        else:
-            age = self._env.clock.now_ms() - segment.created_ms
-        config = self.config
-        limit = config.segment_ms
-        if config.is_compacted:
-            limit = min(limit, config.max_compaction_lag_ms)
-        return age > limit - segment.roll_jitter_ms
+    def roll(self) -> LogSegment:
+        """Seal the active segment and begin a new one at the log's end.
+
+        Raises:
+            OSError: the caller's business, as it may be in the middle of something.
+        """
+        return self.files.roll(self.log_end_offset, self.producers, self.config)
+
+    # --- reads ---
 
     def read(
         self,
@@ -355,21 +364,22 @@ class PartitionLog(LogUpkeep):
         """
         if self.closed:
             raise self._gone()
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition} holds offsets {self.log_start_offset} to "
-                f"{self.log_end_offset - 1}, not {offset}",
+                f"{self.topic_partition} holds offsets {self.log_start_offset} to {end - 1}, not {offset}",
             )
         if offset >= max_offset or (max_bytes <= 0 and not min_one):
             return NOTHING
+        segments = self.files.segments
         try:
-            if may_wait or self.files.segments.active.was_just_written(offset):
-                return self._read(offset, max_bytes, max_offset, min_one)
-            with self._env.files.without_waiting():
-                return self._read(offset, max_bytes, max_offset, min_one)
+            if may_wait or segments.active.was_just_written(offset):
+                return read_batches(segments, end, offset, max_bytes, max_offset, min_one)
+            with self.env.files.without_waiting():
+                return read_batches(segments, end, offset, max_bytes, max_offset, min_one)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
         except KafkaError as error:
             self._report_damage(offset, error)
             raise
@@ -385,27 +395,6 @@ class PartitionLog(LogUpkeep):
                 error.message,
             )
 
-    def _read(self, offset: Offset, max_bytes: int, max_offset: Offset, min_one: bool) -> FetchedRecords:
-        segments = self.files.segments
-        segment = segments.active
-        place = len(segments) - 1
-        if offset < segment.base_offset:
-            place = segments.place_of(offset)
-            segment = segments[place]
-        while True:
-            position = segment.position_of(offset)
-            end_offset = (
-                self.log_end_offset if segment is segments.active else segments[place + 1].base_offset
-            )
-            end = segment.size if max_offset >= end_offset else segment.position_of(max_offset)
-            if position < end:
-                data = segment.read(position, max_bytes, end, min_one)
-                return FetchedRecords([data], len(data)) if len(data) else NOTHING
-            if max_offset <= end_offset or segment is segments.active:
-                return NOTHING
-            place += 1  # compaction left nothing from `offset` to this segment's end
-            segment = segments[place]
-
     def aborted_transactions(
         self, offset: Offset, size: int, may_wait: bool = True
     ) -> list[AbortedTransaction]:
@@ -420,27 +409,9 @@ class PartitionLog(LogUpkeep):
         segments = self.files.segments.from_offset(offset)
         if not any(len(segment.aborted) for segment in segments):
             return []
-        try:
-            if may_wait:
-                return self._aborted(segments, offset, size)
-            with self._env.files.without_waiting():
-                return self._aborted(segments, offset, size)
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def _aborted(self, segments: list[LogSegment], offset: Offset, size: int) -> list[AbortedTransaction]:
-        while (position := segments[0].position_of(offset)) == segments[0].size and len(segments) > 1:
-            del segments[0]  # compaction left nothing from `offset` on, so it was read from the next
-        end = segments[0].offset_bound(position + size)
-        if end is None:
-            end = segments[1].base_offset if len(segments) > 1 else self.log_end_offset
-        found = []
-        for aborted in chain.from_iterable(segment.aborted.from_offset(offset) for segment in segments):
-            if aborted.first_offset < end:
-                found.append(aborted)
-            if aborted.last_stable_offset >= end:
-                break  # what is aborted after it has begun after it, too
-        return sorted(found, key=lambda aborted: aborted.first_offset)
+        return self._looked_up(
+            may_wait, find_aborted_transactions, segments, self.log_end_offset, offset, size
+        )
 
     def offset_for_timestamp(
         self, timestamp: int, start: Offset = 0, may_wait: bool = True
@@ -461,33 +432,192 @@ class PartitionLog(LogUpkeep):
             KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded; KAFKA_STORAGE_ERROR, the disk failed.
         """
         start = max(start, self.log_start_offset)
-        if timestamp >= 0 or timestamp == timestamps.MAX_TIMESTAMP:
-            try:
-                if may_wait:
-                    return self._at_timestamp(timestamp, start)
-                with self._env.files.without_waiting():
-                    return self._at_timestamp(timestamp, start)
-            except OSError as error:
-                raise self._failed(error) from error
+        segments = self.files.segments
+        if timestamp >= 0:
+            return self._looked_up(may_wait, timestamps.first_at_or_after, segments, timestamp, start)
+        if timestamp == timestamps.MAX_TIMESTAMP:
+            return self._looked_up(may_wait, timestamps.with_max_timestamp, segments, start)
         if timestamp in (timestamps.EARLIEST, timestamps.EARLIEST_LOCAL):
             return OffsetAtTimestamp(-1, start, self.epochs.epoch_at(start))
         if timestamp == timestamps.LATEST:
             return OffsetAtTimestamp(-1, self.log_end_offset, self.epochs.latest)
         return None
 
-    def _at_timestamp(self, timestamp: int, start: Offset) -> OffsetAtTimestamp | None:
-        if timestamp >= 0:
-            return timestamps.first_at_or_after(self.files.segments, timestamp, start)
-        return timestamps.with_max_timestamp(self.files.segments, start)
+    def _looked_up(self, may_wait: bool, look_up: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of a function that reads the log's files. Raises as `aborted_transactions`."""
+        try:
+            if may_wait:
+                return look_up(*args, **kwargs)
+            with self.env.files.without_waiting():
+                return look_up(*args, **kwargs)
+        except OSError as error:
+            raise self.failed(error) from error
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, Offset]:
-        """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when unknown (KIP-279)."""
-        return self.epochs.end_offset(epoch, self.log_end_offset)
+    # --- flushing and closing ---
 
-    def active_producers(self) -> list[Producer]:
-        """Return every producer the log remembers, as DescribeProducers shows them (KIP-664)."""
-        return list(self.producers)
+    def prepare_flush(self) -> Flush | None:
+        """Return a task that makes the log durable up to its end: run it in any thread, then
+        `complete_flush`.
 
-    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers silent for longer than `producer.id.expiration.ms`."""
-        self.producers.expire(now_ms, expiration_ms)
+        None if everything is durable already. Run one at a time: a second one before the first is completed
+        would promise work that the first has yet to do.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+        """
+        with self.guarded() as files:
+            replacements = []
+            if self.epochs.changed:
+                path = f"{files.path}/{EPOCH_FILE}"
+                replacements.append(Replacement(self.env.fs, path, self.epochs.encode()))
+            flush = files.prepare_flush(self.log_end_offset, replacements)
+        if flush is not None:
+            self.epochs.changed = False
+        return flush
+
+    def complete_flush(self, flush: Flush) -> None:
+        """Move the recovery point on after a flush that has run.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, it failed. If an fsync did, the log is offline at least, for what
+                could not be written may be lost though a second fsync says nothing; else all of it is due
+                again.
+        """
+        try:
+            self.files.complete_flush(flush)
+        except Exception as error:
+            self.epochs.changed |= bool(flush.replacements)
+            raise self.failed(error, syncing=flush.is_lost) from error
+
+    def flush(self) -> None:
+        """Make the log durable up to its end, here and now.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, it failed; the log directory is offline.
+        """
+        self._run(self.prepare_flush())
+
+    def _run(self, flush: Flush | None) -> None:
+        if flush is not None:
+            flush.run()
+            self.complete_flush(flush)
+
+    def prepare_close(self) -> Flush | None:
+        """Write all files that a quick start needs; return the task that makes them durable.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+        """
+        with self.guarded() as files:
+            if self.log_end_offset > max(files.snapshots, default=0):
+                files.take_snapshot(self.log_end_offset, self.producers)
+            files.seal_active()
+        return self.prepare_flush()
+
+    def close(self) -> None:
+        """Flush everything that a quick start needs, and close the files.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; the files are closed.
+        """
+        try:
+            self._run(self.prepare_close())
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files as they are: the log was deleted, or a crash is played."""
+        self.closed = True
+        self.files.close()
+
+    # --- other files ---
+
+    def take_files(self, copy: PartitionLog) -> LogFiles:
+        """Switch to the files of a copy that has the same batches; return the files used until now.
+
+        The log writes state that its batches do not contain (producers whose batches are gone, leader epochs
+        without any) beside the new files.
+
+        Raises:
+            OSError: nothing has changed.
+        """
+        copy.files.take_snapshot(self.log_end_offset, self.producers)
+        before, self.files = self.files, copy.files
+        self.files.succeed(before)
+        self.env = self.files.env
+        self.epochs.changed = True
+        return before
+
+    def move_to(self, env: LogEnvironment) -> None:
+        """Give a log that was loaded in a thread over to the owner of `env`; its files are closed."""
+        self.env = env
+        self.files.move_to(env)
+
+    # --- failures ---
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the log takes no more writes until the next start."""
+        return self.closed or self.failure is not None or self.env.failure is not None
+
+    def check_usable(self) -> None:
+        """Raises KafkaError if the log takes no writes: as `guarded`."""
+        if self.closed:
+            raise self._gone()
+        if self.env.failure is not None:
+            raise self.env.offline()
+        if self.failure is not None:
+            raise self._offline()
+
+    @contextmanager
+    def guarded(self) -> Iterator[LogFiles]:
+        """Have the log's files, to change them: an OSError is handled by its harm.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log or its directory is offline, or an OSError was raised
+                inside; UNKNOWN_TOPIC_OR_PARTITION, the log is closed.
+        """
+        self.check_usable()
+        try:
+            yield self.files
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def failed(self, error: Exception, *, syncing: bool = False) -> KafkaError:
+        """Handle `error`, met with one of the log's files; return the KafkaError for the caller to raise.
+
+        Args:
+            error: the error.
+            syncing: an fsync of the log's own files has failed.
+        """
+        if self.closed:
+            return self._gone()
+        if isinstance(error, OSError) and harm_of(error, syncing=syncing) is not Harm.LOG:
+            return self.env.judge(self.topic_partition, error)
+        return self.fail(error)
+
+    def fail(self, error: Exception) -> KafkaError:
+        """Take the log offline until the next start; return the KafkaError for the caller to raise."""
+        if self.failure is None:
+            self.failure = error
+            logger.error(
+                "%s in %s is offline, it takes no more writes until the next start: %r",
+                self.topic_partition,
+                self.env.path,
+                error,
+            )
+        return self._offline()
+
+    def _offline(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.topic_partition} is offline: {self.failure}"
+        )
+
+    def _gone(self) -> KafkaError:
+        if self.env.failure is not None:
+            return self.env.offline()
+        if self.failure is not None:
+            return self._offline()
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the log of {self.topic_partition} is closed"
+        )

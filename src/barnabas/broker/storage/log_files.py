@@ -377,9 +377,15 @@ class LogFiles:
         if sync:
             self._removal().run()
 
-    def prepare_flush(self, log_end_offset: Offset, replacements: list[Replacement]) -> Flush | None:
-        """Return a task that makes everything up to the log's end durable; None if everything is."""
+    def prepare_flush(self, log_end_offset: Offset, replacements: Sequence[Replacement]) -> Flush | None:
+        """Return a task that makes everything up to the log's end durable; None if everything is.
+
+        `replacements` are small files of the log that have changed.
+        """
         assert not self._is_flushing, f"{self.path} is being flushed already"
+        has_checksums = self.are_checksums_due
+        if has_checksums:
+            replacements = [*replacements, self._checksums()]
         if self.is_blank or not (
             self._unflushed
             or self._unsynced
@@ -414,6 +420,9 @@ class LogFiles:
         )
         self._unsynced = ()
         self._names_changed = self._is_new = self.has_rolled = self.is_cut = False
+        if has_checksums:
+            self.are_checksums_due = False
+            self.has_checksums = True
         self._is_flushing = True
         return flush
 
@@ -432,6 +441,7 @@ class LogFiles:
             self._names_changed |= self.path in flush.directories
             self._is_new |= self.env.path in flush.directories
             self.has_rolled |= bool(flush.sealed)
+            self.are_checksums_due |= self.has_checksums and bool(flush.replacements)
             raise flush.error
         if flush.tail == self._tail:
             self.recovery_point = max(self.recovery_point, flush.offset)
@@ -458,12 +468,8 @@ class LogFiles:
         self._note_checksums(active)
         self.note_indexes(active)
 
-    def checksums(self) -> Replacement:
-        """Return the checksums of the transaction indexes, to be written.
-
-        Raises:
-            OSError: an index could not be read.
-        """
+    def _checksums(self) -> Replacement:
+        """Return the checksums of the transaction indexes, to be written."""
         found = {
             segment.base_offset: segment.aborted.checksum()
             for segment in self.segments

@@ -1,4 +1,4 @@
-"""The limits within which `PartitionLog.append_plain` appends a batch.
+"""Appends a batch by a short path if it is plain.
 
 Nearly every batch is plain: it is valid, and the active segment has room. It needs no change but its offset
 and, with LogAppendTime, its time. `PartitionLog.append_as_leader` decides about the others
@@ -7,13 +7,30 @@ and, with LogAppendTime, its time. `PartitionLog.append_as_leader` decides about
 
 from __future__ import annotations
 
+from barnabas.base.types import NO_PRODUCER_ID, Buffer
 from barnabas.broker.config import TopicConfig
-from barnabas.broker.storage.index import TimeIndex
+from barnabas.broker.storage.log import AppendInfo, PartitionLog, new_info
+from barnabas.broker.storage.rolling import TIME_ENTRY_SIZE
+from barnabas.broker.storage.segment import MAX_RELATIVE_OFFSET
+from barnabas.kafka.records.batch import (
+    COMPRESSION_MASK,
+    CRC_COVERS_FROM,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    SEQUENCE_LIMIT,
+    TRANSACTIONAL_FLAG,
+    parse_header,
+    placed,
+    with_timestamp_type,
+)
+from barnabas.kafka.records.compression import Compression
+from barnabas.kafka.records.crc import crc32c
 
-#: the larger of the two indexes' entries: its file is full first
-TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
 #: the most records of a plain batch: no sequence number can repeat within the producer's remembered batches
-MOST_PLAIN_RECORDS = 2**24
+_MOST_RECORDS = 2**24
+_LAST_CODEC = int(max(Compression))
 _EVER = 2**63
 
 
@@ -55,3 +72,83 @@ class PlainLimits:
         #: how large the time index may be before an append
         self.index_bytes = config.segment_index_bytes - TIME_ENTRY_SIZE
         self.index_interval = config.index_interval_bytes
+
+
+def append_plain(
+    log: PartitionLog, records: Buffer, leader_epoch: int, limits: PlainLimits, flags: int, now_ms: int
+) -> AppendInfo | None:
+    """Append a batch if it is plain; None if it is not, and nothing has changed.
+
+    The outcome for the log is that of `PartitionLog.append_as_leader`, which decides about all other batches.
+
+    Args:
+        log: the log, led in `leader_epoch`.
+        records: the batch.
+        leader_epoch: the leader epoch to append it in.
+        limits: the limits by the topic's settings.
+        flags: the bits of the attributes that the request may set.
+        now_ms: the time.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the disk failed, and nothing has changed.
+    """
+    segment = log.files.segments.active
+    size = len(records)
+    position = segment.size
+    if (
+        log.failure is not None
+        or log.env.failure is not None
+        or log.closed
+        or not HEADER_SIZE <= size <= limits.most_bytes
+        or not 0 < position <= limits.segment_bytes - size
+        or segment.times.size > limits.index_bytes
+        or log.epochs.latest != leader_epoch
+    ):
+        return None
+    (offset, length, _, magic, crc, attributes, last_delta, earliest, latest,
+     producer_id, producer_epoch, sequence, count) = HEADER.unpack_from(records)  # fmt: skip
+    base_offset = log.log_end_offset
+    last_offset = base_offset + last_delta
+    if (
+        offset
+        or length != size - LOG_OVERHEAD
+        or magic != MAGIC
+        or attributes & ~flags
+        or attributes & COMPRESSION_MASK > _LAST_CODEC
+        or count != last_delta + 1
+        or not 0 < count <= _MOST_RECORDS
+        or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        or latest < 0
+        or latest > now_ms + limits.after_ms
+        or earliest < now_ms - limits.before_ms
+        or crc32c(memoryview(records)[CRC_COVERS_FROM:]) != crc
+    ):
+        return None
+    log_append_time = -1
+    if limits.is_log_append_time:
+        latest = log_append_time = now_ms
+    first = segment.first_timestamp
+    if first < 0 or latest - first > limits.segment_ms - segment.roll_jitter_ms:
+        return None
+    producer = None
+    producers = log.producers
+    if producer_id != NO_PRODUCER_ID:
+        is_transactional = attributes & TRANSACTIONAL_FLAG != 0
+        producer = producers.next_in_line(producer_id, producer_epoch, sequence, is_transactional)
+        if producer is None:
+            return None
+    elif attributes & TRANSACTIONAL_FLAG:
+        return None
+    if limits.is_log_append_time:
+        records = with_timestamp_type(parse_header(records), records, now_ms)
+    chunks = placed(records, base_offset, leader_epoch)
+    try:
+        segment.append(chunks, size, base_offset, last_offset, latest, limits.index_interval)
+    except OSError as error:
+        raise log.not_written(parse_header(records), error) from error
+    log.log_end_offset = producers.end_offset = last_offset + 1
+    if producer is not None:
+        producer.wrote((sequence + last_delta) % SEQUENCE_LIMIT, last_offset, last_delta, latest)
+    return new_info(
+        AppendInfo, (base_offset, last_offset, log_append_time, log.log_start_offset, latest, False)
+    )

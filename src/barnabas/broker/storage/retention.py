@@ -1,37 +1,95 @@
-"""Selection of a log's expired segments, the oldest first."""
+"""Deletes a log's expired segments, the oldest first: by age, by the log's size, or before its start."""
 
 from __future__ import annotations
 
-from barnabas.broker.config import TopicConfig
-from barnabas.broker.storage.segments import Segments
+import logging
+
+from barnabas.broker.storage.harm import Harm, harm_of
+from barnabas.broker.storage.log import PartitionLog
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.tasks import Removal
+
+logger = logging.getLogger(__name__)
 
 
-def expired_segments(
-    segments: Segments,
-    config: TopicConfig,
-    *,
-    log_start_offset: int,
-    high_watermark: int,
-    log_end_offset: int,
-    now_ms: int,
-) -> int:
-    """Return the number of expired segments, from the oldest: by age, by the log's size, or before its start.
+def prepare_deletion(log: PartitionLog, now_ms: int) -> LogSegment | None:
+    """The active segment, whose name must be on disk before `delete_old_segments`: fsync the folder.
+
+    None when there is nothing to delete, or the disk knows all names.
+
+    Raises:
+        KafkaError: as `delete_old_segments`.
+    """
+    if not _prepare_expired(log, now_ms) or not log.files.has_new_names:
+        return None
+    return log.files.segments.active
+
+
+def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | None = None) -> Removal | None:
+    """Take out the segments that retention or the log's start has left behind.
+
+    Their files are renamed to ``.deleted``; run the result when `file.delete.delay.ms` has passed.
+
+    Args:
+        log: whose segments.
+        now_ms: the time.
+        synced: as `prepare_deletion` has returned it, when the folder was fsynced since; else that is
+            done here.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, it could not be done, or only for the oldest of them.
+    """
+    count = _prepare_expired(log, now_ms)
+    if not count:
+        return None
+    oldest = log.files.segments[0].base_offset
+    try:
+        with log.guarded() as files:
+            return files.take_out_first(count, synced)
+    finally:
+        start = log.files.segments[0].base_offset
+        if start > oldest:
+            logger.info("%s: dropping offsets %d to %d", log.topic_partition, oldest, start - 1)
+        if start > log.log_start_offset:
+            log.note_start(start)
+
+
+def _prepare_expired(log: PartitionLog, now_ms: int) -> int:
+    """Return the number of expired segments. None of them is the active one, or the log has rolled."""
+    with log.guarded() as files:
+        if files.swap is not None:
+            return 0  # the next look will do: the cleaner completes it
+        count = _count_expired(log, now_ms)  # reads the age of a segment from its index
+    if count and count == len(files.segments):
+        try:
+            log.roll()
+        except OSError as error:
+            failed = log.failed(error)
+            if count == 1 or harm_of(error) is not Harm.REQUEST:
+                raise failed from error
+            count -= 1  # on a full disk the others are worth the more
+    return count
+
+
+def _count_expired(log: PartitionLog, now_ms: int) -> int:
+    """Return the number of expired segments, from the oldest.
 
     Only segments wholly below the high watermark expire. An active segment that is empty stays. If one with
     records is among them, the log must roll first.
     """
+    segments, config = log.files.segments, log.config
     by_age_and_size = "delete" in config.cleanup_policy
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     count = 0
     for place, segment in enumerate(segments):
         is_active = segment is segments.active
-        end = log_end_offset if is_active else segments[place + 1].base_offset
-        if end > high_watermark or (is_active and not segment.size):
+        end = log.log_end_offset if is_active else segments[place + 1].base_offset
+        if end > log.high_watermark or (is_active and not segment.size):
             break
         excess -= segment.size
         too_old = 0 <= config.retention_ms < now_ms - segment.largest_timestamp
         too_much = config.retention_bytes >= 0 and excess >= 0
-        before_start = end <= log_start_offset and not is_active
+        before_start = end <= log.log_start_offset and not is_active
         if not (before_start or (by_age_and_size and (too_old or too_much))):
             break
         count += 1

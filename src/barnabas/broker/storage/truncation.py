@@ -1,20 +1,23 @@
-"""Computes the result of a truncation before anything of the log changes.
+"""Cuts a log off, as a follower does to match its leader.
 
-A truncation must read up to a whole segment of batches. It searches for the start of the first batch to
-remove, the largest timestamp of the rest, and the producers as of the new end. It checks the index of aborted
-transactions, and rebuilds a damaged one. So this runs in a thread, with files of its own, while the log
-is in use. A log whose batches are damaged refuses the truncation as a whole.
+The result is computed before anything of the log changes. A truncation must read up to a whole segment of
+batches. It searches for the start of the first batch to remove, the largest timestamp of the rest, and the
+producers as of the new end. It checks the index of aborted transactions, and rebuilds a damaged one. So this
+runs in a thread, with files of its own, while the log is in use. A log whose batches are damaged refuses the
+truncation as a whole.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import Offset
 from barnabas.broker.storage.environment import LogEnvironment
+from barnabas.broker.storage.harm import Harm, TornError, harm_of
+from barnabas.broker.storage.log import PartitionLog
 from barnabas.broker.storage.log_files import LogFiles
 from barnabas.broker.storage.open_files import OpenFiles
 from barnabas.broker.storage.producer_recovery import find_aborted, load_producers
@@ -36,7 +39,7 @@ class Remainder(NamedTuple):
 class Truncation:
     """A truncation that is yet to be done: made where the log is owned, `run` in any thread.
 
-    The log is left alone; `PartitionLog.truncate_to` takes it from there, if it `fits` the log still.
+    The log is left alone; `truncate_to` takes it from there, if it `fits` the log still.
 
     Args:
         files: the log's.
@@ -124,3 +127,160 @@ class _View:
 
     def drop_snapshot(self, offset: Offset) -> None:
         self.damaged.append(offset)
+
+
+def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
+    """Return a task that computes, in any thread, the result of a truncation: then `prepare_truncation`.
+
+    None if there is nothing to compute: the truncation removes nothing of the log, or all of it.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+    """
+    log.check_usable()
+    if not log.files.segments[0].base_offset <= offset < log.log_end_offset:
+        return None
+    return Truncation(log.files, offset)
+
+
+def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation | None = None) -> bool:
+    """Prepare a truncation to `offset`; return whether the recovery point has to be on disk before it.
+
+    It is lower now. With the old one on disk, a start after a crash would take what is written after
+    `offset` for flushed.
+
+    Args:
+        log: the log.
+        offset: as for `truncate_to`.
+        truncation: as `begin_truncation` has made it, after its run.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, as `truncate_to`.
+    """
+    found = _found(log, truncation, offset)
+    with log.guarded() as files:
+        # a batch goes as a whole: what is written next begins where it began
+        end = offset if found is None else found.remainder.cut.end
+        is_lower = files.lower_recovery_point(end)
+        if found is not None:
+            found.tail = files.tail
+    return is_lower
+
+
+def sync_sealed(log: PartitionLog) -> None:
+    """Tell the disk which sealed segments the truncation will take. In any thread.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the fsync failed, and the log is offline.
+    """
+    try:
+        if log.files.sealed is not None:
+            log.files.sealed.sync()
+    except OSError as error:
+        raise log.failed(error, syncing=True) from error
+
+
+def _found(log: PartitionLog, truncation: Truncation | None, offset: Offset) -> Truncation | None:
+    """Return a truncation that has run, and fits the log as it is now: `truncation` if it does."""
+    if truncation is not None and truncation.offset == offset and truncation.fits(log.files):
+        log.check_usable()
+        return truncation
+    truncation = begin_truncation(log, offset)
+    if truncation is not None:
+        truncation.run()
+    return truncation
+
+
+def truncate_to(
+    log: PartitionLog, offset: Offset, *, sync: bool = True, truncation: Truncation | None = None
+) -> bool:
+    """Cut the log off before `offset`; return whether it did.
+
+    A batch that holds `offset` goes as a whole. Without `sync`, the next flush tells the disk; until
+    then nothing may be appended.
+
+    Args:
+        log: the log.
+        offset: the first that goes.
+        sync: tell the disk here and now.
+        truncation: as for `prepare_truncation`. Without it, or when the log has changed since, batches
+            are read here.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, what would be left
+            is damaged, and nothing was cut off.
+    """
+    if offset >= log.log_end_offset:
+        # a leader notes the epoch in which it began to lead, and may have written nothing in it
+        log.epochs.truncate_from_end(offset)
+        return False
+    if offset < log.files.segments[0].base_offset:
+        truncate_fully_and_start_at(log, offset, sync=sync)
+        return True
+    found = _found(log, truncation, offset)
+    assert found is not None
+    with log.guarded():
+        cut, producers = found.remainder
+        _announce(log, cut.end)  # a batch goes as a whole
+        found.drop_damaged_snapshots()
+    try:
+        log.files.truncate(cut, sync=sync)
+        log.producers = producers
+        log.note_truncation(cut.end)
+    except OSError as error:
+        raise _half_truncated(log, error) from error
+    return True
+
+
+def truncate_fully_and_start_at(log: PartitionLog, offset: Offset, *, sync: bool = True) -> None:
+    """Drop everything; the log is empty and goes on at `offset`. `sync` as for `truncate_to`.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+    """
+    with log.guarded():
+        _announce(log, min(offset, log.log_start_offset))
+    try:
+        log.files.start_over(offset, log.config, sync=sync)
+        log.log_start_offset = log.high_watermark = offset
+        log.epochs.truncate_from_end(0)
+        log.producers = Producers()
+        log.producers.end_offset = offset
+        log.note_truncation(offset)
+    except OSError as error:
+        raise _half_truncated(log, error) from error
+
+
+def _announce(log: PartitionLog, offset: Offset) -> None:
+    if offset < log.recovery_point:
+        if log.files.sealed is not None:
+            log.files.sealed.cut(offset)
+            sync_sealed(log)
+        if log.env.before_truncation is not None:
+            log.env.before_truncation(log.topic_partition, offset)
+
+
+def _half_truncated(log: PartitionLog, error: OSError) -> KafkaError:
+    if harm_of(error) is Harm.DIRECTORY:
+        failed = log.env.fail(error)
+    else:
+        failed = log.fail(TornError("half truncated", error))
+    log.abandon()  # what is on disk only the next start can tell
+    return failed
+
+
+def cut_in_parts(log: PartitionLog) -> Iterator[None]:
+    """Shorten a file that a truncation has left too long, a part a step; other things may come between.
+
+    To be done before `PartitionLog.prepare_flush`, which does the rest at once: a tenth of a second for some
+    hundred megabytes.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, the disk failed or the log directory is offline.
+    """
+    while True:
+        with log.guarded() as files:
+            is_more = files.segments.active.cut_some()
+        if not is_more:
+            return
+        yield

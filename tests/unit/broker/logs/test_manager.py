@@ -19,10 +19,12 @@ from barnabas.base.environment.filesystem import read_file
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
-from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs import LogDirectory, manager
 from barnabas.broker.logs.manager import LogManager, files_for_connections
-from barnabas.broker.storage import PartitionLog, checkpoints
+from barnabas.broker.storage import checkpoints
 from barnabas.broker.storage.incomplete import Mark, write_mark
+from barnabas.broker.storage.retention import delete_old_segments
+from barnabas.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.kafka.records import Record, encode_batch
 
 DELAY_MS = 60_000
@@ -198,8 +200,6 @@ def test_files_whose_delay_is_not_over_at_the_stop_are_left_to_the_next_start(pl
 
 
 def test_retention_of_one_log_does_not_depend_on_that_of_another(play, caplog, monkeypatch):
-    delete_old_segments = PartitionLog.delete_old_segments
-
     def delete(log, now_ms, synced=None):
         if log.topic_partition.topic == "p":
             raise RuntimeError("bug")
@@ -208,7 +208,7 @@ def test_retention_of_one_log_does_not_depend_on_that_of_another(play, caplog, m
     async def scenario(bench):
         logs = [bench.create(name, records=5) for name in "pqrs"]
         await asyncio.sleep(10)
-        monkeypatch.setattr(PartitionLog, "delete_old_segments", delete)
+        monkeypatch.setattr(manager, "delete_old_segments", delete)
         bench.logs.directories[1].env.fail(OSError("gone"))  # has the second and the fourth
         await bench.logs.drop_expired()
         assert [log.log_start_offset for log in logs] == [0, 0, 5, 0]
@@ -446,7 +446,7 @@ def test_truncations_that_come_together_lower_their_recovery_points_in_one_write
         assert set(written.values()) == {2}
         writes.clear()
         for log in logs:
-            log.truncate_to(2, sync=False)
+            truncate_to(log, 2, sync=False)
             assert log.files.is_cut
         assert writes == []
         flush = logs[0].prepare_flush()
@@ -482,7 +482,7 @@ def test_what_is_not_known_to_be_on_disk_is_cut_without_a_write(play):
         log = bench.create("t", records=5)
         bench.disk.refuse = lambda operation, path: pytest.fail(operation) if "recovery" in path else None
         await bench.logs.prepare_truncation(log, 2)
-        log.truncate_to(2, sync=False)
+        truncate_to(log, 2, sync=False)
 
     play(scenario, "/a")
 
@@ -814,7 +814,7 @@ def test_the_start_of_what_a_replica_was_does_not_hide_what_it_copies_after_a_cr
         log = again.logs.get(TopicPartition("t", 0))
         assert (log.log_start_offset, log.high_watermark) == (4, 4), "nobody is to read what has holes"
         await again.logs.prepare_truncation(log, 0)
-        log.truncate_fully_and_start_at(0)
+        truncate_fully_and_start_at(log, 0)
         await again.logs.begun_anew(log)
         for _ in range(6):
             log.append_as_leader(encode_batch([Record(None, b"1", 0)]), 0)

@@ -19,7 +19,12 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.logs.moves import LogMoves
-from barnabas.broker.storage.truncation import Truncation
+from barnabas.broker.storage.truncation import (
+    Truncation,
+    begin_truncation,
+    truncate_fully_and_start_at,
+    truncate_to,
+)
 from barnabas.kafka.records import Record, encode_batch
 from barnabas.kafka.records.batch import batches
 
@@ -146,7 +151,7 @@ def test_a_log_that_was_emptied_moves_and_keeps_its_offsets(play):
         bench.create(records=5)
         bench.moves.begin(T0, "/b")
         await asyncio.sleep(0)
-        bench.log.truncate_fully_and_start_at(3)
+        truncate_fully_and_start_at(bench.log, 3)
         async with asyncio.timeout(60):
             await bench.moved()
         assert (bench.log.log_start_offset, bench.log.log_end_offset) == (3, 3)
@@ -163,7 +168,7 @@ def test_what_is_appended_and_cut_off_meanwhile_is_in_the_copy_or_not(play):
             await asyncio.sleep(0.001)
             bench.log.high_watermark = max(0, bench.log.log_end_offset - 3)
             if bench.place == "/a":
-                bench.log.truncate_to(bench.log.log_end_offset - 2)
+                truncate_to(bench.log, bench.log.log_end_offset - 2)
             bench.append(3, epoch)
         await bench.moved()
         expected = bench.values()
@@ -449,10 +454,10 @@ def test_a_copy_is_truncated_in_threads(play, monkeypatch):
         bench.moves.begin(T0, "/b")
         (future,) = (directory.futures[T0] for directory in bench.logs.directories if directory.futures)
         await bench.until(lambda: future.log_end_offset > 10)
-        truncation = bench.log.begin_truncation(5)
+        truncation = begin_truncation(bench.log, 5)
         run(truncation)
         bench.log.high_watermark = 5
-        bench.log.truncate_to(5, truncation=truncation)
+        truncate_to(bench.log, 5, truncation=truncation)
         bench.append(3, 1)
         bench.disk.refuse = lambda operation, path: (
             told.append(bool(in_thread)) if path.startswith("/b") and operation.startswith("sync") else None

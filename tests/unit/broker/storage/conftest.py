@@ -97,9 +97,9 @@ class Bench:
         cleaning.index()
         directory.recovery_point_checkpoint().run()
         for group in cleaning.groups():
-            log.begin_swap(cleaning.clean(group), group)
+            log.files.begin_swap(cleaning.clean(group), group)
             self.disk.sync_directory(log.files.path)
-            removal = log.finish_swap()
+            removal = log.files.finish_swap()
             assert removal is not None
             self.disk.sync_directory(log.files.path)
             removal.run()

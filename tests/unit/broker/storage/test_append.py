@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.storage import InvalidRecords, LongValidation, Origin, validate_batch
+from barnabas.broker.storage.dirtiness import roll_overdue
 from barnabas.kafka.records import (
     Compression,
     Record,
@@ -275,8 +276,8 @@ def test_a_compacted_log_rolls_when_records_are_max_compaction_lag_ms_younger_th
 def test_an_active_segment_is_overdue_when_its_first_record_is_older_than_max_compaction_lag_ms(bench):
     log = bench.configure(cleanup_policy=("compact",), max_compaction_lag_ms=1000)
     bench.append(Record(b"k", b"", NOW))
-    assert not log.roll_overdue(NOW + 1000)
-    assert log.roll_overdue(NOW + 1001)
+    assert not roll_overdue(log, NOW + 1000)
+    assert roll_overdue(log, NOW + 1001)
 
 
 def test_the_log_rolls_by_the_brokers_clock_for_records_without_a_time(bench):

@@ -16,7 +16,10 @@ from barnabas.broker.storage import (
     Throttle,
     dirtiness,
 )
+from barnabas.broker.storage.dirtiness import roll_overdue
 from barnabas.broker.storage.offset_map import OffsetMap, token
+from barnabas.broker.storage.retention import delete_old_segments
+from barnabas.broker.storage.truncation import truncate_to
 from barnabas.kafka.records import Compression, Record, batches
 from barnabas.kafka.records.builder import batch_records
 from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
@@ -176,7 +179,7 @@ def test_a_start_completes_a_swap_that_a_power_cut_interrupted(bench, log, seed)
     cleaning.index()
     bench.directory.recovery_point_checkpoint().run()
     (group,) = cleaning.groups()
-    log.begin_swap(cleaning.clean(group), group)
+    log.files.begin_swap(cleaning.clean(group), group)
     bench.disk.sync_directory(log.files.path)
     bench.kill()
     bench.disk.crash(random.Random(seed))
@@ -495,9 +498,9 @@ def test_what_has_waited_too_long_is_worth_a_cleaning(bench, log):
 def test_an_active_segment_that_has_waited_too_long_is_sealed(bench, log):
     bench.configure(cleanup_policy=("compact",), max_compaction_lag_ms=1000)
     put(bench, a="1")
-    assert not log.roll_overdue(NOW + 1000)
-    assert log.roll_overdue(NOW + 1001)
-    assert not log.roll_overdue(NOW + 1001)
+    assert not roll_overdue(log, NOW + 1000)
+    assert roll_overdue(log, NOW + 1001)
+    assert not roll_overdue(log, NOW + 1001)
     put(bench, a="2")
     bench.clock.advance(1001)
     put(bench, a="3")  # an append does so by itself
@@ -542,7 +545,7 @@ def test_a_truncation_below_what_is_clean_makes_it_dirty(bench, log):
     put(bench, b="1")
     log.roll()
     bench.clean()
-    log.truncate_to(1)
+    truncate_to(log, 1)
     bench.crash()
     assert bench.directory.cleaned_to == {bench.log.topic_partition: 1}
 
@@ -622,7 +625,7 @@ def test_retention_drops_old_segments_of_a_compacted_log_too(bench):
     bench.clean()
     bench.clock.advance(1001)
     put(bench, b="1")
-    log.delete_old_segments(bench.clock.now_ms()).run()
+    delete_old_segments(log, bench.clock.now_ms()).run()
     assert contents(bench) == [(1, "b", "1")]
     assert log.log_start_offset == 1
 

@@ -14,6 +14,8 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.storage import OpenFiles
+from barnabas.broker.storage.retention import delete_old_segments
+from barnabas.broker.storage.truncation import truncate_to
 from barnabas.kafka.records import Record, all_records, encode_batch
 
 NOW = 1_700_000_000_000
@@ -176,7 +178,7 @@ def test_a_truncation_during_a_flush_is_not_undone_by_it(bench):
     for _ in range(4):
         bench.append()
     flush = bench.log.prepare_flush()
-    bench.log.truncate_to(2)
+    truncate_to(bench.log, 2)
     flush.run()
     bench.log.complete_flush(flush)
     assert bench.log.recovery_point == 0
@@ -268,13 +270,13 @@ def test_a_retention_that_stops_half_way_leaves_a_whole_log(bench, refused, fail
 
     bench.disk.refuse = ask
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-        bench.log.delete_old_segments(bench.clock.now_ms())
+        delete_old_segments(bench.log, bench.clock.now_ms())
     log = bench.log
     assert log.log_start_offset == log.files.segments[0].base_offset
     for offset in range(log.log_start_offset, 5):
         assert log.read(offset, 1000, 5).size
     bench.disk.mend()
-    log.delete_old_segments(bench.clock.now_ms()).run()
+    delete_old_segments(log, bench.clock.now_ms()).run()
     assert log.log_start_offset == 5 and not bench.names(".deleted")
 
 
@@ -282,7 +284,7 @@ def test_on_a_full_disk_retention_drops_all_but_the_active_segment(bench):
     bench.configure(segment_bytes=200, retention_bytes=0)
     bench.fill(5)
     bench.disk.space = 0
-    bench.log.delete_old_segments(bench.clock.now_ms()).run()
+    delete_old_segments(bench.log, bench.clock.now_ms()).run()
     assert bench.log.log_start_offset == 4 and not bench.log.is_offline
 
 
@@ -315,7 +317,7 @@ def test_a_log_that_is_all_too_old_keeps_its_only_segment_on_a_full_disk(bench, 
     bench.fill(3)
     bench.disk.refuse = refuse(errno.ENOSPC, "open")
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-        bench.log.delete_old_segments(NOW)
+        delete_old_segments(bench.log, NOW)
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (0, 3)
 
 

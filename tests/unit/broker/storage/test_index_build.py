@@ -10,6 +10,7 @@ from barnabas.base.errors import ErrorCode
 from barnabas.broker.storage import ColdRead
 from barnabas.broker.storage.index import OffsetIndex, TimeIndex
 from barnabas.broker.storage.index_build import DamagedIndex
+from barnabas.broker.storage.truncation import truncate_to
 from barnabas.kafka.records import Record, all_records
 
 NOW = 1_700_000_000_000
@@ -132,7 +133,7 @@ def test_what_was_cut_off_while_the_indexes_are_built_does_not_come_back(bench):
     log = bench.start()
     with pytest.raises(DamagedIndex) as damaged:
         log.read(50, 1, 60, may_wait=False)
-    log.truncate_to(30)
+    truncate_to(log, 30)
     damaged.value.warm()
     for place in range(30, 60):
         bench.append(Record(None, b"other", NOW + (place ^ 1)))

@@ -11,6 +11,8 @@ from barnabas.base.errors import ErrorCode
 from barnabas.broker.storage import Origin
 from barnabas.broker.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from barnabas.broker.storage.producers import Producer, ProducerBatch, Producers
+from barnabas.broker.storage.retention import delete_old_segments
+from barnabas.broker.storage.truncation import truncate_to
 from barnabas.kafka.records import Record, encode_batch
 from barnabas.kafka.records.batch import parse_header
 from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
@@ -64,7 +66,7 @@ def test_the_window_survives_the_deletion_of_its_segments(bench):
     for number in range(5):
         append(bench, number)
     bench.log.advance_high_watermark(5)
-    bench.log.delete_old_segments(NOW)
+    delete_old_segments(bench.log, NOW)
     assert bench.log.log_start_offset == 5
     bench.restart()
     assert append(bench, 3).base_offset == 3
@@ -130,7 +132,7 @@ def test_all_batches_around_the_wrap_are_duplicates(bench, batches, again):
 def test_the_window_goes_on_where_a_truncation_cut_it_off_around_the_wrap(bench, batches):
     offsets = [append(bench, *sent).base_offset for sent in batches]
     bench.log.roll()
-    bench.log.truncate_to(offsets[3])
+    truncate_to(bench.log, offsets[3])
     assert append(bench, *batches[2]).duplicate
     assert append(bench, *batches[3]).base_offset == offsets[3]
 
@@ -172,15 +174,15 @@ def test_producers_do_not_disturb_each_other(bench):
 
 def test_silent_producers_are_forgotten(bench):
     append(bench, 0)
-    bench.log.remove_expired_producers(NOW + 999, 1000)
-    assert [producer.producer_id for producer in bench.log.active_producers()] == [7]
-    bench.log.remove_expired_producers(NOW + 1000, 1000)
-    assert bench.log.active_producers() == []
+    bench.log.producers.expire(NOW + 999, 1000)
+    assert [producer.producer_id for producer in bench.log.producers] == [7]
+    bench.log.producers.expire(NOW + 1000, 1000)
+    assert list(bench.log.producers) == []
 
 
 def test_active_producers_show_what_describe_producers_asks_for(bench):
     append(bench, 0, 3, epoch=2)
-    (producer,) = bench.log.active_producers()
+    (producer,) = bench.log.producers
     assert (producer.producer_id, producer.epoch, producer.last_sequence) == (7, 2, 2)
     assert (producer.last_timestamp, producer.coordinator_epoch, producer.transaction_start) == (NOW, -1, -1)
 
@@ -202,14 +204,14 @@ def test_an_open_transaction_holds_the_last_stable_offset_until_its_marker(bench
     assert log.producers.get(7).coordinator_epoch == 3
     log = bench.restart()
     assert log.last_stable_offset == 3
-    log.remove_expired_producers(NOW + 10**9, 1)
-    assert [producer.producer_id for producer in log.active_producers()] == [8]
+    log.producers.expire(NOW + 10**9, 1)
+    assert [producer.producer_id for producer in log.producers] == [8]
 
 
 def test_truncation_takes_the_producers_back(bench):
     for number in range(4):
         append(bench, number)
-    bench.log.truncate_to(2)
+    truncate_to(bench.log, 2)
     assert bench.log.producers.get(7).last_sequence == 1
     assert append(bench, 2).base_offset == 2
 

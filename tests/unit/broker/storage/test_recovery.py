@@ -9,8 +9,10 @@ import pytest
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.storage import checked_lines, checkpoints
 from barnabas.broker.storage.index import OffsetIndex, TimeIndex
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.sealed import FILE_NAME as SEALED
 from barnabas.broker.storage.segment import file_name
+from barnabas.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.kafka.records import Record, all_records
 
 NOW = 1_700_000_000_000
@@ -220,7 +222,7 @@ def test_a_power_cut_that_brings_deleted_segments_back_does_not_bring_their_reco
     start = bench.log.files.segments[1].base_offset
     bench.log.advance_log_start(start)
     bench.directory.log_start_checkpoint().run()
-    bench.log.delete_old_segments(bench.clock.now_ms())
+    delete_old_segments(bench.log, bench.clock.now_ms())
     bench.log.epochs.changed = False  # their file was written
     bench.directory.log_start_checkpoint().run()
     bench.kill()
@@ -232,7 +234,7 @@ def test_an_emptied_log_goes_on_where_it_was(bench):
     bench.configure(retention_ms=0)
     number(bench, 5)
     bench.clock.advance(10)
-    bench.log.delete_old_segments(bench.clock.now_ms()).run()
+    delete_old_segments(bench.log, bench.clock.now_ms()).run()
     for again in (bench.restart, bench.crash, bench.restart):
         again()
         assert (bench.log.log_start_offset, bench.log.log_end_offset) == (5, 5)
@@ -243,7 +245,7 @@ def test_truncation_lowers_the_recovery_point_on_disk_first(bench, refused):
     number(bench, 10)
     bench.log.flush()
     bench.directory.recovery_point_checkpoint().run()
-    bench.log.truncate_to(4)
+    truncate_to(bench.log, 4)
     bench.append(Record(None, b"unflushed", NOW), epoch=1)
     bench.kill()
     bench.rewrite(LOG, lambda content: content[:-1] + b"?")
@@ -254,15 +256,15 @@ def test_truncation_lowers_the_recovery_point_on_disk_first(bench, refused):
 def test_truncation_inside_a_batch_drops_the_whole_batch(bench):
     bench.append(*[Record(None, b"", NOW)] * 3)
     bench.append(*[Record(None, b"", NOW)] * 3, epoch=1)
-    assert bench.log.truncate_to(4)
+    assert truncate_to(bench.log, 4)
     assert (bench.log.log_end_offset, bench.log.high_watermark, bench.log.latest_epoch) == (3, 3, 0)
-    assert not bench.log.truncate_to(3)
+    assert not truncate_to(bench.log, 3)
 
 
 def test_truncation_removes_later_segments(bench):
     bench.configure(segment_bytes=300)
     made = number(bench, 12)
-    bench.log.truncate_to(5)
+    truncate_to(bench.log, 5)
     assert values(bench) == made[:5]
     assert len(bench.names(".log")) == 2
     bench.crash()
@@ -272,8 +274,8 @@ def test_truncation_removes_later_segments(bench):
 def test_truncation_to_an_offset_before_the_log_starts_over_there(bench):
     bench.configure(segment_bytes=300, retention_bytes=0)
     number(bench, 12)
-    bench.log.delete_old_segments(NOW).run()
-    bench.log.truncate_to(2)
+    delete_old_segments(bench.log, NOW).run()
+    truncate_to(bench.log, 2)
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (2, 2)
     assert bench.append().base_offset == 2
     bench.crash()
@@ -282,7 +284,7 @@ def test_truncation_to_an_offset_before_the_log_starts_over_there(bench):
 
 def test_a_log_can_start_over_far_ahead(bench):
     number(bench, 3)
-    bench.log.truncate_fully_and_start_at(1000)
+    truncate_fully_and_start_at(bench.log, 1000)
     assert bench.append().base_offset == 1000
     bench.restart()
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (1000, 1001)
@@ -292,7 +294,7 @@ def test_a_closed_log_refuses_everything(bench, refused):
     log = bench.log
     bench.append()
     removal = bench.directory.delete(log.topic_partition)
-    for use in (bench.append, lambda: log.read(0, 1, 1), log.flush, lambda: log.truncate_to(0)):
+    for use in (bench.append, lambda: log.read(0, 1, 1), log.flush, lambda: truncate_to(log, 0)):
         with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             use()
     removal.run()
@@ -303,7 +305,7 @@ def test_what_is_written_after_a_truncation_inside_a_batch_is_checked(bench):
     bench.append(Record(None, b"kept", NOW))
     bench.append(*[Record(None, b"%d" % number, NOW) for number in range(5)])
     bench.log.flush()
-    bench.log.truncate_to(4)
+    truncate_to(bench.log, 4)
     assert bench.log.log_end_offset == 1
     bench.append(Record(None, b"new", NOW))
     bench.append(Record(None, b"newer", NOW))
@@ -318,7 +320,7 @@ def test_indexes_of_what_was_cut_off_do_not_come_back_with_a_power_cut(bench, se
     bench.configure(index_interval_bytes=0)
     bench.fill(3)
     bench.restart()
-    bench.log.truncate_to(0)
+    truncate_to(bench.log, 0)
     bench.crash()
     bench.stop()  # there is nothing that a clean stop would have to write
     bench.disk.crash(random.Random(seed))
@@ -332,7 +334,7 @@ def test_epochs_that_were_cut_off_are_not_taken_from_their_file(bench):
     bench.append(epoch=1)
     bench.log.flush()
     bench.directory.recovery_point_checkpoint().run()
-    bench.log.truncate_to(1)
+    truncate_to(bench.log, 1)
     bench.append(epoch=0)
     bench.append(epoch=2)
     entries = [(0, 0), (2, 2)]
@@ -345,7 +347,7 @@ def test_what_was_cut_off_does_not_come_back_behind_what_was_written_since(bench
     """Its batches are whole and their offsets fit, but their epoch is over."""
     bench.append(epoch=0)
     bench.append(epoch=0)
-    bench.log.truncate_to(1)
+    truncate_to(bench.log, 1)
     bench.append(epoch=1)
     bench.append(epoch=0)
     bench.kill()
@@ -398,7 +400,7 @@ def test_segments_that_retention_has_removed_are_not_said_to_be_lost(bench, capl
     bench.configure(segment_bytes=300, retention_bytes=400)
     number(bench, 12)
     bench.log.flush()
-    removal = bench.log.delete_old_segments(bench.clock.now_ms())
+    removal = delete_old_segments(bench.log, bench.clock.now_ms())
     if are_gone:  # the new start is on disk before that
         bench.directory.log_start_checkpoint().run()
         removal.run()
@@ -413,7 +415,7 @@ def test_a_loss_behind_a_segment_that_retention_was_removing_is_told(bench, capl
     bench.configure(segment_bytes=300, retention_bytes=400)
     number(bench, 12)
     bench.log.flush()
-    bench.log.delete_old_segments(bench.clock.now_ms())  # 0 to 3, whose files wait for their removal
+    delete_old_segments(bench.log, bench.clock.now_ms())  # 0 to 3, whose files wait for their removal
     bench.kill()
     if deleted == "whole":
         bench.disk.remove("/data/logs-0/" + bench.names(".log")[0])
@@ -668,7 +670,7 @@ def test_a_producer_snapshot_that_is_gone_is_said(bench, caplog, how):
     bench.disk.remove(f"/data/logs-0/{name}")
     bench.start()
     assert f"{name} is missing: rebuilding the producers' state from the batches" in caplog.text
-    (producer,) = bench.log.active_producers()
+    (producer,) = bench.log.producers
     assert producer.batches[-1].last_sequence == 11
 
 
@@ -742,7 +744,7 @@ def test_batches_without_a_producer_make_none_when_a_snapshot_is_missing(bench):
 def test_the_latest_time_after_a_truncation_is_that_of_what_is_left(bench):
     for time_ms in (50, 90, 70, 95):
         bench.append(Record(None, b"v", time_ms))
-    bench.log.truncate_to(3)
+    truncate_to(bench.log, 3)
     assert bench.log.files.segments.active.latest == (90, 1)
 
 
@@ -751,6 +753,6 @@ def test_a_log_that_starts_over_has_nothing_of_before(bench):
     for sequence in range(12):
         bench.append(Record(None, b"v", 1), producer_id=7, producer_epoch=0, base_sequence=sequence)
     assert bench.names(".snapshot")
-    bench.log.truncate_fully_and_start_at(100)
+    truncate_fully_and_start_at(bench.log, 100)
     assert bench.names(".snapshot") == []
     assert bench.names(".log") == [file_name(100, ".log")]

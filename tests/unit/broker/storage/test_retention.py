@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.base.errors import ErrorCode
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.kafka.records import Record, encode_batch
 
 NOW = 1_700_000_000_000
@@ -18,7 +19,7 @@ def segments_of_one(bench, count: int, **settings) -> None:
 
 
 def delete(bench) -> None:
-    removal = bench.log.delete_old_segments(bench.clock.now_ms())
+    removal = delete_old_segments(bench.log, bench.clock.now_ms())
     if removal:
         removal.run()
 
@@ -134,7 +135,7 @@ def test_the_active_segment_goes_by_size_only_when_nothing_may_be_left(bench):
 def test_without_bounds_nothing_goes(bench):
     segments_of_one(bench, 3, retention_ms=-1, retention_bytes=-1)
     bench.clock.advance(10**12)
-    assert bench.log.delete_old_segments(bench.clock.now_ms()) is None
+    assert delete_old_segments(bench.log, bench.clock.now_ms()) is None
 
 
 def test_nothing_above_the_high_watermark_goes(bench):
@@ -151,7 +152,7 @@ def test_a_compacted_topic_is_not_dropped_by_age(bench):
     for _ in range(3):
         bench.append(Record(b"k", b"v", NOW))
     bench.clock.advance(1000)
-    assert bench.log.delete_old_segments(bench.clock.now_ms()) is None
+    assert delete_old_segments(bench.log, bench.clock.now_ms()) is None
     bench.log.advance_log_start(2)
     delete(bench)
     assert bench.base_offsets() == [2]
@@ -176,7 +177,7 @@ def test_delete_records_stops_at_the_high_watermark(bench, refused):
 
 def test_files_stay_under_another_name_until_the_removal_runs(bench):
     segments_of_one(bench, 3, retention_ms=-1, retention_bytes=0)
-    removal = bench.log.delete_old_segments(bench.clock.now_ms())
+    removal = delete_old_segments(bench.log, bench.clock.now_ms())
     assert len(bench.names(".log.deleted")) == 4
     assert bench.names(".log") == ["00000000000000000004.log"]
     removal.run()
@@ -201,7 +202,7 @@ def test_the_epochs_of_dropped_records_go(bench):
 
 def test_a_crash_before_the_removal_does_not_bring_segments_back(bench):
     segments_of_one(bench, 3, retention_ms=-1, retention_bytes=0)
-    bench.log.delete_old_segments(bench.clock.now_ms())
+    delete_old_segments(bench.log, bench.clock.now_ms())
     bench.log.flush()
     bench.crash()
     assert bench.base_offsets() == [4]

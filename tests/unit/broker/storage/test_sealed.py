@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import TopicPartition
 from barnabas.broker.storage.checkpoints import SegmentSizes
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.sealed import FILE_NAME, SealedSegment, decode, encode
+from barnabas.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.kafka.records import Record, all_records
 
 NOW = 1_700_000_000_000
@@ -171,7 +173,7 @@ def test_a_log_without_its_list_is_checked_once(bench, how):
 def test_a_truncated_segment_is_not_listed_as_it_was(bench, seed):
     """What is written in the place of truncated records has their sizes, and a power cut takes it."""
     made = sealed(bench, 12)
-    bench.log.truncate_to(6)
+    truncate_to(bench.log, 6)
     write(bench, 5, start=50)
     assert bench.base_offsets() == [0, 4, 8]
     bench.kill()
@@ -187,14 +189,14 @@ def test_a_truncation_that_cannot_be_told_to_the_disk_changes_nothing(bench, ref
     made = sealed(bench)
     bench.disk.fail_syncs = True
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-        bench.log.truncate_to(6)
+        truncate_to(bench.log, 6)
     assert values(bench) == made
     assert bench.log.is_offline
 
 
 def test_segments_after_a_truncation_are_listed_again(bench):
     made = sealed(bench)
-    bench.log.truncate_to(6)
+    truncate_to(bench.log, 6)
     assert listed(bench) == [0]
     write(bench, 8, start=50)
     bench.log.flush()
@@ -208,7 +210,7 @@ def test_segments_after_a_truncation_are_listed_again(bench):
 
 def test_a_log_that_starts_over_has_no_old_entries(bench):
     sealed(bench)
-    bench.log.truncate_fully_and_start_at(100)
+    truncate_fully_and_start_at(bench.log, 100)
     bench.append(Record(None, b"new", NOW))
     assert bench.crash().log_end_offset == 101
     assert values(bench) == [b"new"]
@@ -237,7 +239,7 @@ def test_entries_of_removed_segments_do_not_pile_up(bench):
     for start in range(0, 1200, 100):
         write(bench, 100, start=start)
         bench.log.flush()
-        removal = bench.log.delete_old_segments(bench.clock.now_ms())
+        removal = delete_old_segments(bench.log, bench.clock.now_ms())
         if removal is not None:
             removal.run()
     assert len(listed(bench)) < 450

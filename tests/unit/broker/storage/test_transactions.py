@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import ProducerIdentity
 from barnabas.broker.storage import AbortedTransaction, Origin
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.broker.storage.transaction_index import ENTRY
+from barnabas.broker.storage.truncation import truncate_to
 from barnabas.kafka.records import Record, batches, encode_batch
 from barnabas.kafka.records.builder import batch_records
 from barnabas.kafka.records.control import EndTransaction, decode_end_transaction, encode_end_transaction
@@ -384,11 +386,11 @@ def test_what_retention_and_truncation_take_leaves_no_checksum_behind(transactio
     sealed(transactions)
     bases = transactions.bench.base_offsets()
     transactions.log.advance_log_start(bases[2])
-    transactions.log.delete_old_segments(NOW).run()
+    delete_old_segments(transactions.log, NOW).run()
     for restart in (transactions.bench.restart, transactions.bench.crash):
         restart()
         assert "txnindex" not in caplog.text
-    transactions.log.truncate_to(bases[3] + 1)
+    truncate_to(transactions.log, bases[3] + 1)
     for _ in range(20):
         transactions.write(None)
     transactions.log.flush()
@@ -407,7 +409,7 @@ def test_a_truncation_takes_over_no_damage_of_a_transaction_index(transactions, 
     whole = bench.disk.open(f"/data/logs-0/{name}").read_at(1000, 0)
     last = AbortedTransaction(*ENTRY.unpack(whole[-34:])[1:])
     bench.rewrite(name, lambda content: flipped(content, place))
-    transactions.log.truncate_to(last.last_offset)
+    truncate_to(transactions.log, last.last_offset)
     assert f"{name} is damaged: it is rebuilt from its segment, with 5 aborted transactions" in caplog.text
     assert bench.disk.open(f"/data/logs-0/{name}").read_at(1000, 0) == whole[:-34]
     transactions.log.flush()
@@ -425,7 +427,7 @@ def test_a_truncation_keeps_what_was_aborted_before_it(transactions, caplog, kep
     log = transactions.log
     aborted = sorted(log.aborted_transactions(0, bytes_of(log)), key=lambda t: t.last_offset)
     assert len(aborted) == 6
-    log.truncate_to(aborted[kept].last_offset if kept < 6 else log.log_end_offset - 1)
+    truncate_to(log, aborted[kept].last_offset if kept < 6 else log.log_end_offset - 1)
     left = log.aborted_transactions(0, bytes_of(log))
     assert sorted(left, key=lambda t: t.last_offset) == aborted[:kept]
     assert "txnindex" not in caplog.text

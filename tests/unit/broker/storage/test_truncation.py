@@ -8,6 +8,13 @@ import pytest
 
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.storage import segment
+from barnabas.broker.storage.truncation import (
+    begin_truncation,
+    cut_in_parts,
+    prepare_truncation,
+    truncate_fully_and_start_at,
+    truncate_to,
+)
 from barnabas.kafka.records import Record, all_records
 
 NOW = 1_700_000_000_000
@@ -44,7 +51,7 @@ def test_a_truncation_that_meets_damage_in_what_would_stay_changes_nothing(bench
     spoil_batch(bench, 1)
     files = bench.disk.entries("/data/logs-0")
     with refused(ErrorCode.CORRUPT_MESSAGE):
-        bench.log.truncate_to(2)
+        truncate_to(bench.log, 2)
     log = bench.log
     assert not log.is_offline
     assert (log.log_end_offset, log.high_watermark, bench.base_offsets()) == (12, 12, segments)
@@ -60,7 +67,7 @@ def test_a_truncation_whose_producers_cannot_be_replayed_changes_nothing(bench, 
     segments = bench.base_offsets()
     spoil_batch(bench, 3)
     with refused(ErrorCode.CORRUPT_MESSAGE):
-        bench.log.truncate_to(9)  # its batch is found by the index
+        truncate_to(bench.log, 9)  # its batch is found by the index
     assert (bench.log.log_end_offset, bench.log.is_offline, bench.base_offsets()) == (12, False, segments)
 
 
@@ -69,7 +76,7 @@ def test_damage_that_begins_where_the_log_is_cut_goes(bench, interval):
     bench.configure(index_interval_bytes=interval)
     made = number(bench, 12)
     spoil_batch(bench, 7)
-    assert bench.log.truncate_to(7)
+    assert truncate_to(bench.log, 7)
     bench.append(Record(None, b"again", NOW), epoch=1)
     assert values(bench) == [*made[:7], b"again"]
     bench.crash()
@@ -79,41 +86,41 @@ def test_damage_that_begins_where_the_log_is_cut_goes(bench, interval):
 def test_what_was_found_out_before_is_not_read_again(bench, monkeypatch):
     bench.configure(segment_bytes=300)
     made = number(bench, 12)
-    truncation = bench.log.begin_truncation(5)
+    truncation = begin_truncation(bench.log, 5)
     truncation.run()
     monkeypatch.setattr(type(truncation), "run", lambda _: pytest.fail("it was read again"))
-    assert not bench.log.prepare_truncation(5, truncation)
-    assert bench.log.truncate_to(5, truncation=truncation)
+    assert not prepare_truncation(bench.log, 5, truncation)
+    assert truncate_to(bench.log, 5, truncation=truncation)
     assert values(bench) == made[:5]
 
 
 def test_what_was_found_out_of_another_log_end_is_found_out_again(bench):
     made = number(bench, 6)
-    truncation = bench.log.begin_truncation(4)
+    truncation = begin_truncation(bench.log, 4)
     truncation.run()
     bench.append(Record(None, b"more", NOW))
-    bench.log.truncate_to(5)
-    assert bench.log.truncate_to(4, truncation=truncation)
+    truncate_to(bench.log, 5)
+    assert truncate_to(bench.log, 4, truncation=truncation)
     assert values(bench) == made[:4]
 
 
 def test_a_truncation_that_has_failed_to_read_does_not_change_the_log(bench, refused):
     number(bench, 6)
-    truncation = bench.log.begin_truncation(4)
+    truncation = begin_truncation(bench.log, 4)
     bench.disk.refuse = lambda operation, path: OSError(errno.EMFILE, "too many open files")
     truncation.run()
     bench.disk.refuse = None
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):
-        bench.log.truncate_to(4, truncation=truncation)
+        truncate_to(bench.log, 4, truncation=truncation)
     assert (bench.log.log_end_offset, bench.log.is_offline) == (6, False)
-    assert bench.log.truncate_to(4)
+    assert truncate_to(bench.log, 4)
 
 
 @pytest.mark.parametrize(
     "cut",
     [
-        lambda log: log.truncate_to(1, sync=False),
-        lambda log: log.truncate_fully_and_start_at(50, sync=False),
+        lambda log: truncate_to(log, 1, sync=False),
+        lambda log: truncate_fully_and_start_at(log, 50, sync=False),
     ],
 )
 def test_the_files_of_whole_segments_are_removed_by_the_flush(bench, cut):
@@ -138,20 +145,20 @@ def test_a_truncation_is_found_out_again_when_another_one_came_in_between(bench)
     made = number(bench, 3)
     bench.log.roll()
     bench.append(Record(None, b"gone", NOW + 4))
-    bench.log.truncate_to(3)
-    truncation = bench.log.begin_truncation(2)
-    bench.log.truncate_to(1)
+    truncate_to(bench.log, 3)
+    truncation = begin_truncation(bench.log, 2)
+    truncate_to(bench.log, 1)
     truncation.run()
     bench.append(Record(None, b"new", NOW + 5))
-    bench.log.prepare_truncation(1, truncation)
-    bench.log.truncate_to(1, truncation=truncation)
+    prepare_truncation(bench.log, 1, truncation)
+    truncate_to(bench.log, 1, truncation=truncation)
     assert values(bench) == made[:1]
 
 
 def test_a_flush_after_a_truncation_removes_what_was_cut_off(bench):
     bench.configure(segment_bytes=300)
     made = number(bench, 12)
-    bench.log.truncate_to(5, sync=False)
+    truncate_to(bench.log, 5, sync=False)
     assert bench.names(".deleted")
     bench.log.flush()
     assert not bench.names(".deleted")
@@ -163,7 +170,7 @@ def test_a_flush_after_a_truncation_removes_what_was_cut_off(bench):
 def test_a_start_after_a_crash_removes_what_was_cut_off(bench):
     bench.configure(segment_bytes=300)
     made = number(bench, 12)
-    bench.log.truncate_to(5, sync=False)
+    truncate_to(bench.log, 5, sync=False)
     bench.crash()
     assert values(bench) == made[:5]
     assert not bench.names(".deleted")
@@ -177,11 +184,11 @@ def test_a_file_that_has_much_to_lose_is_shortened_in_parts(bench, monkeypatch):
     monkeypatch.setattr(segment, "_CUT_AT_ONCE", 300)
     made = number(bench, 12)
     before = stored_bytes(bench)
-    bench.log.truncate_to(3, sync=False)
+    truncate_to(bench.log, 3, sync=False)
     log = bench.log
     assert (values(bench), stored_bytes(bench)) == (made[:3], before)
     sizes = [before]
-    for _ in log.cut_in_parts():
+    for _ in cut_in_parts(log):
         sizes.append(stored_bytes(bench))
         assert 0 < sizes[-2] - sizes[-1] <= 300
     assert len(sizes) > 2
@@ -198,7 +205,7 @@ def test_a_file_that_has_much_to_lose_is_shortened_in_parts(bench, monkeypatch):
     "step",
     [
         lambda bench: bench.log.flush(),
-        lambda bench: bench.log.truncate_to(1),
+        lambda bench: truncate_to(bench.log, 1),
         lambda bench: bench.restart(),
         lambda bench: bench.append(Record(None, b"2", NOW), epoch=1),  # by a follower that leads now
     ],
@@ -206,8 +213,8 @@ def test_a_file_that_has_much_to_lose_is_shortened_in_parts(bench, monkeypatch):
 def test_what_is_left_of_a_cut_goes_before_anything_else_is_done(bench, monkeypatch, step, parts):
     monkeypatch.setattr(segment, "_CUT_AT_ONCE", 300)
     made = number(bench, 12)
-    bench.log.truncate_to(2, sync=False)
-    for _ in zip(range(parts), bench.log.cut_in_parts(), strict=False):
+    truncate_to(bench.log, 2, sync=False)
+    for _ in zip(range(parts), cut_in_parts(bench.log), strict=False):
         pass
     step(bench)
     assert stored_bytes(bench) == bench.log.files.segments.active.size
@@ -221,8 +228,8 @@ def test_a_crash_between_the_parts_of_a_cut_leaves_a_sound_log(bench, monkeypatc
     monkeypatch.setattr(segment, "_CUT_AT_ONCE", 300)
     made = number(bench, 12)
     bench.log.flush()
-    bench.log.truncate_to(2, sync=False)
-    for _ in zip(range(parts), bench.log.cut_in_parts(), strict=False):
+    truncate_to(bench.log, 2, sync=False)
+    for _ in zip(range(parts), cut_in_parts(bench.log), strict=False):
         pass
     bench.crash()
     end = bench.log.log_end_offset

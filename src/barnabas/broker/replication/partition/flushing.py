@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from barnabas.base.environment.blocking import Pool
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import Offset
+from barnabas.broker.storage.truncation import cut_in_parts
 
 if TYPE_CHECKING:
     from barnabas.broker.storage import PartitionLog
@@ -132,7 +133,7 @@ class FlushSchedule(Generic[P]):
         if self._log.is_held:
             return
         try:
-            for _ in self._log.cut_in_parts():
+            for _ in cut_in_parts(self._log):
                 await asyncio.sleep(0)
                 if self._log.is_held:
                     return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import Buffer, LeaderEpoch, Offset
 from barnabas.broker.replication.partition.flushing import FlushSchedule
+from barnabas.broker.storage.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.kafka.records.batch import check_crc, parse_header
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Follower:
             first = parse_header(records)
             if first.base_offset < start <= first.last_offset:
                 check_crc(first, records)
-                log.truncate_fully_and_start_at(first.base_offset)  # it is empty: there is little to sync
+                truncate_fully_and_start_at(log, first.base_offset)  # it is empty: there is little to sync
         try:
             if log.append_as_follower(records, leader_epoch) is None:
                 raise KafkaError(
@@ -69,7 +70,7 @@ class Follower:
         except KafkaError:
             if log.log_start_offset < start:
                 with suppress(KafkaError):
-                    log.truncate_fully_and_start_at(start)
+                    truncate_fully_and_start_at(log, start)
             raise
         if log.log_start_offset < start:  # what lies before was committed, and stays deleted
             log.stored_start = log.log_start_offset
@@ -108,17 +109,17 @@ class Follower:
 
         Args:
             offset: first offset to remove.
-            truncation: see `PartitionLog.truncate_to`.
+            truncation: see `storage.truncation.truncate_to`.
 
         Raises:
-            KafkaError: as `PartitionLog.truncate_to`.
+            KafkaError: as `storage.truncation.truncate_to`.
         """
-        self._log.truncate_to(offset, sync=False, truncation=truncation)
+        truncate_to(self._log, offset, sync=False, truncation=truncation)
         self._flushes.truncated()
 
     def start_at(self, offset: Offset) -> None:
         """Begin again with an empty log at `offset`. It is like `truncate_to`."""
-        self._log.truncate_fully_and_start_at(offset, sync=False)
+        truncate_fully_and_start_at(self._log, offset, sync=False)
         self._flushes.truncated()
 
     # --- fsync ---

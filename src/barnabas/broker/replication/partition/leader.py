@@ -12,7 +12,7 @@ from barnabas.broker.metadata.image import PartitionState
 from barnabas.broker.replication.partition.flushing import FlushSchedule
 from barnabas.broker.replication.partition.in_sync import InSyncReplicas, Proposal
 from barnabas.broker.replication.partition.progress import FollowerProgress, LeaderContext
-from barnabas.broker.storage.plain import PlainLimits
+from barnabas.broker.storage.plain import PlainLimits, append_plain
 from barnabas.kafka.records.batch import check_crc, parse_header
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class Leader:
         state = self.state
         if acks == ACKS_ALL and len(state.isr) < config.min_insync_replicas:
             return None
-        info = log.append_plain(records, state.leader_epoch, limits, flags, now_ms)
+        info = append_plain(log, records, state.leader_epoch, limits, flags, now_ms)
         if info is not None:
             self._appended(len(records))
         return info

@@ -50,7 +50,7 @@ def describe_producers(
                         coordinator_epoch=producer.coordinator_epoch,
                         current_txn_start_offset=producer.transaction_start,
                     )
-                    for producer in partition.log.active_producers()
+                    for producer in partition.log.producers
                 ]
             except KafkaError as error:
                 result.error_code = error.code

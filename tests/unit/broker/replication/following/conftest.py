@@ -31,6 +31,7 @@ from barnabas.broker.replication.throttles import Throttle
 from barnabas.broker.server.fetching.sessions import FetchSessions
 from barnabas.broker.server.handlers import fetch as handler
 from barnabas.broker.storage import OpenFiles, Origin
+from barnabas.broker.storage.truncation import begin_truncation, prepare_truncation, truncate_to
 from barnabas.kafka.protocol.framing import (
     RequestHeader,
     encode_request,
@@ -103,10 +104,10 @@ class Node:
 
     async def prepare_truncation(self, log, offset):
         """As the log manager does, with a write of its own for each truncation."""
-        truncation = log.begin_truncation(offset)
+        truncation = begin_truncation(log, offset)
         if truncation is not None:
             await self.pool.run(truncation.run)
-        if log.prepare_truncation(offset, truncation):
+        if prepare_truncation(log, offset, truncation):
             try:
                 await self.pool.run(self.directory.recovery_point_checkpoint().run)
             except OSError as error:
@@ -201,7 +202,7 @@ class Node:
         self.cluster.nodes[self.node_id] = self
         self.directory.adopt(self.directory.load(TopicPartition("t", 0), TOPIC_ID, self._topic_config))
         if end is not None:
-            self.directory.logs[TopicPartition("t", 0)].truncate_to(end)
+            truncate_to(self.directory.logs[TopicPartition("t", 0)], end)
 
 
 class Cluster:

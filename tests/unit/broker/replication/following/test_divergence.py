@@ -7,6 +7,7 @@ import errno
 
 import pytest
 
+from barnabas.broker.storage.truncation import truncate_fully_and_start_at
 from barnabas.kafka.protocol.messages.fetch import EpochEndOffset
 from barnabas.kafka.records import Record, encode_batch
 from barnabas.kafka.records.batch import placed
@@ -358,7 +359,7 @@ def test_deleted_records_stay_deleted_while_the_batch_that_the_start_lies_in_is_
         leader.produce(b"a", b"b", b"c")
         assert leader.log.high_watermark == 0
         cluster.elect(1, 0, isr=(1, 2, 3), only=[follower])
-        follower.log.truncate_fully_and_start_at(2)
+        truncate_fully_and_start_at(follower.log, 2)
         await cluster.settle()
         log = follower.log
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 2, 3)
@@ -374,7 +375,7 @@ def test_an_empty_log_keeps_its_start_when_a_batch_from_before_it_cannot_be_writ
         leader.produce(b"a", b"b", b"c")
         leader.log.advance_log_start(2)
         cluster.elect(1, 0, isr=(1,), only=[follower])
-        follower.log.truncate_fully_and_start_at(2)
+        truncate_fully_and_start_at(follower.log, 2)
 
         def refuse(operation, path):
             if operation != "write" or not path.endswith(".log"):

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.base.types import TopicPartition
 from barnabas.broker.storage.incomplete import Mark, read_mark
+from barnabas.broker.storage.truncation import truncate_fully_and_start_at
 from barnabas.kafka.records import Record, encode_batch
 from barnabas.kafka.records.batch import placed
 
@@ -120,7 +121,7 @@ def test_a_log_that_lost_its_beginning_is_copied_from_the_leaders_start_and_not_
         for number in range(6):
             leader.produce(b"%d" % number)
         log = follower.directory.create(P0, bytes(range(16)), follower._topic_config)
-        log.truncate_fully_and_start_at(4)
+        truncate_fully_and_start_at(log, 4)
         with_holes(follower, 4, 5)
         assert log.log_start_offset == 4
         cluster.elect(1, 0, only=[follower], isr=(1,))

@@ -1,0 +1,125 @@
+"""The files in a log's folder at a start: completes what a crash has interrupted, and opens the segments."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+
+from barnabas.base.environment.filesystem import Entry
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Offset
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.storage.checkpoints import MAX_OFFSET
+from barnabas.broker.storage.environment import LogEnvironment
+from barnabas.broker.storage.index import Index, OffsetIndex, TimeIndex
+from barnabas.broker.storage.log_files import (
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    new_segment,
+)
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.segments import Segments
+from barnabas.broker.storage.swap import complete_swaps
+
+logger = logging.getLogger(__name__)
+
+_OF_SEGMENTS = frozenset((LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT))
+
+
+def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[Offset, Offset]:
+    """Return the segments that a crash kept from being removed: where each begins and ends."""
+    sizes = {entry.name: entry.size for entry in listed}
+    ends: dict[Offset, Offset] = {}
+    for stem in sorted(name.partition(".")[0] for name in sizes if name.endswith(LOG + DELETED)):
+        if not _is_offset(stem):
+            continue
+        segment = LogSegment(
+            env.files,
+            path,
+            int(stem),
+            now_ms=env.clock.now_ms(),
+            size=sizes[stem + LOG + DELETED],
+            offset_entries=sizes.get(stem + INDEX + DELETED, 0) // OffsetIndex.ENTRY.size,
+            suffix=DELETED,
+        )
+        end = segment.base_offset
+        with contextlib.suppress(KafkaError, OSError):  # one that cannot be read tells nothing
+            end = segment.next_offset()
+        ends[segment.base_offset] = end
+        segment.close()
+    return ends
+
+
+def removed_up_to(
+    deleted: Mapping[Offset, Offset], start: Offset, first: Offset, *, has_holes: bool
+) -> Offset:
+    """Up to where all offsets from `start` on were in `deleted` segments; at least `start`."""
+    if has_holes:  # offsets between two segments say nothing
+        return first if any(base_offset <= start for base_offset in deleted) else start
+    for base_offset, end in deleted.items():
+        if base_offset <= start:
+            start = max(start, end)
+    return start
+
+
+def clear_folder(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[str, Entry]:
+    """Finish all interrupted swaps and deletions, and return the remaining entries of the folder."""
+    if complete_swaps(env, path, listed):
+        listed = env.fs.entries(path)
+    entries = {entry.name: entry for entry in listed if _is_known(path, entry.name)}
+    indexes = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
+    for name in list(entries):
+        is_orphan = name.endswith(indexes) and name.partition(".")[0] + LOG not in entries
+        if is_orphan or name.endswith((DELETED, ".tmp")):
+            env.fs.remove(f"{path}/{name}")
+            del entries[name]
+    return entries
+
+
+def _is_known(folder: str, name: str) -> bool:
+    """Whether a file is named as one of a log's: those of segments by an offset."""
+    stem, dot, kind = name.partition(".")
+    if dot + kind not in _OF_SEGMENTS:
+        return True
+    if _is_offset(stem):
+        return True
+    logger.warning("ignored %s/%s: its name is not an offset", folder, name)
+    return False
+
+
+def _is_offset(stem: str) -> bool:
+    return len(stem) == 20 and stem.isdecimal() and int(stem) <= MAX_OFFSET
+
+
+def open_segments(
+    env: LogEnvironment, path: str, entries: dict[str, Entry], config: TopicConfig, log_start_offset: Offset
+) -> Segments:
+    def count(name: str, index: type[Index]) -> int:
+        return entries[name].size // index.ENTRY.size if name in entries else 0
+
+    segments = []
+    for stem in sorted(name[: -len(LOG)] for name in entries if name.endswith(LOG)):
+        entry = entries[stem + LOG]
+        if entry.is_directory:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}/{entry.name} is a folder, not a segment")
+        segments.append(
+            LogSegment(
+                env.files,
+                path,
+                int(stem),
+                now_ms=env.clock.now_ms(),
+                size=entry.size,
+                modified_ms=entry.modified_ms,
+                offset_entries=count(stem + INDEX, OffsetIndex),
+                time_entries=count(stem + TIME_INDEX, TimeIndex),
+                aborted_bytes=entries[stem + TRANSACTION_INDEX].size
+                if stem + TRANSACTION_INDEX in entries
+                else 0,
+            )
+        )
+    return Segments(segments or [new_segment(env, path, log_start_offset, config)])

@@ -1,0 +1,56 @@
+"""Reads the list of a log's sealed segments at a start, and writes down those that the start has checked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from barnabas.base.environment.filesystem import Entry
+from barnabas.base.types import Offset
+from barnabas.broker.storage.damage import keep_damaged, read_small_file
+from barnabas.broker.storage.environment import LogEnvironment
+from barnabas.broker.storage.log_files import LogFiles
+from barnabas.broker.storage.sealed import FILE_NAME, SealedSegment, SealedSegments, decode, is_listed
+from barnabas.broker.storage.segments import Segments
+
+logger = logging.getLogger(__name__)
+
+
+def read_sealed(
+    env: LogEnvironment, path: str, entries: dict[str, Entry], *, is_needed: bool
+) -> dict[Offset, SealedSegment]:
+    """Return the list of sealed segments on disk, if it is needed; move a file aside that cannot be read."""
+    file = f"{path}/{FILE_NAME}"
+    if FILE_NAME not in entries or not (is_needed or entries[FILE_NAME].is_directory):
+        return {}
+    try:
+        return decode(read_small_file(env.fs, file))
+    except ValueError as error:
+        logger.warning("%s: %s: sealed segments are checked by their ends", file, error)
+        keep_damaged(env.fs, file)
+        del entries[FILE_NAME]
+        return {}
+
+
+def flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offset, SealedSegment]) -> Offset:
+    """Return the recovery point, moved on behind the listed segments that follow it without a gap."""
+    place = segments.place_of(max(recovery_point - 1, 0))
+    while is_listed(segments, place, sealed):
+        place += 1
+        recovery_point = max(recovery_point, segments[place].base_offset)
+    return recovery_point
+
+
+def list_checked(files: LogFiles, count: int, sealed: Mapping[Offset, SealedSegment]) -> None:
+    """List the first `count` segments, which are in order, and none that recovery may change.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    segments = files.segments
+    if files.sealed is not None:
+        files.sealed.cut(segments[count].base_offset)
+        files.sealed.sync()
+    if not all(is_listed(segments, place, sealed) for place in range(count)):
+        files.sealed = files.sealed or SealedSegments(files.env.files, files.path)
+        files.sealed.write(segments, range(count))
