@@ -39,6 +39,7 @@ from barnabas.broker.storage import checkpoints
 from barnabas.broker.storage.checkpoints import CLEAN_SHUTDOWN, SegmentSizes
 from barnabas.broker.storage.damage import keep_damaged, read_small_file
 from barnabas.broker.storage.environment import LogEnvironment
+from barnabas.broker.storage.harm import cure_of, may_pass
 from barnabas.broker.storage.incomplete import Mark, read_mark, write_mark
 from barnabas.broker.storage.log import PartitionLog
 from barnabas.broker.storage.log_files import LOG
@@ -119,6 +120,8 @@ class LogDirectory:
         self._lock = lock
         #: the topics' ids as `found` has read them, until the logs are loaded
         self._found: dict[TopicPartition, TopicId] = {}
+        #: partitions whose folder `found` could not look into, for want of open files or memory: `load` does
+        self.unread: set[TopicPartition] = set()
         #: each segment's size as of the clean stop
         self._sizes = self._read_sizes() if was_clean else None
         #: whether a checkpoint has lines without the tag of a topic id, as Apache Kafka writes them
@@ -230,26 +233,58 @@ class LogDirectory:
         return any(each.tags.get(topic_partition, tag) != tag for each in self._checkpoints)
 
     def found(self) -> dict[TopicPartition, TopicId]:
-        """Return the directory's partitions, with their topic ids (zero if unknown).
+        """Return the directory's partitions, with their topic ids (zero if unknown), but for the `unread`.
 
         It removes the empty folder of a partition without records, because its topic is not known.
+
+        Raises:
+            OSError: the disk failed.
         """
         partitions = {}
         for entry in self.env.fs.entries(self.path):
             folder = _PARTITION_FOLDER.fullmatch(entry.name)
-            if entry.is_directory and folder and not _DELETED_FOLDER.fullmatch(entry.name):
-                path = f"{self.path}/{entry.name}"
-                topic_partition = TopicPartition(sys.intern(folder["topic"]), int(folder["partition"]))
-                if topic_partition in self.logs:
-                    partitions[topic_partition] = self.logs[topic_partition].topic_id
-                elif (topic_id := self._read_topic_id(path)) is not None:
+            if not entry.is_directory or not folder or _DELETED_FOLDER.fullmatch(entry.name):
+                continue
+            path = f"{self.path}/{entry.name}"
+            topic_partition = TopicPartition(sys.intern(folder["topic"]), int(folder["partition"]))
+            try:
+                topic_id = self._identify(topic_partition, path)
+                if topic_id is not None:
                     partitions[topic_partition] = topic_id
                 elif not self.expects(topic_partition):
                     self.env.fs.remove_tree(path)
-                if self._is_clustered and (mark := read_mark(self.env.fs, path)) is not None:
-                    self.marks[topic_partition] = mark
+            except OSError as error:
+                if not may_pass(error):
+                    raise
+                logger.warning("%s cannot be read for now: %s%s", path, error, cure_of(error))
+                self.unread.add(topic_partition)
         self._found = dict(partitions)
         return partitions
+
+    def _identify(self, topic_partition: TopicPartition, path: str) -> TopicId | None:
+        """Return the topic id in a partition's folder, and note its mark; None for an empty folder."""
+        opened = self.logs.get(topic_partition)
+        topic_id = self._read_topic_id(path) if opened is None else opened.topic_id
+        if self._is_clustered and (mark := read_mark(self.env.fs, path)) is not None:
+            self.marks[topic_partition] = mark
+        return topic_id
+
+    def _identify_late(self, topic_partition: TopicPartition, topic_id: TopicId, path: str) -> None:
+        """Look into a folder that was `unread`.
+
+        Raises:
+            OSError: the disk failed.
+            KafkaError: KAFKA_STORAGE_ERROR, the folder may be another topic's: the next start decides.
+        """
+        found_id = self._identify(topic_partition, path)
+        if found_id not in (None, topic_id):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{path} is of another topic of that name, or does not say of which: start the broker again",
+            )
+        if found_id is not None:
+            self._found[topic_partition] = found_id
+        self.unread.discard(topic_partition)
 
     def found_futures(self) -> dict[str, tuple[TopicId, int]]:
         """Return the folders of interrupted copies, with the topic's id and the partition's number."""
@@ -458,6 +493,7 @@ class LogDirectory:
         """
         path = self._aside(topic_partition, suffix)
         self.env.fs.rename(f"{self.path}/{topic_partition}", path)
+        self.unread.discard(topic_partition)
         return path
 
     def _aside(self, topic_partition: TopicPartition, suffix: str) -> str:
@@ -607,6 +643,8 @@ class LogDirectory:
         was_clean: bool,
         path: str | None = None,
     ) -> PartitionLog:
+        if path is None and topic_partition in self.unread:
+            self._identify_late(topic_partition, topic_id, f"{env.path}/{topic_partition}")
         self._forget_other_topics(topic_partition, topic_id)
         if path is None:
             path = f"{env.path}/{topic_partition}"

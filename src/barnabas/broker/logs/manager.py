@@ -313,6 +313,12 @@ class LogManager:
                     continue
                 wanted.append((topic_partition, topic_id, config_of(topic_partition.topic)))
                 places.setdefault(topic_partition, []).append(directory)
+            for topic_partition in sorted(directory.unread):  # `LogDirectory.load` looks into their folders
+                known.add(topic_partition)
+                topic_id = hosted.get(topic_partition)
+                if topic_id is not None:
+                    wanted.append((topic_partition, topic_id, config_of(topic_partition.topic)))
+                    places.setdefault(topic_partition, []).append(directory)
             if wanted:
                 pool = self._environment.blocking.pool("recovery", threads)
                 loading += [(directory, pool, wanted)] * min(threads, len(wanted))
@@ -747,8 +753,8 @@ class LogManager:
 
     async def without(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
         """Return the topics that have no folder here any more, nor would after a crash."""
-        if self.unopened or any(directory.failure is not None for directory in self._directories):
-            return ()  # a directory that cannot be read may have folders of any topic
+        if self.unopened or any(each.failure is not None or each.unread for each in self._directories):
+            return ()  # a directory or folder that cannot be read may be of any topic
         gone = set(topic_ids).difference(self._undeleted, (each.topic_id for each in self))
         for directory in self._directories if gone else ():
             try:

@@ -683,6 +683,129 @@ def test_a_log_that_a_full_disk_kept_from_opening_is_opened_when_there_is_space(
     play(scenario, "/a")
 
 
+def scarce(*suffixes):
+    """A process that has no descriptor left to open such files."""
+    scarce = OSError(errno.EMFILE, "too many open files")
+    return lambda asked, path: scarce if asked == "open" and path.endswith(suffixes) else None
+
+
+@pytest.mark.parametrize("is_clustered", [False, True], ids=["alone", "in-a-cluster"])
+def test_a_start_with_too_few_open_files_to_tell_whose_a_folder_is_opens_it_later(play, caplog, is_clustered):
+    async def scenario(bench):
+        for name in "tu":
+            bench.create(name, records=6)
+        await bench.logs.checkpoint(LogDirectory.high_watermark_checkpoint)
+        bench.disk.process_ended()
+        again = Bench("/a", disk=bench.disk, is_clustered=is_clustered)
+        bench.disk.refuse = scarce("t-0/partition.metadata")
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        assert again.logs.directories[0].failure is None
+        assert again.logs.get(TopicPartition("u", 0)).log_end_offset == 6
+        assert "allow the broker more open files" in caplog.text
+        assert await again.logs.open_postponed() == set()
+        with pytest.raises(KafkaError):
+            again.create("t")
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == hosted("t").keys()
+        log = again.logs.get(TopicPartition("t", 0))
+        assert (log.log_end_offset, log.high_watermark) == (6, 6)
+        again.logs.close()
+        assert all(directory.closed_cleanly for directory in again.logs.directories)
+
+    play(scenario, "/a")
+
+
+def test_a_folder_read_late_is_not_opened_as_another_topics(play):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.logs.close()
+        again = Bench("/a", disk=bench.disk)
+        bench.disk.refuse = scarce("t-0/partition.metadata")
+        await again.logs.load({TopicPartition("t", 0): b"n" * 16}, lambda _: CONFIG)
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == set()
+        assert again.logs.get(TopicPartition("t", 0)) is None
+        assert list(await again.logs.without([b"t" * 16])) == []
+        again.logs.close()
+        kept = Bench("/a", disk=bench.disk)
+        await kept.logs.load(hosted("t"), lambda _: CONFIG)
+        assert kept.logs.get(TopicPartition("t", 0)).log_end_offset == 3
+        kept.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_folder_read_late_that_does_not_say_whose_it_is_is_not_opened(play):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.logs.close()
+        bench.disk.remove("/a/t-0/partition.metadata")
+        again = Bench("/a", disk=bench.disk)
+        bench.disk.refuse = scarce("t-0/partition.metadata")
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == set()
+        assert again.logs.get(TopicPartition("t", 0)) is None
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_mark_read_late_counts(play):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.logs.close()
+        write_mark(bench.disk, "/a/t-0", Mark("it was repaired"))
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        bench.disk.refuse = scarce("t-0/partition.metadata", "t-0/barnabas-incomplete")
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == hosted("t").keys()
+        opened = again.logs.get(TopicPartition("t", 0))
+        assert incomplete(again) == ["t-0"] and again.logs.must_begin_anew(opened)
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_log_in_two_directories_waits_for_a_folder_that_is_read_late(play):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.logs.close()
+        other = Bench("/b", disk=bench.disk)
+        other.create("t", records=5).flush()
+        other.logs.close()
+        again = Bench("/a", "/b", disk=bench.disk)
+        bench.disk.refuse = scarce("/b/t-0/partition.metadata")
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        assert again.logs.get(TopicPartition("t", 0)) is None
+        bench.disk.refuse = None
+        assert await again.logs.open_postponed() == hosted("t").keys()
+        assert again.logs.get(TopicPartition("t", 0)).log_end_offset == 5
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_folder_of_no_topic_here_that_cannot_be_read_for_now_is_left_alone(play):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.create("u", records=3).flush()
+        bench.logs.close()
+        again = Bench("/a", disk=bench.disk)
+        bench.disk.refuse = scarce("t-0/partition.metadata")
+        await again.logs.load(
+            hosted("u"), lambda _: CONFIG, is_deleted=lambda _, topic_id: topic_id == b"t" * 16
+        )
+        bench.disk.refuse = None
+        assert again.logs.directories[0].failure is None
+        assert list(await again.logs.without([b"t" * 16])) == []
+        assert "t-0" in again.folders("/a")
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
 def test_a_log_that_is_damaged_is_not_tried_again(play):
     async def scenario(bench):
         bench.create("t", records=6).flush()
