@@ -285,7 +285,7 @@ class CompactionModel(RuleBasedStateMachine):
             self.disk.sync_directory(log.files.path)
             if self.chance.random() < 0.7:  # else they lie there until the next start
                 removal.run()
-        directory.cleaned_to[PARTITION] = cleaning.end
+        directory.note_clean(PARTITION, cleaning.end)
         directory.cleaned_checkpoint().run()
 
     @rule(at=st.floats(0, 1))

@@ -15,7 +15,7 @@ from barnabas.base.environment.environment import Environment
 from barnabas.base.errors import KafkaError
 from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
-from barnabas.base.types import TopicPartition
+from barnabas.base.types import Offset, TopicPartition
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.manager import LogManager
 from barnabas.broker.storage import Cleaning, CleaningCancelled, Dirtiness, PartitionLog, Throttle, dirtiness
@@ -228,16 +228,25 @@ class LogCleaner(Generic[P]):
 
     async def _clean(self, log: PartitionLog, directory: LogDirectory, cleaning: Cleaning) -> None:
         await self._in_thread(cleaning.index)
+        if log.topic_partition not in directory.cleaned_to:
+            # Offsets that are missing in a log that this checkpoint does not name count as lost.
+            self._note_clean(log, directory, cleaning, cleaning.start)
+        await self._logs.checkpoint_one(directory, LogDirectory.cleaned_checkpoint)
         # Recovery takes offsets that are missing beyond the recovery point for lost records. So the point on
         # disk must lie beyond everything that this cleaning leaves out.
         await self._logs.checkpoint_one(directory, LogDirectory.recovery_point_checkpoint)
         for group in cleaning.groups():
             cleaned = await self._in_thread(partial(cleaning.clean, group))
             await self._put_in_place(log, cleaning, cleaned, group)
+        self._note_clean(log, directory, cleaning, cleaning.end)
+        await self._logs.checkpoint_one(directory, LogDirectory.cleaned_checkpoint)
+
+    def _note_clean(
+        self, log: PartitionLog, directory: LogDirectory, cleaning: Cleaning, end: Offset
+    ) -> None:
         if not self._is_current(log, cleaning):
             raise CleaningCancelled(f"{log.topic_partition} has changed under the cleaning")
-        directory.cleaned_to[log.topic_partition] = cleaning.end
-        await self._logs.checkpoint_one(directory, LogDirectory.cleaned_checkpoint)
+        directory.note_clean(log.topic_partition, end)
 
     async def _put_in_place(
         self, log: PartitionLog, cleaning: Cleaning, cleaned: LogSegment, group: Sequence[LogSegment]

@@ -209,7 +209,7 @@ class LogDirectory:
         return self._high_watermarks.offsets
 
     @property
-    def cleaned_to(self) -> dict[TopicPartition, Offset]:
+    def cleaned_to(self) -> Mapping[TopicPartition, Offset]:
         """The offsets up to which compacted logs are clean."""
         return self._cleaned_to.offsets
 
@@ -579,9 +579,13 @@ class LogDirectory:
         return CheckpointWrite(self._high_watermarks, self._all_logs, lambda log: log.high_watermark)
 
     def cleaned_checkpoint(self) -> CheckpointWrite:
-        """Return the write of the offsets up to which compacted logs are clean."""
-        self._cleaned_to.is_stale = True
+        """Return the write of the offsets up to which compacted logs are clean, if any has changed."""
         return CheckpointWrite(self._cleaned_to, self._all_logs, None)
+
+    def note_clean(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        """Note up to where a log is clean, for the next `cleaned_checkpoint`."""
+        self._cleaned_to.offsets[topic_partition] = offset
+        self._cleaned_to.is_stale = True
 
     def lower_cleaned(self, topic_partition: TopicPartition, offset: Offset) -> bool:
         """Note that a log is about to be truncated to `offset`.
@@ -591,13 +595,8 @@ class LogDirectory:
         if self.cleaned_to.get(topic_partition, 0) <= offset:
             return False
         # only what was flushed is cleaned, so this is the one way in which what is clean is cut off
-        self.cleaned_to[topic_partition] = offset
-        self._cleaned_to.is_stale = True
+        self.note_clean(topic_partition, offset)
         return True
-
-    def lowered_cleaned_checkpoint(self) -> CheckpointWrite:
-        """Return the write of `cleaned_checkpoint`, which may run only after `lower_cleaned`."""
-        return CheckpointWrite(self._cleaned_to, self._all_logs, None)
 
     def close(self) -> None:
         """Close every log, and mark the stop as clean if no error happened. It never raises."""
@@ -667,7 +666,7 @@ class LogDirectory:
             else 0,
             log_start_offset=self._log_starts.offsets.get(topic_partition, 0),
             sizes=self._sizes.get(topic_partition) if self._sizes is not None and is_known else None,
-            cleaned_to=self.cleaned_to.get(topic_partition, 0),
+            cleaned_to=self.cleaned_to.get(topic_partition),
         )
         if not log.files.is_blank:
             # A correct file stays: a full disk or a kill during a rewrite in place would lose it.
@@ -716,7 +715,7 @@ class LogDirectory:
 
         CheckpointWrite(self._recovery_points, self._all_logs, point_of).run()
         if self.lower_cleaned(topic_partition, offset):
-            self.lowered_cleaned_checkpoint().run()
+            self.cleaned_checkpoint().run()
 
     def _size_checkpoint(self) -> Replacement:
         sizes = (

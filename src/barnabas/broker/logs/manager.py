@@ -977,7 +977,7 @@ class LogManager:
             del self._recovery_point_writes[directory]  # later requests need another write
             try:
                 await self._write(directory.recovery_point_checkpoint())
-                await self._write(directory.lowered_cleaned_checkpoint())
+                await self._write(directory.cleaned_checkpoint())
             except OSError as error:
                 raise directory.env.judge(RECOVERY_POINTS, error) from error
 

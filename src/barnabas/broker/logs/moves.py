@@ -226,7 +226,7 @@ class LogMoves:
             await self._fsync(future)
             cleaned_to = source.cleaned_to.get(topic_partition)
             if cleaned_to is not None:
-                target.cleaned_to[topic_partition] = cleaned_to
+                target.note_clean(topic_partition, cleaned_to)
             start = current.log_start_offset
             await self._logs.write_checkpoints(target)
             # From here on nothing waits until the switch.

@@ -5,7 +5,8 @@ These are text:
 - `recovery-point-offset-checkpoint`;
 - `replication-offset-checkpoint`: high watermarks;
 - `log-start-offset-checkpoint`;
-- `cleaner-offset-checkpoint`: the offset up to which each log is compacted.
+- `cleaner-offset-checkpoint`: the offset up to which each log is compacted. It names a log from before the
+  first compaction on.
 
 Each has a line "0" (the version), a line with the number of entries, then a line "topic partition offset" for
 each entry. Each line has a checksum and a tag that Kafka ignores (`barnabas.broker.storage.checked_lines`).

@@ -64,6 +64,8 @@ class Cleaning:
         self.log = log
         #: `LogFiles.tail` when the cleaning began: another number means that the log was truncated since
         self.tail = log.files.tail
+        #: up to where the log is clean already
+        self.start = dirtiness.first_dirty
         #: up to where the log will be clean: as far as the map went
         self.end = dirtiness.first_dirty
         self.bytes_read = 0

@@ -67,7 +67,7 @@ def load_log(
     recovery_point: Offset | None = 0,
     log_start_offset: Offset = 0,
     sizes: Mapping[Offset, SegmentSizes] | None = None,
-    cleaned_to: Offset = 0,
+    cleaned_to: Offset | None = None,
 ) -> PartitionLog:
     """Open the log in the existing folder `path`, with the checkpoints' recovery point and start.
 
@@ -76,7 +76,7 @@ def load_log(
     Args:
         recovery_point: None when it is not known.
         sizes: each segment's sizes by its base offset as of a clean stop, when they are known.
-        cleaned_to: compaction may have left holes up to there.
+        cleaned_to: up to where the log is compacted, and may have holes; None for one that never was.
 
     Raises:
         OSError: the disk failed.
@@ -117,7 +117,7 @@ def load_log(
     epochs = _load_epochs(env, path, segments, read_through=not was_clean and not recovery_point)
     first = segments[0].base_offset
     known_start = max(epochs.entries[0].start_offset if epochs.entries else 0, log_start_offset)
-    has_holes = cleaned_to > 0 or config.is_compacted
+    has_holes = cleaned_to is not None or config.is_compacted
     removed_to = removed_up_to(deleted, known_start, first, has_holes=has_holes)
     if epochs.entries and removed_to < first:
         logger.warning(
@@ -156,7 +156,7 @@ def load_log(
         segments.active.find_first_timestamp()
         producers = producer_recovery.load_producers(files, end)
     else:
-        holes_to = max(recovery_point, cleaned_to)
+        holes_to = max(recovery_point, cleaned_to or 0)
         if config.is_compacted and not is_known:  # no checkpoint tells how far it is clean
             holes_to = segments.active.base_offset
         # What was rebuilt is not on disk yet.

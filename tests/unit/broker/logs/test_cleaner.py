@@ -14,11 +14,13 @@ from simulation.faulty_disk import FaultyDisk
 from tests.views import view_of
 
 from barnabas.base.environment.blocking import Threads
+from barnabas.base.environment.os_filesystem import OsFileSystem
 from barnabas.base.types import TopicPartition
 from barnabas.broker.config import BrokerConfig, TopicConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.logs.cleaner import LogCleaner
-from barnabas.broker.storage import OpenFiles
+from barnabas.broker.storage import CleaningCancelled, OpenFiles
+from barnabas.cli.log.check import check_directories
 from barnabas.kafka.records import Record, encode_batch
 
 NOW = 1_700_000_000_000
@@ -42,12 +44,12 @@ class Logs:
 
 
 class Bench:
-    def __init__(self):
-        self.disk = FaultyDisk()
+    def __init__(self, disk=None, path="/data"):
+        self.disk = disk or FaultyDisk()
         self.clock = ManualClock(NOW)
         self.environment = simulated_environment(clock=self.clock, blocking=Threads())
         files = OpenFiles(self.disk)
-        self.directory = LogDirectory.open(files, "/data", self.environment, cluster_id="c", node_id=1)
+        self.directory = LogDirectory.open(files, path, self.environment, cluster_id="c", node_id=1)
         self.partitions = []
         self.flushed = []
 
@@ -60,6 +62,11 @@ class Bench:
         log.roll()
         log.flush()
         return log
+
+    @property
+    def cleaned(self):
+        """Up to where the logs are clean of which something is."""
+        return {name: offset for name, offset in self.directory.cleaned_to.items() if offset}
 
     def names(self, log):
         return [entry.name for entry in self.disk.entries(log.files.path)]
@@ -98,7 +105,7 @@ def test_the_dirtiest_log_comes_first(bench):
     cleaned = [log for log in (little, much) if bench.directory.cleaned_to.get(log.topic_partition)]
     assert len(cleaned) == 1
     assert bench.clean() and not bench.clean()
-    assert bench.directory.cleaned_to == {log.topic_partition: 5 for log in (little, much)}
+    assert bench.cleaned == {log.topic_partition: 5 for log in (little, much)}
 
 
 def test_logs_that_are_not_compacted_are_passed_over(bench):
@@ -106,7 +113,7 @@ def test_logs_that_are_not_compacted_are_passed_over(bench):
     compacted = bench.make("b", 5)
     bench.make("c", 5).config = TopicConfig(cleanup_policy=("delete",))
     assert bench.clean() and not bench.clean()
-    assert bench.directory.cleaned_to == {compacted.topic_partition: 5}
+    assert bench.cleaned == {compacted.topic_partition: 5}
 
 
 def test_a_log_that_is_not_flushed_is_flushed_first(bench):
@@ -127,7 +134,7 @@ def test_a_damaged_log_is_left_alone_and_the_others_are_cleaned(bench, position)
     file.close()
     bench.clean(rounds=2)
     assert bench.cleaner.uncleanable.keys() == {damaged.topic_partition}
-    assert bench.directory.cleaned_to == {sound.topic_partition: 5}
+    assert bench.cleaned == {sound.topic_partition: 5}
     assert bench.directory.failure is None
 
 
@@ -161,7 +168,7 @@ def test_a_log_that_changes_under_its_cleaning_stays_as_it_is(bench, monkeypatch
     assert len(log.files.segments) == 2 and log.files.segments[0].size
     names = [entry.name for entry in bench.disk.entries(log.files.path)]
     assert not [name for name in names if name.endswith((".cleaned", ".swap"))]
-    assert bench.directory.cleaned_to == {}
+    assert bench.cleaned == {}
 
 
 def test_nothing_is_cleaned_where_the_cleaner_is_off():
@@ -206,7 +213,7 @@ def test_a_cleaning_that_fails_harms_its_own_log_only(bench, caplog, error, oper
     bench.clean(rounds=3)
     assert bench.directory.failure is None
     assert bench.cleaner.uncleanable.keys() == {bad.topic_partition}
-    assert bench.directory.cleaned_to == {good.topic_partition: 5}
+    assert bench.cleaned == {good.topic_partition: 5}
     (line,) = [r for r in caplog.records if "could not be cleaned" in r.getMessage()]
     assert "bad-0" in line.getMessage() and str(error.args[-1]) in line.getMessage()
     bench.disk.mend()
@@ -259,7 +266,54 @@ def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
     bench.clock.advance(60_000)
     bench.clean(rounds=2)
     assert bench.directory.failure is None and log.failure is None and log.files.swap is None
-    assert bench.directory.cleaned_to == {log.topic_partition: 9}
+    assert bench.cleaned == {log.topic_partition: 9}
     assert not [n for n in bench.names(log) if n.endswith((".cleaned", ".swap", ".deleted"))]
     assert log.files.segments[0].size < 100
     assert not on_loop, "folders are fsynced in threads"
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Makes a log of three segments, and stops its first cleaning after the first of them."""
+    put_in_place = LogCleaner._put_in_place
+
+    async def put_one_in_place(self, log, cleaning, cleaned, group):
+        await put_in_place(self, log, cleaning, cleaned, group)
+        raise CleaningCancelled("the broker stops")
+
+    monkeypatch.setattr(LogCleaner, "_put_in_place", put_one_in_place)
+
+    def interrupt(bench):
+        log = bench.make("a", 5)
+        for number in range(10):
+            log.append_as_leader(encode_batch([Record(b"k", b"%d" % number, NOW)]), 0)
+            log.advance_high_watermark(log.log_end_offset)
+            if number % 5 == 4:
+                log.roll()
+        log.flush()
+        size = log.files.segments[0].size
+        log.config = log.config.replace(segment_bytes=size)
+        assert not bench.clean()
+        assert [segment.size for segment in log.files.segments] == [0, size, size, 0]
+        return log
+
+    return interrupt
+
+
+def test_log_check_finds_no_damage_in_a_log_whose_first_cleaning_was_interrupted(tmp_path, interrupted):
+    bench = Bench(OsFileSystem(), str(tmp_path))
+    interrupted(bench)
+    bench.directory.close()
+    (partition,) = check_directories([tmp_path]).partitions
+    assert [finding for finding in partition.findings if finding.is_damage] == []
+
+
+def test_a_log_whose_first_cleaning_was_interrupted_opens_though_it_is_not_compacted_any_more(
+    bench, interrupted
+):
+    log = interrupted(bench)
+    log.abandon()
+    bench.directory._lock.release()
+    again = Bench(bench.disk)
+    opened = again.directory.load(log.topic_partition, log.topic_id, TopicConfig(cleanup_policy=("delete",)))
+    assert (opened.log_start_offset, opened.log_end_offset) == (0, 15)

@@ -103,7 +103,7 @@ class Bench:
             assert removal is not None
             self.disk.sync_directory(log.files.path)
             removal.run()
-        directory.cleaned_to[PARTITION] = cleaning.end
+        directory.note_clean(PARTITION, cleaning.end)
         directory.cleaned_checkpoint().run()
         return cleaning
 
