@@ -70,15 +70,7 @@ def alter_settings(
         kind, name: as of `describe_settings`.
         changes: for each setting "set", "delete", "append" or "subtract", its name, and the value.
     """
-    resource = AlterConfigsResource(
-        resource_type=_TYPES[kind],
-        resource_name=name,
-        configs=[
-            AlterableConfig(name=key, config_operation=_OPERATIONS[operation], value=value)
-            for operation, key, value in changes
-        ],
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource])
+    request = IncrementalAlterConfigsRequest(resources=[changed_resource(kind, name, changes)])
 
     def alter(connection: BrokerConnection) -> None:
         (result,) = connection.ask(request).responses
@@ -88,6 +80,20 @@ def alter_settings(
         brokers.ask_broker(_broker_id(name), alter)
     else:
         brokers.ask_controller(alter)
+
+
+def changed_resource(
+    kind: str, name: str, changes: Iterable[tuple[str, str, str | None]]
+) -> AlterConfigsResource:
+    """Return the changes of one resource, as in `alter_settings`, for a request with several."""
+    return AlterConfigsResource(
+        resource_type=_TYPES[kind],
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key, config_operation=_OPERATIONS[operation], value=value)
+            for operation, key, value in changes
+        ],
+    )
 
 
 def _broker_id(name: str) -> BrokerId:

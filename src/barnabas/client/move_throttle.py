@@ -8,17 +8,16 @@ from typing import Any
 from barnabas.base.errors import ErrorCode
 from barnabas.base.types import BrokerId, TopicPartition
 from barnabas.client.brokers import Brokers
+from barnabas.client.config_calls import changed_resource
 from barnabas.client.errors import check_code
 from barnabas.client.moves import Move
 from barnabas.kafka.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.kafka.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 
 _TOPIC, _BROKER = 2, 4
-_SET, _DELETE = 0, 1
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADERS = "leader.replication.throttled.replicas"
 _FOLLOWERS = "follower.replication.throttled.replicas"
@@ -39,10 +38,12 @@ def throttle(
         leaders.setdefault(topic, []).extend(f"{number}:{replica}" for replica in sources)
         followers.setdefault(topic, []).extend(f"{number}:{replica}" for replica in move.adding)
     resources = [
-        _resource(_TOPIC, topic, {_LEADERS: ",".join(leaders[topic]), _FOLLOWERS: ",".join(followers[topic])})
+        _resource(
+            "topic", topic, {_LEADERS: ",".join(leaders[topic]), _FOLLOWERS: ",".join(followers[topic])}
+        )
         for topic in leaders
     ]
-    resources += [_resource(_BROKER, str(broker), dict.fromkeys(_RATES, str(rate))) for broker in brokers]
+    resources += [_resource("broker", str(broker), dict.fromkeys(_RATES, str(rate))) for broker in brokers]
     _alter(cluster, resources)
 
 
@@ -57,8 +58,8 @@ def lift(cluster: Brokers, topics: Iterable[str], brokers: Iterable[BrokerId]) -
     topics = sorted(topics)
     known = set(brokers)
     brokers = sorted(known | _throttled_brokers(cluster, topics))
-    resources = [_resource(_TOPIC, topic, dict.fromkeys((_LEADERS, _FOLLOWERS))) for topic in topics]
-    resources += [_resource(_BROKER, str(broker), dict.fromkeys(_RATES)) for broker in brokers]
+    resources = [_resource("topic", topic, dict.fromkeys((_LEADERS, _FOLLOWERS))) for topic in topics]
+    resources += [_resource("broker", str(broker), dict.fromkeys(_RATES)) for broker in brokers]
     # A user may have named a broker that never was: it has no throttle.
     _alter(cluster, resources, may_be_unknown=set(brokers) - known)
 
@@ -84,16 +85,10 @@ def _throttled_brokers(cluster: Brokers, topics: Sequence[str]) -> set[BrokerId]
     }
 
 
-def _resource(kind: int, name: str, settings: Mapping[str, str | None]) -> AlterConfigsResource:
+def _resource(kind: str, name: str, settings: Mapping[str, str | None]) -> AlterConfigsResource:
     """Set the given values, and reset those that are None to their defaults."""
-    return AlterConfigsResource(
-        resource_type=kind,
-        resource_name=name,
-        configs=[
-            AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
-            for key, value in settings.items()
-        ],
-    )
+    changes = [("delete" if value is None else "set", key, value) for key, value in settings.items()]
+    return changed_resource(kind, name, changes)
 
 
 def _alter(

@@ -66,7 +66,7 @@ _SAME = frozenset(
 )
 _RENAMED = {"sasl.mechanisms": "sasl.mechanism", "metadata.broker.list": "bootstrap.servers"}
 #: translated below, with others
-_JAVA = frozenset(
+JAVA = frozenset(
     {
         "sasl.jaas.config",
         "sasl.login.callback.handler.class",
@@ -130,7 +130,7 @@ def translate(given: Mapping[str, str]) -> Translated:
             settings[_RENAMED[name]] = value.strip()
         elif name in _CURES:
             raise SettingError(f"{name} cannot be honoured: {_CURES[name]}")
-        elif name not in _JAVA:
+        elif name not in JAVA:
             _require_harmless(name)
             ignored.append(name)
     _take_protocol(settings)
@@ -148,7 +148,7 @@ def _require_harmless(name: str) -> None:
     """Raise SettingError for settings that must not be ignored: a typing error, or a safeguard."""
     if _HARMLESS.fullmatch(name):
         return
-    known = sorted(_SAME | _JAVA)
+    known = sorted(_SAME | JAVA)
     close = difflib.get_close_matches(name, known, 1, 0.85)
     if close:
         raise SettingError(f"{name} is not a client's setting: did you mean {close[0]}?")

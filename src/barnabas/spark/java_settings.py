@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.errors import SettingError
-from barnabas.client.properties import translate
+from barnabas.client.properties import JAVA, translate
 from barnabas.spark.option_values import positive, refuse
 
 _logger = logging.getLogger(__name__)
@@ -77,17 +77,7 @@ _PARTITIONERS = {
 }
 
 #: Settings of TLS and SASL that only Java has.
-_OF_SECURITY = (
-    "sasl.jaas.config",
-    "sasl.login.callback.handler.class",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.type",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
-)
+_OF_SECURITY = JAVA - {"ssl.endpoint.identification.algorithm"}
 _SECURITY = ("sasl.", "security.", "ssl.")
 
 
@@ -128,7 +118,7 @@ def _partitioner(value: str) -> str:
 
 def _security(settings: dict[str, str]) -> dict[str, str]:
     """Convert Java's logins and key stores, as in a client.properties."""
-    if not any(name in settings for name in _OF_SECURITY):
+    if _OF_SECURITY.isdisjoint(settings):
         return settings
     if "sasl.jaas.config" in settings:
         _warn_of_plans()

@@ -346,15 +346,6 @@ class ZooKeeperServer:
         return f"{self._folder} has no log of it"
 
 
-def is_installed() -> bool:
-    """Whether there is all that a ZooKeeper needs: Java and PySpark."""
-    try:
-        java(), jars()
-    except ZooKeeperMissingError:
-        return False
-    return True
-
-
 def java() -> str:
     """Return the Java to run, by JAVA_HOME or PATH.
 
