@@ -8,7 +8,7 @@
         for record in consumer:
             print(record.key_text, record.json())
 
-The names are loaded when they are first used: librdkafka takes a tenth of a second to import.
+Each name is loaded when it is first used, because the import of librdkafka takes a tenth of a second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ACLs, asked in the protocol itself: librdkafka knows neither every resource nor every operation."""
+"""Requests about ACLs, sent without librdkafka, which does not support all resources and operations."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from barnabas.kafka.security.acls import (
 
 
 def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBinding]:
-    """Return the rules that a filter selects, sorted.
+    """Return the ACLs that match a filter, sorted.
 
     Raises:
-        KafkaError: the broker refused. ClientError: none answers.
+        KafkaError: the broker rejected the request. ClientError: no broker answers.
     """
     request = DescribeAclsRequest(
         resource_type_filter=chosen.type,
@@ -49,10 +49,10 @@ def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBi
 
 
 def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> None:
-    """Add rules; those that are there already stay.
+    """Create ACLs. It is no error if one exists already.
 
     Raises:
-        KafkaError: the broker refused one. ClientError: none answers.
+        KafkaError: the broker rejected an ACL. ClientError: no broker answers.
     """
     creations = [
         AclCreation(
@@ -71,10 +71,10 @@ def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> No
 
 
 def delete_acls(servers: str, timeout: float, filters: Sequence[AclFilter]) -> list[AclBinding]:
-    """Remove the rules that filters select; return them, sorted.
+    """Delete the ACLs that match filters. Return the deleted ones, sorted.
 
     Raises:
-        KafkaError: the broker refused. ClientError: none answers.
+        KafkaError: the broker rejected the request. ClientError: no broker answers.
     """
     request = DeleteAclsRequest(
         filters=[

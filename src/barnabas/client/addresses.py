@@ -1,4 +1,4 @@
-"""Bootstrap servers as users write them: ``host:port,...``."""
+"""Parses bootstrap servers: ``host:port,...``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse_servers(text: str) -> list[Address]:
     """Return the addresses in `text`, at least one.
 
     Raises:
-        ClientError: one of them is not HOST:PORT.
+        ClientError: an item is not HOST:PORT.
     """
     return [_parse(part.strip(), text) for part in text.split(",")]
 

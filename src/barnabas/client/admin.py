@@ -1,4 +1,4 @@
-"""Administering a cluster: topics, settings, users, groups and offsets, in the protocol itself."""
+"""Administration of a cluster: topics, settings, users, groups and offsets, with requests of our own."""
 
 from __future__ import annotations
 
@@ -36,19 +36,21 @@ _TIMES = {"earliest": -2, "latest": -1}
 
 
 class Admin:
-    """Topics, settings, users, groups and offsets of one cluster. Every method waits for its answer.
+    """Manages topics, settings, users, groups and offsets of one cluster. Every method waits for its answer.
 
-    Brokers that die meanwhile are no errors as long as another one can answer in time.
+    It is no error if a broker dies meanwhile, as long as another one answers in time.
 
-    Raises (every method):
-        KafkaError: the broker refused, with its code and words.
-        ClientError: no broker answers within `timeout` seconds.
+    Every method raises KafkaError if a broker rejects the request, with its code and text, and ClientError if
+    no broker answers within `timeout` seconds.
     """
 
     def __init__(
         self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, *, timeout: float = 15.0, **settings: Any
     ) -> None:
-        """Raises SettingError for settings that librdkafka refuses: they are the same for every client."""
+        """Create a client.
+
+        Raises SettingError for settings that librdkafka rejects: they are the same for every client.
+        """
         if settings:
             check_settings(bootstrap_servers, settings)
         self._servers = servers_of(bootstrap_servers, librdkafka_settings(bootstrap_servers, settings))
@@ -56,7 +58,7 @@ class Admin:
         self._brokers = Brokers(self._servers, timeout)
 
     def close(self) -> None:
-        """Close the connections; the next call opens new ones."""
+        """Close the connections. The next call opens new ones."""
         self._brokers.close()
 
     # -- the cluster
@@ -66,7 +68,7 @@ class Admin:
         return described(self._brokers.ask_any(DescribeClusterRequest()))
 
     def unregister_broker(self, broker: BrokerId) -> None:
-        """Forget a broker that is gone for good, so that no new replicas are placed on it."""
+        """Remove a broker that will not come back, so that it gets no new replicas."""
 
         def unregister(connection: BrokerConnection) -> None:
             answer = connection.ask(UnregisterBrokerRequest(broker_id=broker))
@@ -77,12 +79,12 @@ class Admin:
     # -- topics
 
     def topics(self, *, internal: bool = False) -> list[str]:
-        """Return the names of all topics; internal ones (`__consumer_offsets`) only when asked for."""
+        """Return the names of all topics; internal ones (`__consumer_offsets`) only on request."""
         names = topic_calls.list_topics(self._brokers)
         return [name for name in names if internal or not name.startswith("__")]
 
     def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
-        """Partitions with leader, replicas and ISR, in the order of `names`."""
+        """Return topics and their partitions with leader, replicas and ISR, in the order of `names`."""
         return topic_calls.describe_topics(self._brokers, names) if names else []
 
     def create_topic(
@@ -95,11 +97,11 @@ class Admin:
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Create a topic; arguments that are not given have the broker's defaults.
+        """Create a topic. Arguments that are not given have the broker's defaults.
 
         Args:
-            assignments: for each partition its replicas (broker ids), the preferred leader first; instead of
-                `partitions` and `replication_factor`.
+            assignments: for each partition its replicas (broker ids), the preferred leader first; used
+                instead of `partitions` and `replication_factor`.
         """
         topic = topic_calls.new_topic(name, partitions, replication_factor, configs, assignments)
         topic_calls.create_topic(self._brokers, topic, validate_only=validate_only)
@@ -118,7 +120,10 @@ class Admin:
         return offset_calls.delete_records(self._brokers, offsets)
 
     def sizes(self, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
-        """The bytes on disk of each partition at its leader; without those whose leader does not tell."""
+        """Return the bytes on disk of each partition on its leader.
+
+        Partitions whose leader does not answer are left out.
+        """
         leading = [
             (partition.leader, TopicPartition(topic.name, partition.partition))
             for topic in topics
@@ -130,10 +135,10 @@ class Admin:
     def offsets(
         self, partitions: Iterable[TopicPartition], spec: str | int, *, skip_failed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Offsets by "earliest", "latest" (the high watermark) or the first record at a time (ms since 1970).
+        """Return offsets for "earliest", "latest" (the high watermark) or a time in ms since 1970.
 
-        A partition without a record at or after the time has offset -1. With `skip_failed` a partition whose
-        broker does not tell is left out.
+        For a time, it is the offset of the first record at or after it; -1 if there is none. With
+        `skip_failed`, partitions whose broker does not answer are left out.
         """
         time = spec if isinstance(spec, int) else _TIMES[spec]
         times = {TopicPartition(*partition): time for partition in partitions}
@@ -142,10 +147,9 @@ class Admin:
     # -- settings
 
     def configs(self, kind: str, name: str) -> list[ConfigValue]:
-        """Return every setting of a "topic", "broker", "group" or "client metrics", and the source of its
-        value.
+        """Return every setting of a resource, with the source of its value.
 
-        A broker without a name means all: only the settings that have a cluster-wide default (KIP-226).
+        A broker with an empty name means the cluster-wide defaults of brokers (KIP-226).
         """
         return config_calls.describe_settings(self._brokers, kind, name)
 
@@ -159,9 +163,9 @@ class Admin:
         append: Mapping[str, str] | None = None,
         subtract: Mapping[str, str] | None = None,
     ) -> None:
-        """Change some settings: set, put back to the default, or add to and take from a list.
+        """Change some settings: set, reset to the default, or append to and subtract from a list.
 
-        A broker without a name means all: this changes the cluster-wide default.
+        A broker with an empty name means the cluster-wide defaults of brokers.
         """
         changes: list[tuple[str, str, str | None]] = [
             *(("set", key, value) for key, value in (set or {}).items()),
@@ -174,11 +178,11 @@ class Admin:
     # -- users
 
     def users(self) -> dict[str, dict[str, int]]:
-        """Everyone who can log in: the iterations of their SCRAM credentials, by mechanism."""
+        """Return all users with SCRAM credentials: the iterations of each mechanism."""
         return passwords.list_users(self._brokers)
 
     def set_password(self, user: str, password: str, *, iterations: int = 4096) -> None:
-        """Let a user log in by a password; an earlier one is replaced. It leaves this process salted only."""
+        """Set a user's password. Only salted passwords leave this process."""
         passwords.set_password(self._brokers, user, password, iterations)
 
     def delete_user(self, user: str) -> None:
@@ -192,7 +196,7 @@ class Admin:
         return consumer_groups.list_groups(self._brokers)
 
     def describe_group(self, group: str) -> GroupDescription:
-        """Return state, assignor and members with their assignments; a missing group is Dead."""
+        """Return state, assignor and members with their assignments. A missing group is Dead."""
         return self._brokers.ask_coordinator(
             group, lambda connection, broker: consumer_groups.describe_group(connection, broker, group)
         )
@@ -204,7 +208,7 @@ class Admin:
         )
 
     def set_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets in the group's name; the group must have no members."""
+        """Commit offsets for the group, which must have no members."""
         self._brokers.ask_coordinator(
             group, lambda connection, _: consumer_groups.commit_offsets(connection, group, offsets)
         )
@@ -222,7 +226,7 @@ class Admin:
         )
 
     def delete_group(self, group: str) -> None:
-        """Delete a group and its offsets; it must have no members."""
+        """Delete a group and its offsets. It must have no members."""
 
         def delete(connection: BrokerConnection, _: BrokerId) -> None:
             consumer_groups.delete_group(connection, group)

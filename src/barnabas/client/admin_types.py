@@ -1,4 +1,4 @@
-"""Results of `Admin`: plain, sortable, and named as in Kafka."""
+"""Results of `Admin`: plain, sortable, with Kafka's names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A setting's value; `source` is its origin, `synonyms` are its other possible origins, best first."""
+    """A setting's value.
+
+    `source` is its source; `synonyms` are its other possible sources, in order of precedence.
+    """
 
     name: str
     value: str | None
@@ -67,7 +70,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupListing:
-    """A group; `type` is the protocol it was formed by: classic, consumer or share."""
+    """A group. `type` is its protocol: classic, consumer or share."""
 
     group: str
     state: str
@@ -96,8 +99,11 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A consumer group; `assignor` is the protocol its members agreed on. Classic groups have no
-    epochs: the group's, and that of the target assignment."""
+    """A consumer group.
+
+    `assignor` is the protocol that its members use. Only groups of the consumer protocol have epochs: the
+    group epoch, and that of the target assignment.
+    """
 
     group: str
     state: str

@@ -1,4 +1,4 @@
-"""Questions that librdkafka drops: asked again."""
+"""Repeats requests that librdkafka drops when a broker leaves the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TRIES = 5
 
 
 def ask(question: Callable[[], T]) -> T:
-    """Return the answer to a question that is harmless when asked twice.
+    """Return the result of a request that can be repeated without harm.
 
     Since 2.10, librdkafka fails a request that waits for a broker as soon as that broker leaves the cluster's
     metadata. The error is _DESTROY_BROKER, though the next leader could answer.

@@ -1,9 +1,8 @@
-"""The live brokers of a cluster, asked in the protocol itself.
+"""Sends requests to the live brokers of a cluster, with a protocol client of our own.
 
-librdkafka's admin client (2.16) keeps to the brokers that it knows. Once the controller has died, the next
-call for it waits until its time is up. Once a group's coordinator has died, so does each call about the
-group. An assertion may then end the process when the client is closed (librdkafka issue 5511, pull request
-5397).
+librdkafka's admin client (2.16) only uses the brokers that it knows. When the controller has died, the next
+call to it waits until its time limit. When a group's coordinator has died, so does each call about the group.
+An assertion can then end the process when the client is closed (librdkafka issue 5511, pull request 5397).
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ _RETRY_S, _LONGEST_RETRY_S = 0.05, 1.0
 
 
 class CoordinatorType(IntEnum):
-    """The key types of FindCoordinator."""
+    """The types of keys in FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class UnknownBrokerError(ClientError):
-    """The cluster has no broker of this id now."""
+    """The cluster has no live broker with this id."""
 
 
 class BrokerResponses(NamedTuple):
@@ -71,18 +70,18 @@ class BrokerResponses(NamedTuple):
 
 
 class Brokers:
-    """Asks the brokers of one cluster, from any thread. Connections are kept between calls.
+    """Sends requests to the brokers of one cluster, from any thread. It keeps connections between calls.
 
-    `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call. They do so when the
-    connection breaks, the broker does not answer in time, or it names another broker as the right one. Such
-    a call must be harmless when it is done twice (`repeatable`). The other methods do not repeat.
+    `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call when they get no response in
+    time, or are
+    sent to another broker. So such a call must do no harm when it is
+    repeated (`repeatable`). The other methods do not repeat.
 
     Args:
-        timeout: seconds for each call, with all of its tries.
+        timeout: seconds for each call, including all attempts.
 
     Raises (every method that asks):
-        KafkaError: a broker refused.
-        ClientError: the right broker does not answer within `timeout` seconds.
+        KafkaError: a broker rejected the request.
     """
 
     def __init__(self, servers: Servers, timeout: float) -> None:
@@ -99,7 +98,7 @@ class Brokers:
         self._pool = ConnectionPool(servers)
 
     def close(self) -> None:
-        """Leave the brokers. A call after that connects again."""
+        """Close the connections. The next call opens new ones."""
         self._pool.close()
 
     def __del__(self) -> None:
@@ -115,10 +114,10 @@ class Brokers:
     def ask_once(
         self, request: Question, *, patience: float | None = None, deadline: float | None = None
     ) -> Any:
-        """Return the response of the first broker that answers; no broker is asked a second time.
+        """Return the response of the first broker that answers. Each broker is asked at most once.
 
         Args:
-            patience: seconds for each answer while another broker is left; None for all of the time.
+            patience: seconds for each answer while other brokers remain; None for all of the time.
             deadline: monotonic seconds; `timeout` from now if it is None.
         """
         return self._ask_first(request, self._deadline(deadline), patience)
@@ -131,7 +130,7 @@ class Brokers:
         return responses[broker]
 
     def ask_controller(self, call: Callable[[BrokerConnection], T]) -> T:
-        """Return the result of `call`, given a connection to the controller, which has all of the time."""
+        """Return the result of `call`, which gets a connection to the controller."""
 
         def attempt(deadline: float) -> T:
             metadata = self.metadata([], deadline)
@@ -159,9 +158,9 @@ class Brokers:
         call: Callable[[BrokerConnection, BrokerId], T],
         kind: CoordinatorType = CoordinatorType.GROUP,
     ) -> T:
-        """Return the result of `call`, given a connection to a coordinator and that broker's id.
+        """Return the result of `call`, which gets a connection to a coordinator and that broker's id.
 
-        The coordinator is that of a group or of a transactional id.
+        It is the coordinator of a group or of a transactional id.
         """
 
         def attempt(deadline: float) -> T:
@@ -184,7 +183,7 @@ class Brokers:
         patience: float | None = None,
         deadline: float | None = None,
     ) -> BrokerResponses:
-        """Ask several brokers together: all requests are sent before the first response is awaited.
+        """Send requests to several brokers before waiting for the first response. Return the responses.
 
         Args:
             at_most: the highest version of the requests.
@@ -219,7 +218,10 @@ class Brokers:
         at_most: int | None = None,
         deadline: float | None = None,
     ) -> PendingResponse:
-        """Send a request to a broker without waiting for the response; the arguments are as of `ask_each`."""
+        """Send a request to a broker without waiting for the response.
+
+        The arguments are those of `ask_each`.
+        """
         deadline = self._deadline(deadline)
         if broker not in self._addresses:
             self.metadata([], deadline)
@@ -236,13 +238,13 @@ class Brokers:
         return PendingResponse(self._pool, address, connection)
 
     def ask_every(self, request: Request, *, deadline: float | None = None) -> BrokerResponses:
-        """Ask every live broker of the cluster the same."""
+        """Send the same request to every live broker."""
         deadline = self._deadline(deadline)
         alive = self.metadata([], deadline).brokers
         return self.ask_each({each.node_id: request for each in alive}, deadline=deadline)
 
     def coordinators(self, groups: Collection[str]) -> dict[str, BrokerId]:
-        """Return the coordinators of groups, without those groups whose coordinator is not known now."""
+        """Return the coordinators of groups. Groups without a known coordinator are left out."""
         found: dict[str, BrokerId] = {}
         left = list(groups)
         while left:
@@ -262,7 +264,10 @@ class Brokers:
     # -- the parts of calls
 
     def insist(self, attempt: Callable[[float], T]) -> T:
-        """Return the result of `attempt`, given its deadline (monotonic seconds). Retries like a call."""
+        """Return the result of `attempt`, which gets its deadline (monotonic seconds).
+
+        Repeat it like a call.
+        """
         deadline = time.monotonic() + self.timeout
         pause = _RETRY_S
         while True:
@@ -280,7 +285,7 @@ class Brokers:
             pause = min(2 * pause, _LONGEST_RETRY_S)
 
     def metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
-        """Return brokers, controller and some topics, or with None all, within `insist`."""
+        """Return brokers, controller and some topics (None for all), with the retries of `insist`."""
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
         answer: MetadataResponse = self._ask_first(request, deadline)
@@ -292,7 +297,7 @@ class Brokers:
         return {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers}
 
     def address_of(self, broker: BrokerId) -> Address | None:
-        """Return the last known address of a broker; None for one that no answer has named yet."""
+        """Return the last known address of a broker; None if no response has named it yet."""
         return self._addresses.get(broker)
 
     def connected(
@@ -302,10 +307,10 @@ class Brokers:
         use: Callable[[BrokerConnection], T],
         patience: float | None = PATIENCE,
     ) -> T:
-        """Return the result of `use` with a connection to a broker, within `insist`. Raises its errors.
+        """Return the result of `use`, which gets a connection to a broker, with the retries of `insist`.
 
         Args:
-            patience: seconds for each answer at most; None for all that is left.
+            patience: largest number of seconds for each answer; None for all of the time.
         """
         connection = self._pool.take(address, deadline, self._learn)
         connection.wait_for(answer_time(deadline, patience))
@@ -348,7 +353,7 @@ class Brokers:
         self._note(connection.ask(_ONLY_BROKERS), address)
 
     def _note(self, metadata: MetadataResponse, entry: Address) -> None:
-        """Remember the brokers, for the day when those that were named at first are gone."""
+        """Remember the brokers of a response, because the first known ones may disappear."""
         addresses = self.addresses(metadata)
         with self._lock:
             self._noted = metadata if metadata.brokers else None
@@ -363,9 +368,9 @@ class Brokers:
 
 
 def repeatable(call: Callable[P, T], done: ErrorCode) -> Callable[P, T | None]:
-    """`call`, so that it may be made again after its answer was lost.
+    """Wrap `call`, so that it can be repeated after its answer was lost.
 
-    The refusal `done` tells then that the first request was carried out.
+    In a repeated call, the error `done` means that the first request was executed.
     """
     is_answer_lost = False
 
@@ -393,10 +398,10 @@ def check(code: int, about: str, message: str | None = None) -> None:
 
 
 def ask_once(servers: str, timeout: float, request: Request) -> Any:
-    """Return the response of the first broker that answers, within `timeout` seconds in all.
+    """Return the response of the first broker that answers, within `timeout` seconds in total.
 
-    A broker that hangs delays the others for a few seconds. The broker that accepts the connection has all
-    the remaining time.
+    A broker that hangs delays the others for a few seconds only. The first broker that accepts the connection
+    gets all the remaining time.
 
     Raises:
         ClientError: no broker answers.

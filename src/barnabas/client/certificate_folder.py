@@ -1,4 +1,4 @@
-"""A folder with an authority of one's own, what it has signed, and settings to connect by.
+"""A folder with a certificate authority, the certificates that it has signed, and client settings.
 
 ca.pem, ca.key.pem    the authority's certificate and its key
 truststore.p12        the certificate for Java; its password is no secret
@@ -6,7 +6,7 @@ NAME.pem, NAME.p12    a key with its certificate and the authority's
 NAME.password         the password of NAME.p12
 NAME.properties       settings of a client (client.properties)
 
-The folder is its owner's (0700), and all that is secret in it (0600).
+Only the owner can read the folder (0700) and its secrets (0600).
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class CertificateFolder:
-    """Makes and reads the files. Files that are there are replaced atomically."""
+    """Creates and reads the files. Existing files are replaced atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
 
     @property
     def authority(self) -> Path:
-        """The certificate that all are to trust."""
+        """Path of the authority's certificate, which all programs must trust."""
         return self.path / "ca.pem"
 
     @property
     def truststore(self) -> Path:
-        """The same for Java."""
+        """Path of the authority's certificate for Java."""
         return self.path / "truststore.p12"
 
     def pem(self, name: str) -> Path:
-        """Return a key with its certificate."""
+        """Return the path of a key with its certificate."""
         return self.path / f"{name}.pem"
 
     def properties(self, name: str) -> Path:
-        """Settings of a client."""
+        """Return the path of a client's settings."""
         return self.path / f"{name}.properties"
 
     @property
@@ -61,14 +61,15 @@ class CertificateFolder:
         return self.authority.exists() and self._authority_key.exists()
 
     def names(self) -> list[str]:
-        """Whose certificates there are."""
+        """Return the names with a certificate."""
         return sorted(path.stem for path in self.path.glob("*.pem") if path.stem not in _RESERVED)
 
     def create_authority(self, name: str) -> None:
-        """Make the authority.
+        """Create the authority.
 
         Raises:
-            ClientError: there is one: what it has signed would not be trusted any more.
+            ClientError: there is one already, and the certificates that it has signed would not be trusted
+                any more.
         """
         if self.authority.exists() or self._authority_key.exists():
             raise ClientError(
@@ -83,11 +84,11 @@ class CertificateFolder:
     def issue(
         self, name: str, hosts: Iterable[str] = (), days: int = certificates.CERTIFICATE_DAYS
     ) -> Description:
-        """Sign a new key: a server's when it names hosts, else a client's, with settings for it.
+        """Sign a new key: for a server if `hosts` are given, else for a client, with its settings.
 
         Raises:
-            ClientError: the folder has no authority, or `name` cannot be a file's.
-            ConfigError: a certificate cannot name one of `hosts`.
+            ClientError: the folder has no authority, or `name` cannot be a file name.
+            ConfigError: a certificate cannot contain one of `hosts`.
         """
         if not _NAME.fullmatch(name) or name in _RESERVED:
             raise ClientError(
@@ -116,14 +117,14 @@ class CertificateFolder:
             raise ClientError(f"{self.path} has no certificate of {name}: there are {known}") from None
 
     def is_good(self, name: str, hosts: Iterable[str]) -> bool:
-        """Whether a server's certificate names all of `hosts`, and will for a while."""
+        """Whether a server's certificate contains all of `hosts`, and does not expire soon."""
         if not self.pem(name).exists():
             return False
         found = self.describe(name)
         return {*hosts} <= {*found.hosts} and found.ends - _now() > RENEWAL
 
     def write_login(self, user: str, password: str, servers: str) -> Path:
-        """Settings of a client that logs in as `user`, for our commands, Java's tools and most others."""
+        """Write settings for a client that logs in as `user`, in the format of Java's tools."""
         lines = [
             f"bootstrap.servers={servers}",
             "security.protocol=SASL_SSL",
@@ -154,7 +155,7 @@ class CertificateFolder:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace a file atomically; only its owner may read it, from its first moment on."""
+    """Replace a file atomically. From its creation on, only its owner can read it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -166,7 +167,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def escaped(path: Path) -> str:
-    """Return a path as a properties file has it."""
+    """Return a path in the syntax of a properties file."""
     return str(path).replace("\\", "\\\\")
 
 

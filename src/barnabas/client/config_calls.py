@@ -1,4 +1,4 @@
-"""The settings of topics, brokers, groups and client metrics, asked and changed."""
+"""Requests that describe and change the settings of topics, brokers, groups and client metrics."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def describe_settings(brokers: Brokers, kind: str, name: str) -> list[ConfigValu
 
     Args:
         kind: "topic", "group", "client metrics" or "broker".
-        name: of a broker its id, or "" for what every broker has (KIP-226).
+        name: name of the resource; for a broker its id, or "" for the defaults of all brokers (KIP-226).
     """
     resource = DescribeConfigsResource(
         resource_type=_TYPES[kind], resource_name=name, configuration_keys=None
@@ -67,7 +67,7 @@ def alter_settings(
     """Change settings of a resource.
 
     Args:
-        kind, name: as of `describe_settings`.
+        kind, name: as in `describe_settings`.
         changes: for each setting "set", "delete", "append" or "subtract", its name, and the value.
     """
     request = IncrementalAlterConfigsRequest(resources=[changed_resource(kind, name, changes)])

@@ -1,4 +1,4 @@
-"""The protocol bare, for what librdkafka does not ask or hand out: one connection, one request at a time."""
+"""A client that sends raw protocol requests, one at a time, on one connection."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CLIENT_ID = "barnabas"
 
 
 class UnservedError(ClientError):
-    """A broker does not serve an API, or none of the versions that are known here."""
+    """A broker does not serve an API, or only unknown versions of it."""
 
 
 class NotKafkaError(ProtocolError):
-    """The server at the address speaks another protocol.
+    """The server at the address uses another protocol.
 
     Attributes:
-        guess: the protocol, as the end of a sentence; empty if unknown.
+        guess: name of that protocol, as the end of a sentence; empty if unknown.
     """
 
     def __init__(self, opening: bytes) -> None:
@@ -56,11 +56,11 @@ class Security(Protocol):
     """The encryption and the login of a connection (`barnabas.client.security`)."""
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """Return the socket to talk over. Raises OSError as the system and TLS do."""
+        """Return the socket with encryption. Raises OSError like the system and TLS."""
         ...
 
     def authenticate(self, connection: BrokerConnection) -> None:
-        """Say who asks. Raises ClientError."""
+        """Log in. Raises ClientError."""
         ...
 
 
@@ -70,7 +70,7 @@ _IN_REQUEST = 8
 
 
 class BrokerConnection:
-    """A connection to one broker. Each request goes in the highest version that both sides know.
+    """A connection to one broker. Each request has the highest version that both sides support.
 
     Raises (also when used):
         ClientError: the broker does not answer in `timeout` seconds, or not in the protocol; no more can be
@@ -116,20 +116,20 @@ class BrokerConnection:
         return self._address
 
     def fileno(self) -> int:
-        """Return the descriptor for a selector: readable when a response begins to arrive."""
+        """Return the file descriptor for a selector. It is readable when a response begins to arrive."""
         return self._socket.fileno()
 
     def wait_for(self, timeout: float) -> None:
-        """Give the broker `timeout` seconds for its answers from now on."""
+        """Set the time limit for answers to `timeout` seconds from now."""
         self._socket.settimeout(timeout)
 
     def ask(self, request: Request | Repeated, *, at_most: int | None = None) -> Any:
-        """Return the response to a request in version `at_most` or lower."""
+        """Send a request in version `at_most` or lower, and return the response."""
         self.send(request, at_most=at_most)
         return self.receive()
 
     def send(self, request: Request | Repeated, *, at_most: int | None = None) -> None:
-        """Send without waiting, in version `at_most` or lower; `receive` gives the response."""
+        """Send a request in version `at_most` or lower without waiting. `receive` returns the response."""
         if isinstance(request, Repeated):
             self._send_again(request, at_most)
         else:
@@ -151,7 +151,7 @@ class BrokerConnection:
         return repeated.answer
 
     def is_usable(self) -> bool:
-        """Whether an idle connection is still open: nothing has come from the broker, not even its end."""
+        """Whether an idle connection is still open: the broker has sent no bytes and no end."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)

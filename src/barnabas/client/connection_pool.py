@@ -20,7 +20,7 @@ _MOST_IDLE = 4
 
 
 class ConnectionPool:
-    """From any thread; a connection that was taken belongs to the thread that took it."""
+    """A pool for any thread. Only the thread that has taken a connection may use it."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
@@ -29,7 +29,7 @@ class ConnectionPool:
         self._idle: dict[Address, list[BrokerConnection]] = {}
 
     def close(self) -> None:
-        """Close the idle connections. A request after that connects again."""
+        """Close the idle connections. The next request opens new ones."""
         with self._lock:
             idle, self._idle = self._idle, {}
         for connection in itertools.chain(*idle.values()):
@@ -38,9 +38,11 @@ class ConnectionPool:
     def take(
         self, address: Address, deadline: float, on_open: Callable[[BrokerConnection, Address], None]
     ) -> BrokerConnection:
-        """Return a connection to the broker at `address`; give it back, or close it. Raises ClientError.
+        """Return a connection to the broker at `address`.
 
-        A new connection is given to `on_open` before it is used.
+        Give it back afterwards, or close it. Raises ClientError.
+
+        `on_open` gets a new connection before it is used.
         """
         while (idle := self._pop(address)) is not None:
             if idle.is_usable():
@@ -60,7 +62,7 @@ class ConnectionPool:
         return connection
 
     def give_back(self, address: Address, connection: BrokerConnection) -> None:
-        """Keep a connection that has no request under way."""
+        """Put a connection without a pending request back into the pool."""
         with self._lock:
             idle = self._idle.setdefault(address, [])
             if len(idle) < _MOST_IDLE:
@@ -75,7 +77,7 @@ class ConnectionPool:
 
 
 class PendingResponse:
-    """A request that a broker has to answer. `receive` the response, or `abandon` it."""
+    """A request without a response yet. Call `receive` or `abandon`."""
 
     def __init__(self, pool: ConnectionPool, address: Address, connection: BrokerConnection) -> None:
         self._pool = pool
@@ -90,8 +92,8 @@ class PendingResponse:
         """Return the response. Raises ClientError.
 
         Args:
-            deadline: until when to wait for it, in monotonic seconds.
-            patience: seconds to wait at most; None for all of the time.
+            deadline: end of the wait, in monotonic seconds.
+            patience: largest number of seconds to wait; None for all of the time.
         """
         try:
             self._connection.wait_for(answer_time(deadline, patience))
@@ -103,17 +105,17 @@ class PendingResponse:
         return response
 
     def abandon(self) -> None:
-        """Close the connection: the response is not needed."""
+        """Close the connection, because the response is not needed."""
         self._connection.close()
 
 
 def answer_time(deadline: float, patience: float | None) -> float:
-    """Return the seconds that a broker has for its answer."""
+    """Return the seconds for a broker's answer."""
     left = max(deadline - time.monotonic(), 0.001)
     return left if patience is None else fair_share(left, patience)
 
 
 def fair_share(left: float, patience: float) -> float:
-    """The seconds, `patience` at most, that one broker gets of those `left`: others shall have a turn."""
+    """Return the seconds to spend on one broker: at most `patience`, and less than `left`."""
     left = max(left, 0.001)
     return min(patience, max(left / 2, 0.5), left)

@@ -1,4 +1,4 @@
-"""Consuming records: `confluent_kafka.Consumer` as an iterator, in a group or on its own."""
+"""Consumes records: `confluent_kafka.Consumer` as an iterator, with or without a group."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ class Consumer:
     """Iterates over the records of topics without end: `for record in Consumer(servers, "orders"): ...`
 
     With `group`, the consumer is a member of that consumer group, which shares the partitions and stores
-    offsets. It commits now and then, or by `commit`. A record counts as read when the caller takes the next
-    one, or the block ends without an error. Without `group`, it reads every partition on its own and stores
-    no offsets.
+    offsets. It commits automatically from time to time, or by `commit`. A record counts as processed when the
+    caller takes the next one, or when the block ends without an error. Without `group`, it reads every
+    partition itself and stores no offsets.
 
-    The caller may work on a record for any time: the consumer stays in its group meanwhile, until the process
-    ends or `close`. A rebalance waits until the record is done, for up to two thirds of
-    `max_poll_interval_ms` (5 minutes). If a record takes longer and its partition moves, the next member
-    reads that record as well. Fetched records of a partition that has moved to another member are dropped.
+    The caller may process a record for any time: the consumer stays in its group until the process ends or
+    `close`. A rebalance waits for the end of the record, at most for two thirds of `max_poll_interval_ms` (5
+    minutes). If a record takes longer and its partition moves, the next member reads that record again.
+    Fetched records of a partition that has moved to another member are dropped.
 
     Args:
         bootstrap_servers: `host:port,...`
-        topics: names, or with a group also patterns beginning with ^.
-        start: where to begin where there is no committed offset: "earliest" or "latest".
-        settings: librdkafka's, with underscores for dots.
+        topics: names; with a group also patterns that begin with ^.
+        start: start position if there is no committed offset: "earliest" or "latest".
+        settings: settings of librdkafka, with underscores for dots.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Consumer:
         """Return the partitions of the topics.
 
         Raises:
-            KafkaError: there is no such topic.
+            KafkaError: a topic does not exist.
             ClientError: no broker answers.
         """
         found = []
@@ -137,7 +137,7 @@ class Consumer:
         )
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """Log start offset and high watermark, asked of the broker."""
+        """Return the log start offset and the high watermark from the broker."""
         try:
             low, high = ask(
                 partial(
@@ -165,9 +165,9 @@ class Consumer:
         return {TopicPartition(place.topic, place.partition): place.offset for place in answer}
 
     def poll(self, timeout: float = 1.0) -> Record | None:
-        """Return the next record, or None when none has come within `timeout` seconds.
+        """Return the next record; None if none has arrived within `timeout` seconds.
 
-        In a group this says that the record before is done: its offset will be committed.
+        In a group, the call marks the previous record as processed, so that its offset will be committed.
         """
         self._put_down_taken()
         deadline = time.monotonic() + timeout
@@ -184,12 +184,13 @@ class Consumer:
         return self._taken
 
     def read_batch(self, timeout: float = 1.0, at_most: int = _BATCH) -> list[Record]:
-        """Return the records that have come, waiting at most `timeout` seconds for the first; offsets are not
-        stored.
+        """Return the records that have arrived.
+
+        Wait at most `timeout` seconds for the first. Offsets are not stored.
 
         Raises:
-            KafkaError: the broker answered with an error; UNKNOWN_TOPIC_OR_PARTITION for a topic that is
-                gone.
+            KafkaError: the broker answered with an error, for example UNKNOWN_TOPIC_OR_PARTITION for a
+                deleted topic.
         """
         try:
             with self._keeper.reading() as messages:
@@ -235,9 +236,9 @@ class Consumer:
         return records
 
     def read_until(self, ends: Mapping[TopicPartition, int]) -> Iterator[list[Record]]:
-        """Batches of the assigned partitions' records up to these offsets (not including them).
+        """Yield batches of records of the assigned partitions, up to but without these offsets.
 
-        Batches may be empty while nothing comes. Raises as `read_batch` does.
+        Batches may be empty while no records arrive. It raises the same as `read_batch`.
         """
         left = dict(ends)
         while left:
@@ -252,10 +253,10 @@ class Consumer:
             yield [record for record in batch if record.offset < ends.get(record.topic_partition, 0)]
 
     def take(self, count: int, timeout: float = 30.0) -> list[Record]:
-        """Exactly `count` records.
+        """Return exactly `count` records.
 
         Raises:
-            ClientError: fewer have come within `timeout` seconds.
+            ClientError: fewer records have arrived within `timeout` seconds.
         """
         records: list[Record] = []
         deadline = time.monotonic() + timeout
@@ -268,7 +269,7 @@ class Consumer:
         return records
 
     def commit(self) -> None:
-        """Commit all that has been taken, and wait for the answer."""
+        """Commit the offsets of all taken records, and wait for the answer."""
         self._put_down_taken()
         try:
             self._keeper.commit()
@@ -277,12 +278,12 @@ class Consumer:
                 raise translate(error) from None
 
     def close(self) -> None:
-        """Leave the group, and commit processed records if commits are automatic."""
+        """Leave the group. If commits are automatic, commit the processed records first."""
         self._keeper.stop()
         self._consumer.close()
 
     def _put_down_taken(self) -> None:
-        """Let the next commit cover the last record taken."""
+        """Include the last taken record in the next commit."""
         record, self._taken = self._taken, None
         if record is not None and self._group is not None:
             self._keeper.put_down(record.topic_partition, record.offset + 1)
@@ -294,7 +295,7 @@ class Consumer:
         return translate(error)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget buffered records of partitions that another member is to read."""
+        """Drop buffered records of partitions that another member gets."""
         self._pending = [record for record in self._pending if record.topic_partition not in partitions]
 
     def __iter__(self) -> Iterator[Record]:

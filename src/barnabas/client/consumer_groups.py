@@ -1,4 +1,4 @@
-"""Requests about groups: a list of all, and from a group's coordinator its members and offsets.
+"""Requests about groups: a list of all groups; members and offsets from a group's coordinator.
 
 Separate requests describe groups of the consumer protocol (KIP-848) and share groups (KIP-932).
 """
@@ -79,10 +79,10 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
 
 
 def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: str) -> GroupDescription:
-    """Return a group of any type; one that is not there is Dead.
+    """Return a group of any type. A missing group is Dead.
 
     Raises:
-        KafkaError: the coordinator refused.
+        KafkaError: the coordinator rejected the request.
         ClientError: it does not answer.
     """
     (found,) = connection.ask(DescribeGroupsRequest(groups=[group])).groups
@@ -106,7 +106,7 @@ def committed_offsets(connection: BrokerConnection, group: str) -> dict[TopicPar
     """Return, by partition, the next offset that the group will read.
 
     Raises:
-        KafkaError: the coordinator refused.
+        KafkaError: the coordinator rejected the request.
         ClientError: it does not answer.
     """
     found = committed(connection, group)
@@ -120,13 +120,14 @@ def committed(
     only: Iterable[TopicPartition] | None = None,
     stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
-    """Return the group's committed offsets, for all of its partitions, or `only` for these.
+    """Return the group's committed offsets, for all of its partitions or `only` these.
 
     Args:
-        stable: whether the coordinator refuses while a transaction may still change an offset (KIP-447).
+        stable: whether the coordinator rejects the request while an open transaction can change an offset
+            (KIP-447).
 
     Raises:
-        KafkaError: the coordinator refused, UNSTABLE_OFFSET_COMMIT among others.
+        KafkaError: the coordinator rejected the request, for example with UNSTABLE_OFFSET_COMMIT.
         ClientError: it does not answer.
     """
     before_v8: list[OffsetFetchRequestTopic] | None = None
@@ -159,7 +160,7 @@ def offsets_of_groups(
 ) -> dict[str, dict[TopicPartition, int]]:
     """Return the committed offsets of many groups, 100 in a request.
 
-    A group whose coordinator does not answer at once has those of `before`, or none.
+    If a group's coordinator does not answer at once, its offsets in `before` are used, or none.
     """
     found = {group: before.get(group, {}) for group in groups}
     waiting: dict[BrokerId, list[str]] = {}
@@ -200,10 +201,11 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, int],
     metadata: Mapping[TopicPartition, str] | None = None,
 ) -> None:
-    """Commit in the name of a group without members, with a text beside an offset where `metadata` has one.
+    """Commit offsets for a group without members. `metadata` can have a text for each offset.
 
     Raises:
-        KafkaError: the coordinator refused, UNKNOWN_MEMBER_ID for a group with members among others.
+        KafkaError: the coordinator rejected the request, for example with UNKNOWN_MEMBER_ID for a group with
+            members.
         ClientError: it does not answer.
     """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
@@ -227,7 +229,8 @@ def delete_group(connection: BrokerConnection, group: str) -> None:
     """Delete a group without members, with its offsets.
 
     Raises:
-        KafkaError: the coordinator refused, NON_EMPTY_GROUP and GROUP_ID_NOT_FOUND among others.
+        KafkaError: the coordinator rejected the request, for example with NON_EMPTY_GROUP or
+            GROUP_ID_NOT_FOUND.
         ClientError: it does not answer.
     """
     (told,) = connection.ask(DeleteGroupsRequest(groups_names=[group])).results
@@ -245,7 +248,7 @@ def _classic_member(member: DescribedGroupMember) -> GroupMember:
 
 
 def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Empty where the group's protocol is not that of consumers (Kafka Connect's)."""
+    """Return an assignment; empty if the group's protocol is not that of consumers (Kafka Connect)."""
     try:
         (version,) = _VERSION.unpack_from(data)
         version = min(version, ConsumerProtocolAssignment.versions[1])

@@ -1,4 +1,4 @@
-"""Delegation tokens, asked in the protocol itself: librdkafka has no calls for them (KIP-48)."""
+"""Requests about delegation tokens, which librdkafka does not support (KIP-48)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TokenListing(NamedTuple):
 
 
 class NewToken(NamedTuple):
-    """A token that was created, by which one logs in with SCRAM."""
+    """A new token, with which a client logs in by SCRAM."""
 
     id: str
     password: str
@@ -52,12 +52,12 @@ def create_token(
     """Create a token.
 
     Args:
-        owner: the user as whom the token logs in; None for the requester.
-        renewers: users who may renew and expire it beside the owner.
-        max_lifetime_ms: its longest life; -1 for the longest that the broker allows.
+        owner: user of the token; None for the requester.
+        renewers: users who can renew and expire it, in addition to the owner.
+        max_lifetime_ms: longest lifetime; -1 for the longest that the broker allows.
 
     Raises:
-        KafkaError: the broker refused. ClientError: none answers.
+        KafkaError: the broker rejected the request. ClientError: no broker answers.
     """
     request = CreateDelegationTokenRequest(
         renewers=[CreatableRenewers(principal_type=_USER, principal_name=name) for name in renewers],
@@ -76,7 +76,7 @@ def create_token(
 
 
 def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
-    """Return the tokens that one may see, without their passwords. Raises as `create_token`."""
+    """Return the tokens that the user may see, without their passwords. Raises as `create_token`."""
     return [
         TokenListing(
             token.token_id,
@@ -91,9 +91,9 @@ def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
 
 
 def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
-    """Renew a token for a period from now, -1 for the broker's own; return its expiry.
+    """Renew a token for a period from now; -1 means the broker's default. Return its expiry.
 
-    Raises as `create_token`.
+    It raises the same as `create_token`.
     """
     mac = _hmac(servers, timeout, token_id)
     answer = _asked(servers, timeout, RenewDelegationTokenRequest(hmac=mac, renew_period_ms=period_ms))
@@ -102,7 +102,10 @@ def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> 
 
 
 def expire_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
-    """Expire a token after a period from now, -1 for at once; return its expiry. Raises as `create_token`."""
+    """Set a token's expiry to a period from now; -1 deletes it.
+
+    Return its expiry. Raises as `create_token`.
+    """
     mac = _hmac(servers, timeout, token_id)
     answer = _asked(servers, timeout, ExpireDelegationTokenRequest(hmac=mac, expiry_time_period_ms=period_ms))
     expires_ms: int = answer.expiry_timestamp_ms

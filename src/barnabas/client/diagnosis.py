@@ -1,4 +1,4 @@
-"""Why a client cannot connect, or is not served: one question after the other, each with its own cure."""
+"""Finds out why a client cannot connect or is rejected, by a series of checks, each with its own cure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNKNOWN_OPERATIONS = -(2**31)
 
 
 class Finding(NamedTuple):
-    """The result of one question."""
+    """The result of one check."""
 
     #: what was looked at: "TLS of HOST:PORT"
     subject: str
@@ -41,11 +41,11 @@ class Finding(NamedTuple):
 
 
 def examine(servers: str, address: Address, topic: str | None = None) -> Iterator[Finding]:
-    """Look at a broker as a client with the settings of `servers` does, until something is in the way.
+    """Check a broker like a client with the settings of `servers`, up to the first failed check.
 
     Args:
-        servers: has the settings; its own addresses are not asked.
-        topic: one that the client means to use.
+        servers: settings of the client; its own addresses are not checked.
+        topic: topic that the client wants to use.
     """
     configured = servers if isinstance(servers, Servers) else Servers(servers)
     patient = _Examined(configured, address)
@@ -59,7 +59,7 @@ def examine(servers: str, address: Address, topic: str | None = None) -> Iterato
 
 
 class _Examined:
-    """One address, looked at with a client's settings."""
+    """Checks one address with a client's settings."""
 
     def __init__(self, servers: Servers, address: Address) -> None:
         self._servers = servers
@@ -70,7 +70,7 @@ class _Examined:
         self._protocol = protocol
 
     def reach(self) -> Finding:
-        """Whether anything listens there."""
+        """Check that a server listens at the address."""
         subject = f"address {self._address}"
         try:
             socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
@@ -116,7 +116,7 @@ class _Examined:
         )
 
     def trust(self) -> Finding | None:
-        """Whether the certificate is good, has this name, and is from an authority that the client trusts."""
+        """Check that the certificate is valid, contains this name, and comes from a trusted authority."""
         if not self._has_tls:
             return None
         shown = self._certificate()
@@ -124,7 +124,7 @@ class _Examined:
         return _judge(shown, self._address, self._untrusted())
 
     def login(self) -> Finding | None:
-        """Whether the broker takes the client's word for who it is."""
+        """Check that the broker accepts the client's login."""
         subject = f"login at {self._address}"
         try:
             with self._connect(self._address) as connection:
@@ -170,7 +170,7 @@ class _Examined:
             yield _access(each)
 
     def _advertised(self, node: int, address: Address, is_alone: bool) -> Finding:
-        """Check that a broker answers at its advertised address. One that is alone has answered already."""
+        """Check that a broker answers at its advertised address. A single broker has answered already."""
         subject = f"broker {node}"
         cure = "set advertised.listeners of that broker to an address that clients reach"
         try:
@@ -203,10 +203,9 @@ class _Examined:
         return Finding(subject, False, str(error), "read the broker's log")
 
     def _alert(self) -> str:
-        """Return how the server ends the connection behind the handshake, as TLS 1.3 checks a client's
-        certificate.
+        """Return how the server ends the connection after the handshake.
 
-        Empty if the server waits for a request, as after a handshake that has succeeded.
+        It is empty if the server waits for a request, as after a successful handshake.
         """
         security = self._servers.security
         assert security is not None
@@ -229,7 +228,7 @@ class _Examined:
         return BrokerConnection(*address, _TIMEOUT_S, security=self._servers.security)
 
     def _certificate(self) -> Description | None:
-        """Return the server's certificate, trusted or not; None if it speaks no TLS."""
+        """Return the server's certificate, trusted or not; None if the server does not use TLS."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -242,7 +241,7 @@ class _Examined:
         return None
 
     def _untrusted(self) -> str | None:
-        """Why the certificate is not trusted, whatever it is called; None where it is."""
+        """Return why the certificate is not trusted, apart from its names; None if it is trusted."""
         settings = servers_of(self._servers, {"ssl.endpoint.identification.algorithm": "none"}).settings
         context = security_of(settings).tls
         assert context is not None
@@ -280,7 +279,7 @@ def _judge(shown: Description, address: Address, untrusted: str | None) -> Findi
 
 
 def _names(shown: Description, host: str) -> bool:
-    """Whether a certificate is for a host; ``*.example.org`` is for one label more."""
+    """Whether a certificate is valid for a host. ``*.example.org`` covers one additional label."""
     wanted = host.lower()
     return any(
         name.lower() == wanted or (name.startswith("*.") and wanted.partition(".")[2] == name[2:].lower())

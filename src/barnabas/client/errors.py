@@ -1,4 +1,4 @@
-"""Errors on the client's side, in one line with its cure."""
+"""Errors of clients, each in one line with its cure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.base.errors import BarnabasError, ErrorCode, KafkaError
 
 
 class ClientError(BarnabasError):
-    """A client's operation failed: no broker answers, a file is missing, a wait was too long."""
+    """An operation of a client failed, for example because no broker answers or a file is missing."""
 
 
 class SettingError(ClientError):
@@ -17,11 +17,11 @@ class SettingError(ClientError):
 
 
 class UnreachableError(ClientError):
-    """No broker answers. The text ends where a caller can add how to name another one."""
+    """No broker answers. A caller can append to the text how to name another broker."""
 
 
 class AuthenticationError(ClientError):
-    """A client and a broker do not trust each other: to try again does not help."""
+    """A client or a broker rejects the other one. A retry does not help."""
 
 
 #: librdkafka's own codes (below -1) that a user meets, with words of ours.
@@ -41,25 +41,25 @@ _BY_CODE = {int(code): code for code in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """Return the code that a response has; one that is not known is UNKNOWN_SERVER_ERROR."""
+    """Return the code in a response; UNKNOWN_SERVER_ERROR for an unknown code."""
     return _BY_CODE.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def check_code(code: int, message: str | None = None) -> None:
-    """Raise KafkaError unless the code of a response is 0; `message` is the broker's."""
+    """Raise KafkaError unless the code in a response is 0. `message` is the broker's text."""
     if code:
         raise KafkaError(error_code(code), message)
 
 
 def said(error: BarnabasError) -> str:
-    """The text of an error for people: without the code's name, which is for programs."""
+    """Return the text of an error for people, without the name of the code."""
     return error.message if isinstance(error, KafkaError) else str(error)
 
 
 def translate(error: Any, about: str = "") -> BarnabasError:
-    """A confluent_kafka KafkaError or KafkaException as ours: `KafkaError` when a broker gave the code.
+    """Convert an error of confluent_kafka to one of ours: `KafkaError` if a broker sent the code.
 
-    `about` says what it concerns, and begins the text.
+    `about` is the subject of the request, and begins the text.
     """
     about = f"{about}: " if about else ""
     if isinstance(error, Exception) and error.args:
@@ -79,10 +79,10 @@ def translate(error: Any, about: str = "") -> BarnabasError:
 
 
 def unreachable(bootstrap_servers: str, reasons: Sequence[str] = ()) -> UnreachableError:
-    """Return the one message for the commonest failure.
+    """Return the error for a cluster without a reachable broker.
 
     Args:
-        reasons: for each address, the address and why it cannot be used: "127.0.0.1:1: connection refused".
+        reasons: for each address, the address and the reason: "127.0.0.1:1: connection refused".
     """
     if len(reasons) == 1:  # the address has been said
         reasons = [reasons[0].removeprefix(f"{bootstrap_servers}: ")]

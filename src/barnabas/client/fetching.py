@@ -1,4 +1,4 @@
-"""Reads partitions without a group: fetches batches as they are stored, and decodes their records."""
+"""Reads partitions without a group: it fetches batches as they are stored, and decodes their records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Batches that a partition's leader has sent, and the offsets at which the partition ends."""
+    """Batches from a partition's leader, and the offsets at which the partition ends."""
 
     start: int
     stable: int
@@ -40,18 +40,18 @@ class Chunk(NamedTuple):
 def fetch(
     brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
 ) -> dict[int, Chunk]:
-    """Batches of a topic from one leader, without waiting.
+    """Return batches of a topic from one leader, without waiting for more.
 
-    The first request reads committed records, since its answer names aborted transactions. A second one reads
-    the records behind the start of an open transaction.
+    The first request is read_committed, because its answer lists aborted transactions. A second one reads the
+    records after the start of an open transaction.
 
     Args:
-        topic: of a MetadataResponse.
-        wanted: from which offset on, by partition.
-        most_bytes: for each partition.
+        topic: the topic in a MetadataResponse.
+        wanted: offset to begin with, by partition.
+        most_bytes: largest number of bytes for each partition.
 
     Raises:
-        KafkaError: the leader refuses; partitions that cannot be read are left out.
+        KafkaError: the leader rejects the request; partitions that cannot be read are left out.
     """
     found = _fetched(brokers, leader, topic, wanted, most_bytes, committed=True)
     behind = {
@@ -99,7 +99,7 @@ def _fetched(
 
 
 def records_in(chunk: Chunk, first: int) -> Iterator[Found]:
-    """The records and markers of a chunk, from offset `first` on; what is damaged ends it.
+    """Yield the records and markers of a chunk, from offset `first` on, up to the first damage.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
@@ -129,7 +129,7 @@ def records_in(chunk: Chunk, first: int) -> Iterator[Found]:
 
 
 def next_offset(chunk: Chunk, first: int) -> int:
-    """Behind the last whole batch of a chunk that was asked for from `first` on."""
+    """Return the offset after the last whole batch of a chunk that was requested from `first` on."""
     last = first
     for _, header in batches(chunk.data):
         last = max(last, header.next_offset)

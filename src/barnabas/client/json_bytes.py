@@ -1,4 +1,4 @@
-"""Records as lines of JSON, and their bytes: text where they are UTF-8, else ``{"base64": ...}``."""
+"""Records as lines of JSON. Bytes are text if they are UTF-8, else ``{"base64": ...}``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from barnabas.base.types import TopicPartition
 def record_line(
     place: TopicPartition, offset: int, timestamp_ms: int | None, content: Mapping[str, Any]
 ) -> str:
-    """Return a record as `barnabas consume --json` prints it and `barnabas produce --json` reads it.
+    """Return a record in the format of `barnabas consume --json` and `barnabas produce --json`.
 
     Args:
-        content: the JSON values of "key", "value" and "headers", or some of them.
+        content: JSON values of "key", "value" and "headers", or some of them.
     """
     place_and_time = {**place._asdict(), "offset": offset, "timestamp": timestamp_ms}
     return json.dumps({**place_and_time, **content}, ensure_ascii=False)
@@ -33,15 +33,15 @@ def bytes_to_json(data: bytes | None) -> Any:
 
 
 def in_base64(data: bytes) -> dict[str, str]:
-    """Return the JSON value of bytes that are no text."""
+    """Return the JSON value of bytes that are not text."""
     return {"base64": base64.b64encode(data).decode()}
 
 
 def is_base64(value: Any) -> bool:
-    """Return whether a JSON value is bytes as `in_base64` writes them."""
+    """Whether a JSON value has the form of `in_base64`."""
     return isinstance(value, dict) and set(value) == {"base64"}
 
 
 def from_base64(value: Any) -> bytes:
-    """Return the bytes of a value that `is_base64`. Raises ValueError, TypeError."""
+    """Return the bytes of such a value. Raises ValueError, TypeError."""
     return base64.b64decode(value["base64"], validate=True)

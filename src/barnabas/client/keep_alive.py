@@ -1,11 +1,11 @@
-"""Keeps a consumer in its group while its caller works on a record.
+"""Keeps a consumer in its group while its caller processes a record.
 
 librdkafka removes a consumer from its group if no thread polls it for `max.poll.interval.ms`, and a rebalance
-waits until it is polled. A caller that works on one record after another polls as seldom as its records are
-slow. So a thread polls for it: group membership goes on, and reading is paused.
+waits until it is polled. If a caller processes one record after another, it polls as seldom as its records
+are slow. So a thread polls for it. This keeps the consumer in the group, while reading is paused.
 
-A rebalance takes partitions away between two records. It drops buffered records at once. The record that the
-caller works on delays the rebalance until it is done. The delay is at most `_PATIENCE` of
+A rebalance removes partitions between two records. It drops buffered records at once. The record that the
+caller processes delays the rebalance until it is done. The delay is at most `_PATIENCE` of
 `max.poll.interval.ms`, for which the coordinator waits.
 """
 
@@ -36,12 +36,12 @@ _PATIENCE = 2 / 3
 
 
 class KeepAlive:
-    """Polls a subscribed consumer whenever its caller does not.
+    """Polls a subscribed consumer when its caller does not.
 
     Args:
-        consumer: librdkafka's. Whoever polls it does so within `reading`.
-        max_poll_interval: its `max.poll.interval.ms`, in seconds.
-        drop: forgets buffered records of partitions that are being taken away; called with `changed` held.
+        consumer: consumer of librdkafka. Each poll must be within `reading`.
+        max_poll_interval: `max.poll.interval.ms` of the consumer, in seconds.
+        drop: drops buffered records of removed partitions; called while `changed` is held.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class KeepAlive:
         )
 
     def start(self, topics: list[str]) -> None:
-        """Subscribe, and poll from now on."""
+        """Subscribe, and start to poll."""
         self._consumer.subscribe(topics, on_revoke=self._revoked, on_lost=self._lost)
         if not self._thread.is_alive():
             self._thread.start()
 
     def stop(self) -> None:
-        """Poll no more; a rebalance that waits for the caller goes on."""
+        """Stop to poll. A rebalance that waits for the caller continues."""
         self._stopped.set()
         with self.changed:
             self._in_hand = None
@@ -98,9 +98,9 @@ class KeepAlive:
 
     @contextmanager
     def reading(self) -> Iterator[list[confluent_kafka.Message]]:
-        """Yield the messages that have arrived already, for a poll that adds to them and takes from them.
+        """Enter a context with the messages that have arrived. A poll adds to them and takes from them.
 
-        A rebalance in between removes those that another member is to read.
+        A rebalance removes the messages for other members from them.
 
         Raises:
             confluent_kafka.KafkaException: an error that occurred since the last poll.
@@ -119,13 +119,14 @@ class KeepAlive:
                 self._polled_at = time.monotonic()
 
     def pick_up(self, partition: TopicPartition) -> None:
-        """The caller works on a record of `partition` from now on; `changed` must be held."""
+        """Note that the caller processes a record of `partition`. `changed` must be held."""
         self._in_hand = partition
 
     def put_down(self, partition: TopicPartition, next_offset: int) -> None:
-        """The caller is done with the record before `next_offset`: a commit is to cover it.
+        """Note that the record before `next_offset` is processed, so that a commit includes it.
 
-        librdkafka is told later, by whoever polls: it must not be called beside a rebalance's callback.
+        The next poll passes it to librdkafka, which must not be called at the same time as a rebalance
+        callback.
         """
         with self.changed:
             self._in_hand = None
@@ -133,10 +134,10 @@ class KeepAlive:
             self.changed.notify_all()
 
     def commit(self) -> None:
-        """Commit processed records, and wait for the response; a rebalance that waits commits first.
+        """Commit processed records, and wait for the response. A waiting rebalance commits first.
 
         Raises:
-            confluent_kafka.KafkaException: it was refused.
+            confluent_kafka.KafkaException: the commit was rejected.
         """
         with self.changed:
             self._is_commit_wanted = True
@@ -150,7 +151,7 @@ class KeepAlive:
     # --- the thread's side
 
     def keep_alive(self) -> None:
-        """Poll, unless the caller has done so lately, or does so now."""
+        """Poll, unless the caller has polled recently, or polls now."""
         if time.monotonic() - self._polled_at < self._interval or not self._polling.acquire(blocking=False):
             return
         try:
@@ -220,7 +221,7 @@ class KeepAlive:
 
 
 def _run(keeper: weakref.ref[KeepAlive], stopped: threading.Event, interval: float) -> None:
-    """Run by a weak reference, so that a consumer dropped without `close` can be collected."""
+    """Run the thread with only a weak reference, so that a consumer without `close` can be collected."""
     while not stopped.wait(interval):
         found = keeper()
         if found is None:

@@ -1,4 +1,4 @@
-"""The lag of groups: the records between what a group has committed and the end of the log."""
+"""Computes the lag of groups: the number of records between a group's committed offset and the log end."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from barnabas.base.types import TopicPartition
 def lag_of(
     ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return the lag of each partition that a group has committed and whose end is known, in records."""
+    """Return the lag, in records, of each partition with a committed offset and a known end."""
     return {p: max(0, ends[p] - offset) for p, offset in committed.items() if p in ends}

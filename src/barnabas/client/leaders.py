@@ -1,4 +1,4 @@
-"""Requests to the leaders of partitions: one request for each leader, all of them under way together."""
+"""Requests to the leaders of partitions: one request for each leader, sent at the same time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RequestOf: TypeAlias = Callable[[Sequence[TopicPartition]], Request]
 
 @dataclass
 class LeaderAnswers:
-    """The answers for partitions; for each partition that has none, the reason.
+    """The answers for partitions, and the reason for each partition without an answer.
 
     Attributes:
-        told: the leader's part of a response for the partition.
-        refused: the code of a leader that refuses, or of a partition without a leader.
-        silent: the error of a leader that did not answer.
+        told: the partition's part of the leader's response.
+        refused: error code from the leader, or for a partition without a leader.
+        silent: the error for a leader that did not answer.
     """
 
     told: dict[TopicPartition, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class LeaderAnswers:
 
     @cached_property
     def offsets(self) -> dict[TopicPartition, int]:
-        """The offsets of responses to ListOffsets."""
+        """Return the offsets in responses to ListOffsets."""
         return {partition: each.offset for partition, each in self.told.items()}
 
     def errors(self) -> Iterator[BarnabasError]:
@@ -49,9 +49,9 @@ class LeaderAnswers:
 
 
 class LeaderQuestion:
-    """A request about partitions that is sent to their leaders as often as one likes.
+    """A request about partitions that is sent to their leaders repeatedly.
 
-    An answer that equals the last one costs next to nothing: it is the same object.
+    If an answer equals the last one, it costs very little, and is the same object.
     """
 
     def __init__(
@@ -61,7 +61,10 @@ class LeaderQuestion:
         leaders: Mapping[TopicPartition, BrokerId],
         request_of: RequestOf,
     ) -> None:
-        """`leaders` has `NO_BROKER` for a partition without a leader, and no entry for an unknown one."""
+        """Create it.
+
+        In `leaders`, a partition without a leader has `NO_BROKER`, and an unknown one is missing.
+        """
         self._brokers = brokers
         self._refused: dict[TopicPartition, ErrorCode] = {}
         self._led: dict[BrokerId, list[TopicPartition]] = {}
@@ -79,10 +82,10 @@ class LeaderQuestion:
         self._answers = LeaderAnswers()
 
     def ask(self, *, patience: float | None = None, deadline: float | None = None) -> LeaderAnswers:
-        """Return the answers, with `patience` and `deadline` as of `Brokers.ask_each`.
+        """Send the requests and return the answers. See `Brokers.ask_each` for `patience` and `deadline`.
 
         Raises:
-            AuthenticationError: a leader and the client do not trust each other.
+            AuthenticationError: a leader or the client rejects the other one.
         """
         found, failures = self._brokers.ask_each(self._requests, patience=patience, deadline=deadline)
         for error in failures.values():
@@ -118,16 +121,16 @@ def ask_leaders(
     patience: float | None = None,
     skip_failed: bool = False,
 ) -> dict[TopicPartition, Any]:
-    """Return the answers of the partitions' leaders, asked again while leaders change.
+    """Return the answers of the partitions' leaders. If leaders change, the requests are repeated.
 
-    Leaders that have answered are not asked again.
+    Leaders that have answered get no second request.
 
     Args:
-        patience: seconds for each answer at most; None for all that is left.
-        skip_failed: leave partitions out whose leader does not answer, instead of asking again.
+        patience: largest number of seconds for each answer; None for all of the time.
+        skip_failed: leaves out partitions whose leader does not answer, instead of a retry.
 
     Raises:
-        KafkaError: a leader refuses. ClientError: a leader does not answer.
+        KafkaError: a leader rejects the request. ClientError: a leader does not answer.
     """
     wanted = list(partitions)
     told: dict[TopicPartition, Any] = {}
@@ -148,7 +151,7 @@ def ask_leaders(
 
 
 def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
-    """Return the leader of each partition of some topics of a MetadataResponse; `NO_BROKER` where none is."""
+    """Return the leader of each partition of some topics in a MetadataResponse; `NO_BROKER` for none."""
     return {
         TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
         for topic in topics
@@ -157,7 +160,7 @@ def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
 
 
 def live_leaders(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
-    """Return the leader of each partition that has one, of some topics of a MetadataResponse."""
+    """Return the leader of each partition with one, of some topics in a MetadataResponse."""
     return {partition: leader for partition, leader in leaders_of(topics).items() if leader != NO_BROKER}
 
 

@@ -22,17 +22,17 @@ Replica: TypeAlias = tuple[BrokerId, TopicPartition]
 
 
 class ReplicaLogDir(NamedTuple):
-    """The log directory of a replica, and the one to which it moves, None where there is none."""
+    """The log directory of a replica, and the one to which it moves; None if there is none."""
 
     path: str | None
     moving_to: str | None
 
 
 def describe_log_dirs(brokers: Brokers, broker: BrokerId) -> list[dict[str, Any]]:
-    """The log directories of a broker: path, error, replicas and their bytes, and the bytes that are free.
+    """Return the log directories of a broker: path, error, replicas with their bytes, and the free bytes.
 
     Raises:
-        KafkaError: the broker refused.
+        KafkaError: the broker rejected the request.
         ClientError: it does not answer.
     """
     response = brokers.ask(broker, DescribeLogDirsRequest(topics=None))
@@ -53,7 +53,7 @@ def describe_log_dirs(brokers: Brokers, broker: BrokerId) -> list[dict[str, Any]
 
 
 def replica_sizes(brokers: Brokers, replicas: Iterable[Replica]) -> dict[Replica, int]:
-    """Return the bytes on disk of replicas, without those of brokers that do not answer."""
+    """Return the bytes on disk of replicas. Replicas on brokers that do not answer are left out."""
     return {
         replica: each.partition_size
         for replica, _, each in _found(_describe(brokers, replicas))
@@ -62,7 +62,7 @@ def replica_sizes(brokers: Brokers, replicas: Iterable[Replica]) -> dict[Replica
 
 
 def replica_log_dirs(brokers: Brokers, replicas: Iterable[Replica]) -> dict[Replica, ReplicaLogDir]:
-    """Return the log directories of replicas; replicas that do not exist are left out.
+    """Return the log directories of replicas. Replicas that do not exist are left out.
 
     Raises:
         ClientError: a broker does not answer, or is not in the cluster.
@@ -77,9 +77,9 @@ def replica_log_dirs(brokers: Brokers, replicas: Iterable[Replica]) -> dict[Repl
 
 
 def move(brokers: Brokers, targets: Mapping[Replica, str]) -> dict[Replica, KafkaError]:
-    """Begin to move replicas to log directories, by their paths; return the refused ones with errors.
+    """Start to move replicas to log directories, given as paths. Return the rejected ones with their errors.
 
-    A replica that is not there yet will be made in its directory: that is no error.
+    It is no error if a replica does not exist yet: the broker will create it in that directory.
 
     Raises:
         ClientError: a broker does not answer, or is not in the cluster.
@@ -128,7 +128,7 @@ def _describe(brokers: Brokers, replicas: Iterable[Replica]) -> BrokerResponses:
 
 
 def _found(answers: BrokerResponses) -> Iterator[tuple[Replica, str, Any]]:
-    """Yield each replica of the responses, with the path of its log directory and its description."""
+    """Yield each replica in the responses, with the path of its log directory and its description."""
     for broker, response in answers.responses.items():
         for directory in response.results:
             for topic in directory.topics:

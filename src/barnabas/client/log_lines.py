@@ -1,9 +1,8 @@
-"""One line of any log, parsed into its fields.
+"""Parses one line of any log into its fields.
 
-`parse_line` knows JSON lines, logfmt, syslog (RFC 3164 and 5424), access logs, klog and container logs by
-their own form. In every other line it reads a *header* of timestamp, level, process, thread and logger in
-any order, and then the message. A line of no form at all is a message at level INFO: the parser refuses
-nothing.
+`parse_line` recognizes JSON lines, logfmt, syslog (RFC 3164 and 5424), access logs, klog and container logs.
+In any other line it reads a *header* of timestamp, level, process, thread and logger in any order, and then
+the message. A line without any known form is a message at level INFO: the parser rejects no line.
 """
 
 from __future__ import annotations
@@ -62,14 +61,14 @@ _TIME_KEYS = ("timestamp", "@timestamp", "time", "ts", "datetime", "t", "date", 
 
 
 def parse_line(line: str, source: str) -> Fields:
-    """Parse one log record, which may have several lines (a stack trace), into its fields.
+    """Parse one log record, which can have several lines (a stack trace), into its fields.
 
-    These are always there:
+    These fields always exist:
 
     - `source` as given;
     - `level`: one of TRACE, DEBUG, INFO, WARN, ERROR, FATAL (INFO when the line names none);
     - `message`;
-    - `timestamp`: ISO 8601, with a zone only where the line has one, or None.
+    - `timestamp`: ISO 8601, or None. It has a zone only if the line has one.
 
     Other fields have their usual names: `logger`, `thread`, `pid`, `host`, `program`, `client`, `method`,
     `path`, `status`, ..., and every field of a structured line.
@@ -93,7 +92,7 @@ def parse_line(line: str, source: str) -> Fields:
 
 
 def has_header(line: str) -> bool:
-    """Whether a line begins as log records do (timestamp, level, JSON ...), so that it starts a record."""
+    """Whether a line begins like a log record (timestamp, level, JSON ...), so that it starts a new one."""
     if not line or line[0].isspace():
         return False
     start = 1 if line[0] == "[" else 0
@@ -142,7 +141,7 @@ def _logfmt(line: str) -> Fields | None:
 
 
 def _structured(fields: Fields) -> Fields:
-    """Level, message and timestamp under their usual names; every other field as it is."""
+    """Return level, message and timestamp under their usual names, and every other field unchanged."""
     found: Fields = {}
     level = _first(fields, _LEVEL_KEYS, str)
     if level is not None and level.upper() in (*_LEVELS, *_BY_LETTER):
@@ -182,7 +181,7 @@ def _access(line: str) -> Fields | None:
 
 
 def _klog(line: str) -> Fields | None:
-    """Kubernetes' own: Lmmdd hh:mm:ss.uuuuuu pid file:line] message."""
+    """Parse a line of Kubernetes (klog): Lmmdd hh:mm:ss.uuuuuu pid file:line] message."""
     match = _KLOG.match(line)
     if match is None:
         return None
@@ -227,9 +226,9 @@ def _logging_basic(line: str) -> Fields | None:
 
 
 def _header(line: str, *, inside: bool = False) -> Fields:
-    """Peel timestamp, level, process, thread and logger off the front; the rest is the message.
+    """Parse timestamp, level, process, thread and logger at the start of a line. The rest is the message.
 
-    A container's log line holds the line that was written in it; `inside` says that this is that one.
+    A container's line contains the program's own line; `inside` says that this is the program's.
     """
     fields: Fields = {}
     at = 0
@@ -258,7 +257,7 @@ def _header(line: str, *, inside: bool = False) -> Fields:
 
 
 def _peel(line: str, at: int, fields: Fields) -> int:
-    """Take the parts before the message, in any order, each at most once; return the message's start."""
+    """Parse the parts before the message, in any order, each at most once. Return the message's start."""
     while True:
         separator = _SEPARATOR.match(line, at)
         start = separator.end() if separator else at
@@ -269,7 +268,7 @@ def _peel(line: str, at: int, fields: Fields) -> int:
 
 
 def _peel_one(line: str, start: int, first: str, fields: Fields) -> int | None:
-    """Take the part that begins at `start`; return its end, or None if it belongs to the message."""
+    """Parse the part that begins at `start`. Return its end, or None if it belongs to the message."""
     if first == "[":
         bracketed = _BRACKETED.match(line, start)
         return bracketed.end() if bracketed is not None and _take_bracket(bracketed[1], fields) else None

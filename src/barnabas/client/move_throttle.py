@@ -1,4 +1,4 @@
-"""Throttles of reassignments, as Kafka's tools set them (KIP-73): rates of brokers, replicas of topics."""
+"""Throttles for reassignments, set like Kafka's tools do (KIP-73): rates of brokers, replicas of topics."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FOLLOWERS = "follower.replication.throttled.replicas"
 def throttle(
     cluster: Brokers, moves: Mapping[TopicPartition, Move], brokers: Iterable[BrokerId], rate: int
 ) -> None:
-    """Copy the replicas that are added at `rate` bytes a second at most, on each broker and either side.
+    """Limit the copy of added replicas to `rate` bytes a second, on each broker and for each side.
 
     Raises:
-        KafkaError: a broker refused. ClientError: none answers.
+        KafkaError: a broker rejected the request. ClientError: no broker answers.
     """
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
@@ -48,12 +48,12 @@ def throttle(
 
 
 def lift(cluster: Brokers, topics: Iterable[str], brokers: Iterable[BrokerId]) -> None:
-    """Take the throttles of these topics and brokers away, and of the brokers whose replicas they throttle.
+    """Remove the throttles of these topics and brokers, and of brokers that the topics name.
 
-    A broker that has died since it was throttled is in no metadata: the topics' settings name it.
+    A throttled broker that has died is not in the metadata, but the topics' settings name it.
 
     Raises:
-        KafkaError: a broker refused. ClientError: none answers.
+        KafkaError: a broker rejected the request. ClientError: no broker answers.
     """
     topics = sorted(topics)
     known = set(brokers)
@@ -65,7 +65,7 @@ def lift(cluster: Brokers, topics: Iterable[str], brokers: Iterable[BrokerId]) -
 
 
 def _throttled_brokers(cluster: Brokers, topics: Sequence[str]) -> set[BrokerId]:
-    """Return the brokers that the topics' settings name: lists of ``partition:broker``, or ``*`` for all."""
+    """Return the brokers in the topics' settings: lists of ``partition:broker``, or ``*`` for all."""
     if not topics:
         return set()
     response: Any = cluster.ask_once(

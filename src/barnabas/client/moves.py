@@ -1,4 +1,4 @@
-"""Replicas of partitions and their moves, asked in the protocol itself: librdkafka has no calls for it."""
+"""Requests about replicas of partitions and their reassignments, which librdkafka does not support."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 class Holders(NamedTuple):
-    """The replicas and the leader of a partition; `leader` is None while it has none."""
+    """The replicas and the leader of a partition. `leader` is None if there is none."""
 
     leader: BrokerId | None
     replicas: tuple[BrokerId, ...]
@@ -44,7 +44,7 @@ class Holders(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A reassignment under way: all replicas, and those that are added and removed."""
+    """A reassignment in progress: all replicas, the added ones and the removed ones."""
 
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...]
@@ -52,16 +52,15 @@ class Move(NamedTuple):
 
     @property
     def target(self) -> tuple[BrokerId, ...]:
-        """The replicas in the end."""
+        """The replicas after the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
 
 class Moves:
-    """The places of one cluster's partitions. Any broker is asked; the controller decides.
+    """The replicas and reassignments of one cluster. Any broker forwards its requests to the controller.
 
-    Raises (every method):
-        KafkaError: a broker refused, with its code.
-        ClientError: no broker answers within `timeout` seconds.
+    Every method raises KafkaError if a broker rejects the request, and ClientError if no broker answers
+    within `timeout` seconds.
     """
 
     def __init__(self, bootstrap_servers: str, *, timeout: float = 15.0) -> None:
@@ -90,7 +89,7 @@ class Moves:
             )
 
     def under_way(self) -> dict[TopicPartition, Move]:
-        """Return every reassignment that is not complete."""
+        """Return every reassignment in progress."""
         request = ListPartitionReassignmentsRequest(topics=None)
         response = self.brokers.ask_once(request, patience=PATIENCE)
         check_code(response.error_code, response.error_message)
@@ -105,7 +104,7 @@ class Moves:
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None]
     ) -> dict[TopicPartition, KafkaError]:
-        """Begin to move partitions, or cancel where the target is None; return the refusals."""
+        """Start reassignments, or cancel those with the target None. Return the errors."""
         topics: dict[str, ReassignableTopic] = {}
         for partition, target in sorted(targets.items()):
             topic = topics.setdefault(partition.topic, ReassignableTopic(name=partition.topic))
@@ -130,11 +129,12 @@ class Moves:
     def elect(
         self, partitions: Iterable[TopicPartition] | None, *, is_unclean: bool = False
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders, in all partitions if None; return the results of partitions that needed one.
+        """Elect leaders, in all partitions if None. Return the results of partitions that needed an election.
 
         Args:
-            partitions: where to elect.
-            is_unclean: a replica that may lack records, where there is no leader; else the preferred leader.
+            partitions: partitions of the election.
+            is_unclean: if a partition has no leader, elects a replica that may lack records; otherwise the
+                preferred leader.
         """
         asked = None if partitions is None else by_topic(sorted(partitions))
         request = ElectLeadersRequest(

@@ -1,4 +1,4 @@
-"""Lines put together into records: a stack trace belongs to the line that it explains."""
+"""Joins lines to records: the lines of a stack trace belong to the line before them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ P = TypeVar("P")
 
 @dataclass(slots=True)
 class Gathered(Generic[P]):
-    """Lines of one record, and the position behind the last of them."""
+    """The lines of one record, and the position after the last of them."""
 
     end: P
     lines: list[str] = field(default_factory=list)
@@ -38,9 +38,9 @@ class Gathered(Generic[P]):
 
 
 class LineGrouper(Generic[P]):
-    """Takes lines one by one, each with the position behind it, and returns whole records.
+    """Receives lines one by one, each with the position after it, and returns complete records.
 
-    A line belongs to the record before it if it is indented or blank, or is part of a Java or Python stack
+    A line belongs to the previous record if it is indented or blank, or is part of a Java or Python stack
     trace. It also does if the record began with a timestamp or level and the line does not.
     """
 
@@ -55,7 +55,7 @@ class LineGrouper(Generic[P]):
         return self._open is not None
 
     def add(self, line: str, end: P) -> Gathered[P] | None:
-        """Take a line; return the record before it, if the line begins a new one."""
+        """Add a line. If it begins a new record, return the previous one."""
         finished = None
         headed = has_header(line)
         full = self._open is not None and (
@@ -76,7 +76,7 @@ class LineGrouper(Generic[P]):
         return finished
 
     def flush(self) -> Gathered[P] | None:
-        """Return the record under way, as if nothing followed."""
+        """Return the present record, as if no line followed."""
         finished, self._open = self._open, None
         self._in_python_trace = False
         return finished

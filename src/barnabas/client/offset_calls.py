@@ -1,4 +1,4 @@
-"""Offsets of partitions, and deletion of records: ListOffsets and DeleteRecords of the leaders."""
+"""Requests to leaders about offsets and deleted records: ListOffsets and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def list_offsets(
 
     Args:
         times: milliseconds since 1970, `EARLIEST` or `LATEST`.
-        skip_failed: leave partitions out whose leader does not tell, instead of asking it again.
+        skip_failed: leaves out partitions whose leader does not answer, instead of a retry.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
@@ -49,13 +49,12 @@ def offsets_at(
     *,
     committed: bool = False,
 ) -> dict[TopicPartition, int]:
-    """Return the offset of the first record at a time or later, of partitions whose leader answers at once.
+    """Return the offset of the first record at or after a time, for partitions whose leader answers at once.
 
     Args:
-        leaders: the partitions, with their leaders.
-        time: milliseconds since 1970, `EARLIEST` or `LATEST`; the offset is -1 if there is no record from
-            then on.
-        committed: `LATEST` is the last stable offset, where open transactions begin.
+        leaders: partitions, with their leaders.
+        time: milliseconds since 1970, `EARLIEST` or `LATEST`; the offset is -1 if there is no later record.
+        committed: whether `LATEST` is the last stable offset, at which open transactions begin.
     """
 
     def request_of(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
@@ -71,7 +70,7 @@ def offsets_request(
 
     Args:
         times: milliseconds since 1970, `EARLIEST` or `LATEST`, by partition.
-        committed: `LATEST` is the last stable offset, where open transactions begin.
+        committed: whether `LATEST` is the last stable offset, at which open transactions begin.
     """
     topics: dict[str, ListOffsetsTopic] = {}
     for (name, number), time in times.items():
@@ -86,7 +85,7 @@ def offsets_request(
 
 
 def delete_records(brokers: Brokers, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Delete the records below these offsets (-1: all); return the new log start offsets."""
+    """Delete the records below these offsets (-1 for all). Return the new log start offsets."""
 
     def request_of(partitions: Sequence[TopicPartition]) -> DeleteRecordsRequest:
         topics: dict[str, DeleteRecordsTopic] = {}

@@ -1,4 +1,4 @@
-"""Warns while no broker answers: librdkafka itself retries without a word."""
+"""Logs a warning while no broker answers, because librdkafka retries silently."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class OutageWarning:
     """An `error_cb` for librdkafka that logs one warning a minute while no broker can be reached.
 
     Args:
-        bootstrap_servers: for the text.
-        consequence: what happens meanwhile, and for how long.
+        bootstrap_servers: servers, for the text.
+        consequence: text about what happens meanwhile, and for how long.
     """
 
     def __init__(self, bootstrap_servers: str, consequence: str) -> None:
@@ -40,6 +40,9 @@ class OutageWarning:
 
 
 def _cause(text: str) -> str:
-    """The reason in "HOST:PORT/1: Connect to ... failed: Connection refused (after 0ms in state CONNECT)"."""
+    """Return the reason in "HOST:PORT/1:
+
+    Connect to ... failed: Connection refused (after 0ms in state CONNECT)".
+    """
     reason = text.partition(" (after ")[0].rpartition(": ")[2].strip()
     return f" ({reason[:1].lower()}{reason[1:]})" if reason else ""

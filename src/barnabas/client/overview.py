@@ -51,7 +51,8 @@ def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
 
     Args:
         now: the time, in seconds.
-        most_groups: how many groups are asked for their offsets, one request each; those with members first.
+        most_groups: number of groups whose offsets are requested, one request each; those with members come
+            first.
 
     Raises:
         KafkaError, ClientError: as `Admin`.
@@ -93,5 +94,5 @@ def _group(state: str, committed: dict[TopicPartition, int], latest: dict[TopicP
 
 
 def rate(now: int, before: int | None, seconds: float) -> float | None:
-    """Return the growth in a second; None if it is not known or negative."""
+    """Return the growth a second; None if it is unknown or negative."""
     return None if before is None or now < before or seconds <= 0 else (now - before) / seconds

@@ -1,4 +1,4 @@
-"""Users' passwords for SCRAM, asked and changed (KIP-554). They leave this process salted only."""
+"""Requests about users' SCRAM passwords (KIP-554). Only salted passwords leave this process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SALT_BYTES = 24
 
 
 def list_users(brokers: Brokers) -> dict[str, dict[str, int]]:
-    """Everyone who can log in: the iterations of their SCRAM credentials, by mechanism."""
+    """Return all users with SCRAM credentials: the iterations of each mechanism."""
     return {
         found.user: {
             _MECHANISMS.get(info.mechanism, "unknown"): info.iterations
@@ -38,10 +38,10 @@ def list_users(brokers: Brokers) -> dict[str, dict[str, int]]:
 
 
 def known_users(servers: str, timeout: float, users: Iterable[str]) -> set[str]:
-    """Return those `users` who have a password for SCRAM.
+    """Return those `users` that have a SCRAM password.
 
     Raises:
-        KafkaError: the broker refused. ClientError: none answers.
+        KafkaError: the broker rejected the request. ClientError: no broker answers.
     """
     request = DescribeUserScramCredentialsRequest(users=[UserName(name=user) for user in sorted(users)])
     answer = ask_once(servers, timeout, request)
@@ -50,7 +50,7 @@ def known_users(servers: str, timeout: float, users: Iterable[str]) -> set[str]:
 
 
 def set_password(brokers: Brokers, user: str, password: str, iterations: int) -> None:
-    """Let a user log in with a password, by every mechanism; an earlier one is replaced."""
+    """Set a user's password for every mechanism."""
     upsertions = []
     for mechanism, digest in _HASHES.items():
         salt = secrets.token_bytes(_SALT_BYTES)
@@ -67,7 +67,7 @@ def set_password(brokers: Brokers, user: str, password: str, iterations: int) ->
 
 
 def delete_user(brokers: Brokers, user: str) -> None:
-    """Delete a user's passwords. Raises KafkaError when there are none."""
+    """Delete a user's passwords. Raises KafkaError if there are none."""
     (found,) = _describe(brokers, user)
     deletions = [
         ScramCredentialDeletion(name=user, mechanism=info.mechanism) for info in found.credential_infos

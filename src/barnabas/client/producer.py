@@ -1,4 +1,7 @@
-"""Producing records: `confluent_kafka.Producer` with Python values, and with errors that are not missed."""
+"""Produces records:
+
+`confluent_kafka.Producer` with Python values, and with errors that callers cannot miss.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +58,12 @@ class Producer:
         self._is_late = False
 
     def ensure_topic(self, topic: str) -> int:
-        """Return the number of the topic's partitions; the request creates the topic where the broker allows
-        that.
+        """Return the number of the topic's partitions.
+
+        The request creates a missing topic if the broker allows that.
 
         Raises:
-            ClientError: there is no such topic and none was made, or no broker answers.
+            ClientError: the topic does not exist and was not created, or no broker answers.
         """
         return ensure_topic(self._producer, topic, self._servers)
 
@@ -75,7 +79,9 @@ class Producer:
         on_delivery: Callable[[Record], None] | None = None,
         about: str = "",
     ) -> None:
-        """Send a record: bytes as they are, text as UTF-8, None as a tombstone, anything else as JSON.
+        """Send a record.
+
+        Bytes are sent unchanged, text as UTF-8, None as a tombstone, all other values as JSON.
 
         Blocks while librdkafka's queue is full. `on_delivery` is called with the record as stored, from
         within a later `send`, `poll` or `flush`. `about` names the record in errors: "line 7".
@@ -111,7 +117,7 @@ class Producer:
         self.poll()
 
     def poll(self, timeout: float = 0.0) -> None:
-        """Give deliveries their callbacks, waiting at most `timeout` seconds for the first."""
+        """Call the callbacks of deliveries. Wait at most `timeout` seconds for the first."""
         try:
             self._producer.poll(timeout)
         except confluent_kafka.KafkaException as error:  # fatal: raised from whatever is called next
@@ -119,10 +125,10 @@ class Producer:
         self._raise_failure()
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until every record is acknowledged; `timeout` in seconds, None waits as long as it takes.
+        """Wait until every record is acknowledged, at most `timeout` seconds; None means no limit.
 
         Raises:
-            KafkaError, ClientError: a record could not be delivered, or the time has passed.
+            KafkaError, ClientError: a record was not delivered, or the time limit is over.
         """
         try:
             left = self._producer.flush() if timeout is None else self._producer.flush(timeout)
@@ -133,7 +139,7 @@ class Producer:
             raise ClientError(f"{left} records were not acknowledged within {timeout} s")
 
     def __len__(self) -> int:
-        """Records that are not acknowledged yet."""
+        """Return the number of unacknowledged records."""
         return len(self._producer)
 
     def __enter__(self) -> Self:

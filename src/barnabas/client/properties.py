@@ -1,8 +1,8 @@
-"""A client's properties as Java writes them (client.properties), translated to librdkafka's.
+"""Converts a client's properties in Java's form (client.properties) to settings of librdkafka.
 
-Names that only librdkafka has pass as they are. The translation lists settings apart that do not concern
-connections (``acks``, ``group.id``, serializers). Users often share a file with Java's tools, which ignore
-it, too.
+Names that only librdkafka has do not change. Settings that do not concern connections (``acks``,
+``group.id``, serializers) are listed separately. Users often share a file with Java's tools, and such
+settings are then ignored.
 """
 
 from __future__ import annotations
@@ -112,12 +112,13 @@ class Translated(NamedTuple):
 
 
 def translate(given: Mapping[str, str]) -> Translated:
-    """Return the settings of connections in `given`, by librdkafka's names.
+    """Return the connection settings in `given`, under librdkafka's names.
 
-    Stores of PKCS#12 that hold certificates are read here; those with a private key are left where they lie.
+    It reads PKCS#12 stores with certificates. Stores with a private key stay files.
 
     Raises:
-        SettingError: a setting is unknown or cannot be honoured; it is named with the cure, without secrets.
+        SettingError: a setting is unknown or not supported; the text has its name and the cure, without
+            secrets.
     """
     settings: dict[str, str] = {}
     ignored = []
@@ -145,7 +146,7 @@ def translate(given: Mapping[str, str]) -> Translated:
 
 
 def _require_harmless(name: str) -> None:
-    """Raise SettingError for settings that must not be ignored: a typing error, or a safeguard."""
+    """Raise SettingError for settings that must not be ignored: a misspelled one, or one for security."""
     if _HARMLESS.fullmatch(name):
         return
     known = sorted(_SAME | JAVA)
@@ -232,7 +233,7 @@ def _take_token(options: Mapping[str, str], settings: dict[str, str]) -> None:
 
 
 def _take_versions(given: Mapping[str, str]) -> None:
-    """Versions of TLS are OpenSSL's choice; one that is asked for alone is refused, not forgotten."""
+    """Reject a setting with only one TLS version, because OpenSSL chooses the version."""
     enabled = {each.strip() for each in given.get("ssl.enabled.protocols", "TLSv1.2").split(",")}
     if "TLSv1.2" not in enabled or given.get("ssl.protocol", "TLS") not in ("TLS", "TLSv1.2", "TLSv1.3"):
         raise SettingError(

@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses, asked in the protocol itself: librdkafka has no calls for it."""
+"""Requests about quotas of users, client ids and addresses, which librdkafka does not support."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Entity: TypeAlias = Mapping[str, str | None]
 
 
 def describe_quotas(servers: str, timeout: float) -> list[tuple[Entity, dict[str, float]]]:
-    """Return all quotas: whose they are, and their values by name.
+    """Return all quotas: their entities, and their values by name.
 
     Raises:
-        KafkaError: the broker refused. ClientError: none answers.
+        KafkaError: the broker rejected the request. ClientError: no broker answers.
     """
     answer = ask_once(servers, timeout, DescribeClientQuotasRequest())
     check_code(answer.error_code, answer.error_message)
@@ -37,10 +37,10 @@ def describe_quotas(servers: str, timeout: float) -> list[tuple[Entity, dict[str
 
 
 def alter_quotas(servers: str, timeout: float, entity: Entity, changes: Mapping[str, float | None]) -> None:
-    """Set quotas by name, and remove those whose value is None.
+    """Set quotas by name. Remove those with the value None.
 
     Raises:
-        KafkaError: the broker refused. ClientError: none answers.
+        KafkaError: the broker rejected the request. ClientError: no broker answers.
     """
     entry = EntryData(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],

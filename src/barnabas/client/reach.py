@@ -1,4 +1,4 @@
-"""Whether a broker can be reached, and if not, why: librdkafka itself would go on trying in silence."""
+"""Checks whether a broker can be reached, and finds the reason if not. librdkafka would retry silently."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ANSWER_S = 3.0
 
 
 def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
-    """Return when one of the servers answers, and a broker that it names can be connected to.
+    """Return when one of the servers answers, and the client can connect to a broker that it names.
 
     Args:
-        timeout: seconds for all connections together; an answer may take `_ANSWER_S` seconds more.
+        timeout: seconds for all connections together; an answer can take `_ANSWER_S` seconds more.
 
     Raises:
-        AuthenticationError: one does, and it and the client do not trust each other.
-        ClientError: none of them does; the text gives the reason for each address.
+        AuthenticationError: a broker answers, but it or the client rejects the other one.
+        ClientError: no server answers; the text has the reason for each address.
     """
     servers = parse_servers(bootstrap_servers)
     found = _try_each(servers, timeout, _brokers, security_for(bootstrap_servers))
@@ -49,7 +49,7 @@ def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
 
 
 def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
-    """Return the reason for no response within `timeout` seconds, as far as a new attempt shows it."""
+    """Return the reason for a missing response within `timeout` seconds, from a new attempt."""
     try:
         require_broker(bootstrap_servers)
     except ClientError as error:
@@ -61,7 +61,10 @@ def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
 
 
 class _Attempt:
-    """One address, tried in a thread of its own; a `Security` to hear when the connection stands."""
+    """An attempt to reach one address, in its own thread.
+
+    As a `Security`, it learns when the connection is open.
+    """
 
     def __init__(self, address: Address, timeout: float, security: Security | None) -> None:
         self._security = security
@@ -89,10 +92,10 @@ def _try_each(
     probe: Callable[[_Attempt], _Result],
     security: Security | None = None,
 ) -> _Result | list[str]:
-    """Return the result of the first probe that succeeds; if none does, each address with the reason.
+    """Return the result of the first successful probe. If there is none, return each address with the reason.
 
     Raises:
-        AuthenticationError: the first probe that reached a broker was refused.
+        AuthenticationError: the first probe that reached a broker was rejected.
     """
     outcomes: queue.SimpleQueue[tuple[_Attempt, _Result | str | AuthenticationError]] = queue.SimpleQueue()
     attempts = [_Attempt(address, timeout, security) for address in dict.fromkeys(addresses)]

@@ -24,12 +24,12 @@ def plan_spread(
     *,
     replication_factor: int | None = None,
 ) -> Placement:
-    """The partitions that have to move so that the brokers share the load evenly, with their new replicas.
+    """Return the moves of partitions after which the brokers share the load evenly.
 
     Args:
         current: the replicas of each partition, the preferred leader first.
-        racks: the brokers that are to hold replicas, with their racks.
-        replication_factor: how many replicas each partition is to have, if that is to change.
+        racks: brokers for the replicas, with their racks.
+        replication_factor: new number of replicas of each partition, if it changes.
 
     Raises:
         ClientError: there are too few brokers.
@@ -46,12 +46,12 @@ def plan_drain(
     racks: Mapping[BrokerId, str | None],
     broker: BrokerId,
 ) -> Placement:
-    """Return the partitions that have to move so that `broker` holds none, with their new replicas.
+    """Return the partitions that must move so that `broker` holds none, with their new replicas.
 
     Args:
         current: the replicas of each partition, the preferred leader first.
-        racks: all brokers that are alive, with their racks.
-        broker: which is to hold no replica.
+        racks: all live brokers, with their racks.
+        broker: broker that must hold no replica.
 
     Raises:
         ClientError: there are too few other brokers.
@@ -68,7 +68,7 @@ def plan_drain(
 
 
 class _Plan:
-    """A placement while it is being worked out."""
+    """A placement during the computation of a plan."""
 
     def __init__(
         self, current: Mapping[TopicPartition, Sequence[BrokerId]], racks: Mapping[BrokerId, str | None]
@@ -91,7 +91,7 @@ class _Plan:
         }
 
     def fill(self, factor: int | None) -> None:
-        """Give each partition its number of replicas, none on a broker that must hold none."""
+        """Give each partition its number of replicas, and none on a broker that must hold none."""
         for partition, replicas in self.replicas.items():
             wanted = len(replicas) if factor is None else factor
             for place, replica in enumerate(replicas):
@@ -117,7 +117,7 @@ class _Plan:
         return broker
 
     def _drop(self, replicas: list[BrokerId]) -> None:
-        """Take one follower away: one that shares its rack, else one of the fullest broker."""
+        """Remove one follower: one that shares its rack, else one on the broker with the most replicas."""
         used = Counter(self._racks.get(replica) for replica in replicas)
         outside = len(self._racks)
 
@@ -134,9 +134,9 @@ class _Plan:
         return {self._racks[replica] for replica in replicas if replica in self._racks}
 
     def even_out_replicas(self) -> None:
-        """Make the brokers' numbers of replicas equal, as far as the racks allow.
+        """Make the brokers' numbers of replicas equal, as far as racks allow.
 
-        Followers move before leaders do; the place of a replica in the order stays.
+        Followers move before leaders. The position of a replica in the order does not change.
         """
         on: dict[BrokerId, dict[TopicPartition, None]] = {broker: {} for broker in self._racks}
         for partition, replicas in self.replicas.items():
@@ -197,11 +197,11 @@ class _Plan:
 
 
 def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:
-    """Carry units of load from the fullest broker to the emptiest, through others where it has to be.
+    """Move units of load from the broker with the most to the one with the least.
 
     Args:
-        load: of each broker; kept up to date.
-        step: ``step(donor, receiver, dry=...)`` carries one unit, or (dry) says whether it could.
+        load: load of each broker; it is updated.
+        step: ``step(donor, receiver, dry=...)`` moves one unit, or (dry) returns whether it could.
     """
     while load:
         path = _path(load, step)
@@ -214,7 +214,7 @@ def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:
 
 
 def _path(load: Mapping[BrokerId, int], step: Callable[..., bool]) -> list[BrokerId] | None:
-    """Return the shortest way from a full broker to one that has at least two less."""
+    """Return the shortest path from a broker to one whose load is lower by at least two."""
     least = min(load.values())
     for donor in sorted(load, key=lambda broker: (-load[broker], broker)):
         if load[donor] - least < 2:

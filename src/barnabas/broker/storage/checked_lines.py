@@ -1,9 +1,9 @@
 """Lines of a text file with a checksum that Apache Kafka's readers ignore.
 
 Kafka's checkpoint files have no checksum, and a damaged digit is still a number. Kafka splits a line at
-blanks and ignores trailing ones. So each line ends in 32 blanks that spell the CRC-32C of the text before
-them, the highest bit first. A tab is a 1, a space is a 0. Kafka's own lines have none.
-A line may have a *tag* before its checksum in the same form: a number for which Kafka's format has no field.
+blanks and ignores blanks at its end. So each line ends in 32 blanks that encode the CRC-32C of the text
+before them, the highest bit first. A tab is a 1, a space is a 0. Kafka's own lines have none. A line may have
+a *tag* before its checksum in the same form: a number for which Kafka's format has no field.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def encode_head(lines: int) -> bytes:
 
 
 def encode_line(line: str) -> bytes:
-    """One line of a file, with its checksum."""
+    """Return one line of a file, with its checksum."""
     return f"{line}{_checksum(line)}\n".encode()
 
 
@@ -39,15 +39,15 @@ def tagged(line: str, tag: int) -> str:
 
 
 def tag_of(line: str) -> int | None:
-    """Return the tag of a line of `decode`; None when it has none."""
+    """Return the tag of a line from `decode`; None if it has none."""
     blanks = line[len(line.rstrip(" \t")) :]
     return int(blanks.translate(_DIGITS), 2) if len(blanks) == _BITS else None
 
 
 def decode(content: bytes) -> tuple[list[str], str | None]:
-    """Return the whole lines, each with its tag if it has one, and the damage of the rest, or None.
+    """Return the undamaged lines, each with its tag if it has one, and the damage of the rest, or None.
 
-    No line counts when the first two, the version and the number of lines, are damaged.
+    If the first two lines (the version and the number of lines) are damaged, all lines are left out.
     """
     try:
         lines = content.decode("ascii").split("\n")

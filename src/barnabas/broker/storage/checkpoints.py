@@ -58,7 +58,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """The epoch that the broker had when it stopped cleanly; NO_BROKER_EPOCH when the marker does not say."""
+    """Return the broker epoch at a clean stop; NO_BROKER_EPOCH if the marker has none."""
     try:
         epoch = json.loads(data)["brokerEpoch"]
     except (ValueError, KeyError, TypeError):
@@ -83,25 +83,25 @@ def tag_of_topic(topic_id: TopicId) -> int:
 
 
 def encode_offset(topic_partition: TopicPartition, offset: Offset, tag: int | None) -> bytes:
-    """One line of an offset checkpoint; `tag` is that of the topic, None when it is not known."""
+    """Return one line of an offset checkpoint. `tag` is that of the topic, None if it is not known."""
     topic, partition = topic_partition
     line = f"{topic} {partition} {offset}"
     return checked_lines.encode_line(line if tag is None else checked_lines.tagged(line, tag))
 
 
 def join_offsets(lines: Sequence[bytes], count: int) -> bytes:
-    """The content of an offset checkpoint, of lines that `encode_offset` has made; some may be joined."""
+    """Return the content of an offset checkpoint from lines of `encode_offset`."""
     return b"".join([checked_lines.encode_head(count), *lines])
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset], tags: Mapping[TopicPartition, int]) -> bytes:
-    """Return the content of an offset checkpoint; `tags` are those of topics, as far as they are known."""
+    """Return the content of an offset checkpoint. `tags` are those of the known topics."""
     lines = [encode_offset(tp, offset, tags.get(tp)) for tp, offset in offsets.items()]
     return join_offsets(lines, len(lines))
 
 
 def decode_offsets(content: bytes) -> CheckpointedOffsets:
-    """The inverse of `encode_offsets`, of a file of Kafka's too. Never raises."""
+    """Parse an offset checkpoint, also one of Kafka. It never raises."""
     lines, damage = checked_lines.decode(content)
     offsets = {}
     tags = {}
@@ -122,7 +122,7 @@ def decode_offsets(content: bytes) -> CheckpointedOffsets:
 
 
 class SegmentSizes(NamedTuple):
-    """A segment's state at a clean stop, sizes in bytes."""
+    """The state of a segment at a clean stop. Sizes are in bytes."""
 
     size: int
     #: -1 for those that were not written down: an earlier version's file
@@ -142,7 +142,7 @@ def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, SegmentSizes]]) -
 
 
 def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, SegmentSizes]] | None:
-    """Return the sizes of each segment by its base offset; None when the file is not whole."""
+    """Return the sizes of each segment by its base offset; None if the file is damaged."""
     lines, damage = checked_lines.decode(content)
     if damage is not None:
         return None
@@ -160,10 +160,10 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(content: bytes) -> dict[str, str]:
-    """Return the properties of a file as Kafka writes `meta.properties`; comments are left out.
+    """Return the properties in a file like Kafka's `meta.properties`, without comments.
 
     Raises:
-        ValueError: the content is no text.
+        ValueError: the content is not text.
     """
     properties = {}
     try:
@@ -186,7 +186,7 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
 
 
 def decode_partition_metadata(content: bytes) -> TopicId:
-    """The inverse of `encode_partition_metadata`, of a file of Kafka's too.
+    """Parse `partition.metadata`, also one of Kafka.
 
     Raises:
         ValueError: the content is damaged.

@@ -1,8 +1,8 @@
-"""Rules for transactions in a cleaning: the batches to drop, the markers and index entries to keep.
+"""Decides about transactions in a cleaning: which batches to drop, which markers and index entries to keep.
 
 A cleaning drops the records of an aborted transaction at once. It keeps a marker while any batch of its
-transaction is left, even one without records, and then until its delete horizon. So a reader that has read a
-record also reads how its transaction ended (KIP-98, KIP-534).
+transaction remains, even one without records, and then until its delete horizon. So a reader of a record also
+reads how its transaction ended (KIP-98, KIP-534).
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from barnabas.kafka.records.control import decode_end_transaction
 
 
 class CleanedTransactions:
-    """The transactions at the batch that a pass over the log has come to; ask for each batch in turn."""
+    """The transactions at the present batch of a cleaning. Call it for each batch in turn."""
 
     __slots__ = ("_aborted", "_coming", "_committed", "_has_batches")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """`aborted`: every aborted transaction of the log that has begun before the pass will end."""
+        """Create it.
+
+        `aborted` must have every aborted transaction that begins before the end of the cleaning.
+        """
         self._coming = sorted(aborted, key=lambda aborted: -aborted.first_offset)
         #: the aborted ones whose marker lies ahead
         self._aborted: dict[ProducerId, AbortedTransaction] = {}
@@ -31,7 +34,7 @@ class CleanedTransactions:
         self._committed: set[ProducerId] = set()
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch of records is part of an aborted transaction."""
+        """Whether a batch of records belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         self._reach(header.last_offset)
@@ -43,7 +46,7 @@ class CleanedTransactions:
         return False
 
     def end(self, header: BatchHeader, batch: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Whether a control batch is of no more use, and the index entry that must stay with it.
+        """Return whether a control batch can be dropped, and the index entry that must stay with it.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE.

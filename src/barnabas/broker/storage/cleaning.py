@@ -1,11 +1,11 @@
 """One cleaning of a compacted log (KIP-58, KIP-280, KIP-354, KIP-534): the part that runs in a thread.
 
-First it notes the last offset of each key in the dirty tail, as far as memory allows. Then it copies the log
-up to there, segment by segment. It leaves out records that a later record with the same key has made
-obsolete. Several small segments become one. Offsets never change.
+First it stores the last offset of each key in the dirty tail, as far as memory allows. Then it copies the log
+up to there, segment by segment. It leaves out records that a later record with the same key replaces. Several
+small segments become one. Offsets never change.
 
-A cleaning reads sealed, durable and stable records only, through files of its own. No other code uses the new
-files until the log's owner replaces the old ones (`LogFiles.begin_swap`).
+A cleaning reads only sealed, durable and stable records, through its own file handles. No other code uses the
+new files until the log's owner replaces the old ones (`LogFiles.begin_swap`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class CleaningCancelled(BarnabasError):
 
 
 class Cleaning:
-    """Made on the event loop, which owns the log; `index` and `clean` run in a thread, one at a time.
+    """A cleaning.
+
+    It is created on the event loop, which owns the log. `index` and `clean` run in a thread, one at a time.
 
     Raises:
         KafkaError: `index` and `clean`: CORRUPT_MESSAGE, the log is damaged.
@@ -96,7 +98,10 @@ class Cleaning:
         self._cancelled.set()
 
     def index(self) -> None:
-        """Fills the map from the dirty tail; `end` is how far it went, one batch at least."""
+        """Fill the map from the dirty tail, at least from one batch.
+
+        `end` is the offset that it has reached.
+        """
         aborted = self._aborted()
         self._transactions = CleanedTransactions(aborted)
         transactions = CleanedTransactions(aborted)
@@ -114,7 +119,7 @@ class Cleaning:
             self.end = self._source_end(number)
 
     def groups(self) -> list[list[LogSegment]]:
-        """The segments to clean, in order, each group to become one segment no larger than is allowed."""
+        """Return the segments to clean, in order. Each group becomes one segment within the size limit."""
         config = self._config
         groups: list[list[LogSegment]] = []
         log_bytes = offset_bytes = time_bytes = 0
@@ -138,9 +143,9 @@ class Cleaning:
         return groups
 
     def clean(self, group: Sequence[LogSegment]) -> LogSegment:
-        """Write the kept records of a group into one segment of `.cleaned` files, durable on return.
+        """Write the kept records of a group into one segment of `.cleaned` files, which is durable on return.
 
-        Groups are to be cleaned in their order, each once.
+        The groups must be cleaned in their order, each once.
         """
         cleaned = LogSegment(
             self._files,
@@ -169,7 +174,7 @@ class Cleaning:
         return cleaned
 
     def discard(self, cleaned: LogSegment) -> None:
-        """Remove the files of a cleaned segment that is not wanted; if it cannot, the next start does."""
+        """Remove the files of an unused cleaned segment. If this fails, the next start removes them."""
         with suppress(OSError):
             for file in cleaned.all_files():
                 file.remove()
@@ -203,13 +208,13 @@ class Cleaning:
         self._pace(size)
 
     def _judged(self, header: BatchHeader, batch: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Whether its transaction makes the batch useless, and the index entry that stays with it."""
+        """Return whether the batch's transaction makes it useless, and the index entry that stays with it."""
         if header.is_control:
             return self._transactions.end(header, batch)
         return self._transactions.is_aborted(header), None
 
     def _kept(self, header: BatchHeader, batch: Buffer, is_useless: bool) -> Buffer | None:
-        """Return the kept form of the batch, None if it is dropped."""
+        """Return the kept form of the batch; None if it is dropped."""
         if header.last_offset >= self.end:
             return batch  # of this part the map knows nothing
         horizon = header.delete_horizon_ms
@@ -236,7 +241,7 @@ class Cleaning:
     def _latest(
         self, header: BatchHeader, spans: Sequence[RecordSpan], has_expired: bool
     ) -> Sequence[RecordSpan]:
-        """Return the records that no later record has made obsolete, without expired tombstones."""
+        """Return the records that no later record replaces, without expired tombstones."""
         is_latest = self._map.is_latest
         base = header.base_offset
         return [
@@ -248,7 +253,7 @@ class Cleaning:
         ]
 
     def _kept_empty(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """A batch without records stays where nothing else tells a producer's last sequence, or the end."""
+        """Return the batch without records if it must stay, for its producer's state or for the log's end."""
         last_offset, epoch = self._producers.get(header.producer_id, _NOTHING)
         is_last_of_producer = header.producer_id != NO_PRODUCER_ID and (
             header.last_offset == last_offset
@@ -262,7 +267,7 @@ class Cleaning:
     def _note(
         self, header: BatchHeader, batch: Buffer, transactions: CleanedTransactions, *, force: bool
     ) -> bool:
-        """Take the keys of a batch into the map; False when they do not fit."""
+        """Add the keys of a batch to the map. Return False if they do not fit."""
         if header.is_control:
             transactions.end(header, batch)
             return True
@@ -276,7 +281,7 @@ class Cleaning:
         )
 
     def _batches(self, segment: LogSegment, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield the batches of a segment, no faster than is allowed."""
+        """Yield the batches of a segment, at most at the allowed rate."""
         size = 0
         for header, batch in segment.batches(position, self._block_bytes):
             yield header, batch
@@ -294,7 +299,7 @@ class Cleaning:
 
     @contextmanager
     def _opened(self, source: LogSegment) -> Iterator[LogSegment]:
-        """A segment by files of our own: the log's belong to the event loop."""
+        """Open a segment through separate file handles: those of the log belong to the event loop."""
         segment = LogSegment(
             self._files,
             self._path,

@@ -1,4 +1,4 @@
-"""Names for the damage of a log, and copies of the damaged bytes."""
+"""Errors for a damaged log, and copies of the damaged bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCK = 1024 * 1024
 
 
 def lost_records(topic_partition: TopicPartition, end: Offset, safe_end: Offset, reason: str) -> KafkaError:
-    """Records `end` to `safe_end` - 1 had been safe on disk and cannot be read."""
+    """Return the error for lost records: `end` to `safe_end` - 1 were on disk and cannot be read."""
     return KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
         f"records from offset {end} on are damaged or gone, which had been safe on disk up to {safe_end - 1} "
@@ -36,7 +36,7 @@ def lost_records(topic_partition: TopicPartition, end: Offset, safe_end: Offset,
 
 
 def read_small_file(fs: FileSystem, path: str) -> bytes:
-    """Read one small file like `read_file`. A problem with this file alone raises ValueError."""
+    """Read a small file like `read_file`. An error that affects only this file raises ValueError."""
     try:
         return read_file(fs, path)
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def read_small_file(fs: FileSystem, path: str) -> bytes:
 
 
 def keep_damaged(fs: FileSystem, path: str) -> None:
-    """Move a damaged file out of the way of the one that replaces it."""
+    """Move a damaged file away, so that another one can replace it."""
     try:
         fs.rename(path, path + DAMAGED)
     except OSError as error:
@@ -56,7 +56,7 @@ def keep_damaged(fs: FileSystem, path: str) -> None:
 
 
 def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -> str:
-    """Keep a suffix before its cut if it has whole batches; return the path for the log line."""
+    """Keep a copy of a suffix with whole batches before it is cut off. Return the path for the log line."""
     data = segment.log.read_at(min(size - segment.size, _SEARCHED_BYTES), segment.size)
     found = [header for _, header in whole_batches(data, segment.base_offset, end)]
     if not found:
@@ -68,7 +68,7 @@ def keep_cut_off(files: LogFiles, segment: LogSegment, size: int, end: Offset) -
 
 
 def keep_segment(files: LogFiles, segment: LogSegment) -> None:
-    """Keep the bytes of a segment that is about to be dropped, and say so."""
+    """Keep a copy of a segment that is about to be dropped, and log it."""
     if segment.size:
         path = segment.log.path + DAMAGED
         _copy(files, segment, 0, segment.size, path)
@@ -94,18 +94,18 @@ def check_sealed(
     *,
     has_holes: bool,
 ) -> None:
-    """Check that the first `count` segments, which are not read through, are there and end right.
+    """Check that the first `count` segments, which recovery does not read, exist and end correctly.
 
     Args:
-        topic_partition: the log's name.
+        topic_partition: name of the log.
         segments: all segments.
-        count: how many of them.
-        sizes: what the segments' sizes were at a clean stop; None when that is not known.
-        sealed: the list of those that a flush has covered.
-        has_holes: compaction may have left holes between segments.
+        count: number of segments to check.
+        sizes: sizes of the segments at a clean stop; None if they are not known.
+        sealed: the list of segments that a flush has covered.
+        has_holes: whether compaction may have left holes between segments.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, records are gone.
+        KafkaError: CORRUPT_MESSAGE, records are missing.
         OSError: the disk failed.
     """
     first = segments[0].base_offset

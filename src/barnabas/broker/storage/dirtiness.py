@@ -1,7 +1,7 @@
-"""The part of a log that a cleaning would process, and the gain.
+"""Computes which part of a log a cleaning would process, and the gain.
 
-A log is a clean head, up to an offset in the cleaner's checkpoint, and a dirty tail. In the tail a cleaning
-takes whole sealed segments that are stable (below the last stable offset), durable, and old enough.
+A log has a clean head, up to an offset in the cleaner's checkpoint, and a dirty tail. From the tail a
+cleaning uses whole sealed segments that are stable (below the last stable offset), durable and old enough.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Dirtiness:
-    """The range of a log's dirty offsets that may be cleaned now."""
+    """The range of a log's dirty offsets that can be cleaned now."""
 
     #: where the dirty tail begins
     first_dirty: Offset
@@ -72,7 +72,7 @@ def roll_overdue(log: PartitionLog, now_ms: int) -> bool:
 
 
 def dirtiness(log: PartitionLog, cleaned_to: Offset | None, now_ms: int) -> Dirtiness:
-    """Return the work that a cleaning of `log` would have now.
+    """Return the range that a cleaning of `log` would process now.
 
     Raises:
         OSError: the disk failed.

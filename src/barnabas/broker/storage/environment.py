@@ -1,4 +1,4 @@
-"""The shared environment of a log directory's logs: files, clock, and the state of the disk."""
+"""The common environment of the logs in a log directory: files, clock, and the state of the disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TELL_EVERY_MS = 10_000
 
 @dataclass(slots=True)
 class LogEnvironment:
-    """The environment of the logs in one log directory; a failed disk takes all of them offline."""
+    """The environment of the logs in one log directory. If the disk fails, all of them go offline."""
 
     path: str
     files: OpenFiles
@@ -46,13 +46,16 @@ class LogEnvironment:
         return self.files.fs
 
     def judge(self, what: object, error: OSError) -> KafkaError:
-        """Handle `error`, met in `what`, by its harm; return the KafkaError for the caller to raise."""
+        """Handle `error` of the operation `what` by its harm.
+
+        Return the KafkaError for the caller to raise.
+        """
         if harm_of(error) is Harm.DIRECTORY:
             return self.fail(error)
         return self.refuse(what, error)
 
     def refuse(self, what: object, error: OSError) -> KafkaError:
-        """Return the KafkaError for one operation on `what` that failed; logged, but not each time."""
+        """Return the KafkaError for one failed operation on `what`. Not every such error is logged."""
         now_ms = self.clock.now_ms()
         since_ms, more = self._told.get(error.errno, (now_ms - _TELL_EVERY_MS, 0))
         if now_ms - since_ms >= _TELL_EVERY_MS:
@@ -64,7 +67,7 @@ class LogEnvironment:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
     def fail(self, error: OSError) -> KafkaError:
-        """Take the directory offline until the next start; return the KafkaError for the caller to raise."""
+        """Take the directory offline until the next start. Return the KafkaError for the caller to raise."""
         if self.failure is None:
             self.failure = error
             logger.error(

@@ -1,4 +1,4 @@
-"""The start offset of each leader epoch (KIP-101), and the file of them.
+"""The start offset of each leader epoch (KIP-101), and the file with them.
 
 `leader-epoch-checkpoint` is text. It has a line "0" (the version), a line with the number of entries, then a
 line "epoch start-offset" for each, both ascending. Each line has a checksum
@@ -22,7 +22,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log, in memory; `changed` says that the file is behind."""
+    """The leader epochs of one log, in memory. `changed` says that the file is outdated."""
 
     __slots__ = ("changed", "entries")
 
@@ -35,7 +35,7 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` writes from `start_offset` on; entries that contradict it are dropped."""
+        """Record that `epoch` begins at `start_offset`. Entries that contradict this are removed."""
         if epoch < 0 or (self.entries and epoch == self.entries[-1].epoch):
             return
         while self.entries and (
@@ -46,9 +46,9 @@ class LeaderEpochs:
         self.changed = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest epoch not above `epoch` and the offset where it ends, (-1, -1) when unknown.
+        """Return the largest epoch up to `epoch`, and its end offset; (-1, -1) if unknown.
 
-        As OffsetForLeaderEpoch answers (KIP-101, KIP-279).
+        It is the answer to OffsetForLeaderEpoch (KIP-101, KIP-279).
         """
         if epoch < 0 or not self.entries or epoch > self.latest:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET
@@ -65,13 +65,13 @@ class LeaderEpochs:
         return self.entries[place - 1].epoch if place else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`."""
+        """Remove entries after `end_offset`, the new end of the log."""
         while self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries.pop()
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now starts at `start_offset`."""
+        """Adjust the entries to `start_offset`, the new start of the log."""
         place = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if place and (place > 1 or self.entries[0].start_offset < start_offset):
             self.entries[:place] = [EpochEntry(self.entries[place - 1].epoch, start_offset)]
@@ -83,7 +83,7 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, content: bytes) -> LeaderEpochs:
-        """The inverse of `encode`, of a file of Kafka's too.
+        """Parse the file, also one of Kafka.
 
         Raises:
             ValueError: the content is damaged.

@@ -1,6 +1,6 @@
-"""The effect of an error on a log's files: it harms the request, the log, or the log directory.
+"""Decides what an error on a log's files affects: the request, the log, or the log directory.
 
-Only this module decides that.
+No other module decides that.
 
 | error | harm |
 |---|---|
@@ -8,13 +8,13 @@ Only this module decides that.
 | an fsync has failed; a change stopped half-way and could not be undone; a bug of ours | LOG |
 | all else (ENOSPC, EMFILE, ENOMEM, ENOENT, EACCES, EFBIG, EINVAL, ...) | REQUEST |
 
-- REQUEST: the broker refuses this operation, which has changed nothing. The next one may succeed: there may
-  be space or memory again, or the file that it needs may be in order.
-- LOG: the log's files differ from memory, or may not reach the disk. The log takes no more writes until the
-  next start, which recovers it. Reads go on where they can.
-- DIRECTORY: no write to any of its logs can be trusted. It takes no more writes until the next start.
+- REQUEST: the broker rejects this operation, which has changed nothing. The next one may succeed, for example
+  when there is space or memory again.
+- LOG: the log's files differ from memory, or may not reach the disk. The log accepts no more writes until the
+  next start, which recovers it. Reads continue where possible.
+- DIRECTORY: no write to any of its logs is reliable. It accepts no more writes until the next start.
 
-An fsync that fails harms the log whatever the error is, since the page cache may show data that the disk has
+A failed fsync harms the log whatever the error is, because the page cache may show data that the disk has
 lost.
 """
 
@@ -25,7 +25,7 @@ from enum import IntEnum
 
 
 class Harm(IntEnum):
-    """The harm of an error, the least first."""
+    """The harm of an error, in ascending order."""
 
     REQUEST = 0
     LOG = 1
@@ -65,7 +65,10 @@ _CURES = {
 
 
 class TornError(OSError):
-    """A change stopped half-way and could not be undone: only the next start can read the disk's state."""
+    """A change stopped in the middle and could not be undone.
+
+    Only the next start can read the state of the disk.
+    """
 
     def __init__(self, what: str, cause: OSError) -> None:
         super().__init__(cause.errno, f"{what}: {cause}")
@@ -75,8 +78,8 @@ def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
     """Return the harm of `error`.
 
     Args:
-        error: an OSError, or an error of our own.
-        syncing: an fsync of the log's own files has failed.
+        error: an OSError, or one of our own errors.
+        syncing: whether an fsync of the log's own files has failed.
     """
     if not isinstance(error, OSError):
         return Harm.LOG
@@ -88,12 +91,12 @@ def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
 
 
 def is_about_one_file(error: OSError) -> bool:
-    """Whether a file that a start cannot read for `error` counts as damaged: it will not get better."""
+    """Whether a file that cannot be read because of `error` is damaged, so that a retry would not help."""
     return error.errno in _ONE_FILE
 
 
 def may_pass(error: BaseException | None) -> bool:
-    """Whether an operation that failed for `error` may succeed later: it lacked space, memory or files."""
+    """Whether an operation that failed with `error` may succeed later, when resources are free again."""
     return isinstance(error, OSError) and error.errno in _PASSING
 
 

@@ -1,10 +1,10 @@
 """The mark of a replica that lacks records which it had acknowledged.
 
-`log repair` and `log discard` put the file into the folder of a partition of a cluster. A start that finds a
-replica's folder gone does so too. While the file exists the broker registers the replica as incomplete. The
+`log repair` and `log discard` put this file into the folder of a partition of a cluster. A start also does so
+if a replica's folder is missing. While the file exists, the broker registers the replica as incomplete. The
 controller counts such a replica as in sync only after it has fetched all of the leader's log. A replica with
-the mark starts over, empty, before it fetches, since its remaining log may have holes. Apache Kafka ignores
-the file.
+the mark is emptied before it fetches, because its remaining log may have holes. Apache Kafka ignores the
+file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def encode_mark(mark: Mark) -> bytes:
 
 
 def decode_mark(content: bytes) -> Mark:
-    """The inverse of `encode_mark`. Damaged content is a mark, too; never raises."""
+    """Parse the content of the file. Damaged content counts as a mark. It never raises."""
     try:
         found = json.loads(content)
         return Mark(str(found["reason"]), is_emptied=found["emptied"] is True)
@@ -42,7 +42,7 @@ def decode_mark(content: bytes) -> Mark:
 
 
 def read_mark(fs: FileSystem, folder: str) -> Mark | None:
-    """Return the mark of the replica in a partition's folder; None where there is none.
+    """Return the mark of the replica in a partition's folder; None if there is none.
 
     Raises:
         OSError: the disk failed.
@@ -61,7 +61,7 @@ def write_mark(fs: FileSystem, folder: str, mark: Mark) -> None:
 
 
 def remove_mark(fs: FileSystem, folder: str) -> None:
-    """Take the mark away, durably; it is fine if there is none. Raises OSError."""
+    """Remove the mark durably, if there is one. Raises OSError."""
     try:
         fs.remove(f"{folder}/{FILE_NAME}")
     except FileNotFoundError:

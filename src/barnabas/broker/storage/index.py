@@ -1,4 +1,4 @@
-"""The two sparse indexes beside a segment, in Apache Kafka's format (big-endian entries in ascending order).
+"""The two sparse indexes of a segment, in Apache Kafka's format (big-endian entries in ascending order).
 
 `.index`      relative offset (uint32), position (uint32): the last offset of a batch and where it begins
 `.timeindex`  timestamp (int64), relative offset (int32): no record up to that offset has a later timestamp
@@ -24,14 +24,14 @@ _NO_ENTRIES = b""
 
 
 class Index:
-    """Entries of two numbers, ascending by the first: the common base of both indexes."""
+    """Entries of two numbers, sorted by the first: the base class of both indexes."""
 
     ENTRY: struct.Struct
 
     __slots__ = ("_stored", "_tail", "changed", "file", "size")
 
     def __init__(self, file: LogFile, stored: int = 0) -> None:
-        """`stored` is how many entries the file holds."""
+        """Create an index. `stored` is the number of entries in the file."""
         self.file = file
         #: whether the file was changed; set back by whoever sees to its fsync
         self.changed = False
@@ -45,7 +45,7 @@ class Index:
         return self.size // self.ENTRY.size
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Return the entry at place `number`."""
+        """Return the entry with the index `number`."""
         size = self.ENTRY.size
         if number >= self._stored:
             return self._unpack(self._tail, (number - self._stored) * size)
@@ -98,17 +98,17 @@ class Index:
         self.size = count * self.ENTRY.size
 
     def keep(self, count: int) -> None:
-        """Keep the first `count` entries."""
+        """Keep only the first `count` entries."""
         self._keep(count)
 
     def reset(self) -> None:
-        """Forget every entry, in the file too."""
+        """Remove every entry, also from the file."""
         self._keep(0)
 
     def replace(self, count: int, content: bytes) -> None:
-        """Replace the first `count` entries by `content`; later ones stay where they ascend.
+        """Replace the first `count` entries with `content`. Later ones stay if they are in ascending order.
 
-        Content that cannot be stored now waits in memory, as a new entry does.
+        If the content cannot be stored now, it waits in memory, like a new entry.
         """
         later = [self.entry(number) for number in range(count, len(self))]
         entries = bytearray(content)
@@ -187,14 +187,14 @@ class TimeIndex(Index):
 
     @property
     def last_timestamp(self) -> int:
-        """The last entry's timestamp, -1 when there is none."""
+        """Timestamp of the last entry; -1 if there is none."""
         if self._last_timestamp is None:
             last = self.last()
             self._last_timestamp = last[0] if last else -1
         return self._last_timestamp
 
     def append(self, timestamp: int, relative_offset: int) -> None:
-        """An entry, unless its timestamp adds nothing to the last one's."""
+        """Append an entry, unless its timestamp is not larger than that of the last one."""
         if timestamp > self.last_timestamp:
             self._append(timestamp, relative_offset)
             self._last_timestamp = timestamp

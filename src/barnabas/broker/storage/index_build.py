@@ -1,4 +1,4 @@
-"""Builds the sparse indexes of a segment again, beside the event loop, when they do not fit."""
+"""Builds the sparse indexes of a segment again in a thread, when they do not match the segment."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ _READ_BYTES = 64 * 1024
 
 
 class IndexBuild:
-    """Both sparse indexes of a segment, as its batches have them. Owned by the segment, but for `run`.
+    """Both sparse indexes of a segment, computed from its batches. The segment owns it, except for `run`.
 
-    They have no entries of what is appended after the build was begun: the segment makes those.
+    It has no entries for batches appended after its start: the segment adds those.
     """
 
     def __init__(
         self, log: LogFile, base_offset: int, size: int, offset_entries: int, time_entries: int
     ) -> None:
-        """`size` is the segment's; the two last are how many entries its indexes have by now."""
+        """Create it.
+
+        `size` is that of the segment. The last two arguments are the numbers of entries in its indexes.
+        """
         self.log = log
         self.size = size
         self.offset_entries = offset_entries
@@ -35,7 +38,7 @@ class IndexBuild:
         self.built: tuple[bytes, bytes] | None = None
 
     def run(self) -> None:
-        """Read all headers of the segment. In any thread, while its file is pinned. Raises OSError."""
+        """Read all headers of the segment, in any thread, while its file is pinned. Raises OSError."""
         if self.built is None:
             with suppress(KafkaError):
                 self.built = self._build()
@@ -72,7 +75,7 @@ class IndexBuild:
 
 
 class DamagedIndex(ColdRead):
-    """A segment's indexes do not fit it: `warm` builds them again, then look up again."""
+    """The indexes of a segment do not match it. Call `warm` to build them again, then repeat the look-up."""
 
     def __init__(self, build: IndexBuild) -> None:
         super().__init__(build.log, build.size, 0)

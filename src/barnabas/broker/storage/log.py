@@ -45,7 +45,7 @@ NEWEST_EPOCH = 2**31 - 1
 
 
 class AppendInfo(NamedTuple):
-    """The result of an append; `log_append_time_ms` is -1 if records keep the producer's time."""
+    """The result of an append. `log_append_time_ms` is -1 if records keep the producer's timestamps."""
 
     base_offset: Offset
     last_offset: Offset
@@ -138,12 +138,12 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> int:
-        """The last leader epoch that wrote, -1 when there is none."""
+        """The latest leader epoch with records; -1 if there is none."""
         return self.epochs.latest
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The end for readers of committed records: the first open transaction or the high watermark."""
+        """The end for read_committed consumers: the first open transaction, or the high watermark."""
         unstable = self.producers.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -220,7 +220,7 @@ class PartitionLog:
         origin: Origin = Origin.CLIENT,
         valid: ValidBatch | None = None,
     ) -> AppendInfo:
-        """Append the one batch in `records` at the log's end.
+        """Append the only batch in `records` to the log.
 
         `valid` is the result of an earlier `validate_batch`, if there was one.
 
@@ -270,7 +270,9 @@ class PartitionLog:
         )
 
     def append_as_follower(self, records: Buffer, leader_epoch: int = NEWEST_EPOCH) -> AppendInfo | None:
-        """Append batches as the leader has them, offsets and epochs included; return None if there are none.
+        """Append batches exactly as the leader has them, with offsets and epochs.
+
+        Return None if there are none.
 
         An incomplete batch at the end is left out. So is the first batch of an epoch later than
         `leader_epoch`, with all after it: `leader_epoch` is the epoch of the fetch (KAFKA-18723).
@@ -326,7 +328,7 @@ class PartitionLog:
         return self.failed(error)
 
     def _segment_for(self, size: int, last_offset: Offset, max_timestamp: int) -> LogSegment:
-        """Return the active segment, a new one if the batch does not fit into the old one."""
+        """Return the active segment, or a new one if the batch does not fit into it."""
         segment = self.files.segments.active
         if not segment.size:
             self.files.begin()
@@ -352,14 +354,14 @@ class PartitionLog:
         min_one: bool = True,
         may_wait: bool = True,
     ) -> FetchedRecords:
-        """Return the batches from the one that holds `offset`, all below `max_offset`, from one segment.
+        """Return batches of one segment, below `max_offset`, from the one that contains `offset` on.
 
-        At most `max_bytes`, but with `min_one` at least the first batch, however large. `max_offset` is the
-        high watermark, the last stable offset or the log's end.
+        The result has at most `max_bytes`. With `min_one`, it has at least the first batch, however large.
+        `max_offset` is the high watermark, the last stable offset or the log's end.
 
         Raises:
-            ColdRead: it would wait for the disk, and it is not the case that it `may_wait`.
-            KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies before the log's start or beyond its end;
+            ColdRead: the read would wait for the disk, and `may_wait` is False.
+            KafkaError: OFFSET_OUT_OF_RANGE, `offset` is before the log's start or after its end;
                 KAFKA_STORAGE_ERROR, the disk failed.
         """
         if self.closed:
@@ -385,7 +387,7 @@ class PartitionLog:
             raise
 
     def _report_damage(self, offset: Offset, error: KafkaError) -> None:
-        """Report the damage once: clients repeat their requests."""
+        """Log the damage once, because clients repeat their requests."""
         if not self.files.is_reported_damaged:
             self.files.is_reported_damaged = True
             logger.error(
@@ -398,9 +400,9 @@ class PartitionLog:
     def aborted_transactions(
         self, offset: Offset, size: int, may_wait: bool = True
     ) -> list[AbortedTransaction]:
-        """Return the aborted transactions that the `size` bytes read from `offset` may hold records of.
+        """Return the aborted transactions that overlap the `size` bytes read from `offset` on.
 
-        Ascending by first offset, as clients need them to skip those records.
+        Clients skip records in this order: ascending by first offset.
 
         Raises:
             ColdRead: as `read`.
@@ -416,7 +418,7 @@ class PartitionLog:
     def offset_for_timestamp(
         self, timestamp: int, start: Offset = 0, may_wait: bool = True
     ) -> OffsetAtTimestamp | None:
-        """Return the offset of ListOffsets' `timestamp`, None if no record is that late.
+        """Return the offset for ListOffsets' `timestamp`; None if no record is that late.
 
         - A real timestamp: the first record at or after it.
         - MAX_TIMESTAMP (-3): the first record that has the largest one.
@@ -424,10 +426,10 @@ class PartitionLog:
         - LATEST (-1): its end. The caller knows the high watermark and the last stable offset.
         - LATEST_TIERED (-5): none.
 
-        Records before `start` do not count.
+        Records before `start` are ignored.
 
         Raises:
-            ColdRead: under the conditions of `read`.
+            ColdRead: as `read`.
             LongSearch: the search takes too long for one turn of the event loop.
             KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded; KAFKA_STORAGE_ERROR, the disk failed.
         """

@@ -1,7 +1,7 @@
-"""The files of one log: segments, producer snapshots, and what of them is not yet safe on disk.
+"""The files of one log: segments, producer snapshots, and which of them are not on disk yet.
 
-Knows names, sizes and fsyncs; what the records mean is the business of `PartitionLog`. Every method may
-raise OSError.
+It handles names, sizes and fsyncs. `PartitionLog` knows the meaning of the records. Every method may raise
+OSError.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOTHING: dict[Offset, LogSegment] = cast(Any, MappingProxyType({}))
 
 
 class LogFiles:
-    """The files in one partition's folder. Owned by its log."""
+    """The files in one partition's folder. The log owns it."""
 
     __slots__ = (
         "_aside",
@@ -77,7 +77,10 @@ class LogFiles:
         is_safe: bool = False,
         sealed: SealedSegments | None = None,
     ) -> None:
-        """`is_safe`: the names in the folder, and its own, are on disk for sure."""
+        """Create it.
+
+        With `is_safe`, the names in the folder, and the folder's own name, are certainly on disk.
+        """
         self.env = env
         self.path = path
         self.segments = segments
@@ -116,25 +119,28 @@ class LogFiles:
 
     @property
     def tail(self) -> int:
-        """A number that each truncation changes: work begun under another one is about records now gone."""
+        """A number that each truncation changes.
+
+        Work that began with another number refers to removed records.
+        """
         return self._tail
 
     def note_new(self, *files: LogFile) -> None:
-        """Note new files in the folder; the next flush covers them."""
+        """Note new files in the folder, so that the next flush makes their names durable."""
         self._unsynced = (*self._unsynced, *files)
         self._names_changed = True
 
     def note_indexes(self, segment: LogSegment) -> None:
-        """Have the next flush cover changed indexes of sealed segments."""
+        """Note changed indexes of sealed segments for the next flush."""
         for index in (segment.offsets, segment.times, segment.aborted):
             if index.changed:
                 self.note_new(index.file)
                 index.changed = False
 
     def begin(self) -> None:
-        """Make ready for the log's first write: the folder says from then on whose it is.
+        """Prepare for the log's first write: write the file with the topic's id to the folder.
 
-        Until then a partition costs an empty folder, which need not even survive: a start makes it again.
+        Until then a partition has only an empty folder, which need not be durable: a start creates it again.
         """
         if self.is_blank:
             self.write_topic_id()
@@ -146,13 +152,13 @@ class LogFiles:
         self.note_topic_id()
 
     def note_topic_id(self) -> None:
-        """Have the next flush cover the file that names the topic."""
+        """Note the file with the topic's id for the next flush."""
         self.note_new(LogFile(self.env.files, self.path, PARTITION_METADATA))
 
     def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
         """Seal the active segment and begin a new one at `offset`, the log's end.
 
-        On OSError the active segment stays the active one.
+        After an OSError the active segment is still active.
         """
         old = self.segments.active
         old.seal()
@@ -183,7 +189,7 @@ class LogFiles:
             self._unflushed.pop(base_offset, None)
 
     def take_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
-        """Write down the producers as of `offset`, unless that was done."""
+        """Write the snapshot of the producers at `offset`, unless it exists."""
         if offset not in self.snapshots:
             path = self.snapshot_path(offset)
             write_file(self.env.fs, path, encode_snapshot(producers))
@@ -195,11 +201,11 @@ class LogFiles:
 
     @staticmethod
     def path_of_snapshot(folder: str, offset: Offset) -> str:
-        """Return the path of the producer snapshot as of `offset`, in the folder of a log."""
+        """Return the path of the producer snapshot at `offset`, in the folder of a log."""
         return f"{folder}/{file_name(offset, SNAPSHOT)}"
 
     def drop_snapshot(self, offset: Offset) -> None:
-        """Remove a snapshot that is no use."""
+        """Remove an unused snapshot."""
         for file in self._forget_snapshots(lambda taken: taken == offset):
             file.remove()
 
@@ -214,19 +220,19 @@ class LogFiles:
 
     @property
     def has_new_names(self) -> bool:
-        """Whether segments may have names that are not safe on disk: the folder is to be fsynced."""
+        """Whether names of segments may not be on disk, so that the folder needs an fsync."""
         return self._names_changed
 
     def take_out_first(self, count: int, synced: LogSegment | None = None) -> Removal:
-        """Take out the oldest segments, and the snapshots before the remaining ones.
+        """Remove the oldest segments, and the snapshots before the remaining ones.
 
-        Their files get the suffix ``.deleted``, so that a restart knows them for what they are. On OSError
-        some of the segments may be gone, the oldest first.
+        Their files get the suffix ``.deleted``, so that a restart recognizes them. After an OSError some of
+        the segments may be removed, the oldest first.
 
         Args:
-            count: how many; not all.
-            synced: which was the active segment when the folder was last fsynced. When it is not now, or
-                unknown, the folder is fsynced here.
+            count: number of segments; at least one must remain.
+            synced: the segment that was active at the last fsync of the folder. If it is not active now, or
+                is unknown, this method fsyncs the folder.
         """
         # the segments that stay must not be lost where these are not
         if self._names_changed and synced is not self.segments.active:
@@ -242,9 +248,9 @@ class LogFiles:
         return self._removal()
 
     def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
-        """Make a cleaned segment count: once the folder is fsynced, a restart completes the swap.
+        """Rename a cleaned segment to ``.swap``. When the folder is fsynced, a restart completes the swap.
 
-        On OSError the swap is to be settled.
+        After an OSError, call `settle_swap`.
         """
         assert self.swap is None, f"{self.path}: another segment is being put in place"
         for file in cleaned.all_files():
@@ -253,9 +259,9 @@ class LogFiles:
         self.swap.begin()
 
     def finish_swap(self) -> Removal | None:
-        """Put the cleaned segment in place; return the removal of the old files. None: it was cancelled.
+        """Complete the swap. Return the removal of the old files; None if the swap was cancelled.
 
-        On OSError it is to be called again; until then the old segments are read, whatever their names are.
+        After an OSError, call it again. Until then the old segments are read, whatever their names are.
         """
         swap = self.swap
         if swap is None or swap.is_cancelled:
@@ -277,9 +283,9 @@ class LogFiles:
         return self._removal()
 
     def cancel_swap(self) -> None:
-        """Drop a cleaned segment that is not in place yet: the log's tail is about to change.
+        """Drop a cleaned segment before its swap, because the log's tail is about to change.
 
-        One that is half in place is put there whole. On OSError it is to be called again.
+        If it has already replaced some of them, complete the swap. After an OSError, call it again.
         """
         if self.swap is not None:
             removal = self.settle_swap()
@@ -289,9 +295,9 @@ class LogFiles:
             self.forget_cancelled_swap()
 
     def settle_swap(self) -> Removal | None:
-        """Complete a half-done swap and cancel any other; return the removal of the replaced files.
+        """Complete a half-done swap, or cancel it. Return the removal of the replaced files.
 
-        Then the folder is to be fsynced, and `forget_cancelled_swap` to be called.
+        Afterwards fsync the folder, and call `forget_cancelled_swap`.
         """
         if self.swap is None:
             return None
@@ -301,12 +307,12 @@ class LogFiles:
         return None
 
     def forget_cancelled_swap(self) -> None:
-        """The disk knows that a swap was cancelled: the next one may begin."""
+        """Note that the cancellation of a swap is on disk, so that the next swap can begin."""
         if self.swap is not None and self.swap.is_cancelled:
             self.swap = None
 
     def start_of_batch(self, offset: Offset) -> Offset:
-        """Return the base offset of the batch that holds `offset`; `offset` itself when none does."""
+        """Return the base offset of the batch that contains `offset`; `offset` itself if there is none."""
         segment = self.segments[self.segments.place_of(offset)]
         position = segment.position_of(offset)
         return (
@@ -314,9 +320,9 @@ class LogFiles:
         )
 
     def lower_recovery_point(self, offset: Offset) -> bool:
-        """Lower the recovery point to `offset`, before a truncation to it; return whether it was higher.
+        """Lower the recovery point to `offset` before a truncation. Return whether it was higher.
 
-        If it was, `SealedSegments.sync` is to be called, too.
+        If it was higher, also call `SealedSegments.sync`.
         """
         if offset >= self.recovery_point:
             return False
@@ -327,10 +333,10 @@ class LogFiles:
         return True
 
     def truncate(self, cut: Cut, *, sync: bool = True) -> None:
-        """Cut off the batches from where a `Truncation` says.
+        """Remove the batches after the cut of a `Truncation`.
 
-        From the last segment to the first, so that a crash on the way leaves no hole. Without `sync`, the
-        next flush tells the disk, and removes the files of whole segments, which may be large.
+        It goes from the last segment to the first, so that a crash leaves no hole. Without `sync`, the next
+        flush makes the truncation durable, and removes the files of whole segments, which may be large.
         """
         self.cancel_swap()
         self._tail += 1
@@ -358,7 +364,7 @@ class LogFiles:
             self.is_cut = self._names_changed = True
 
     def start_over(self, offset: Offset, config: TopicConfig, *, sync: bool = True) -> None:
-        """Remove everything; the log goes on, empty, at `offset`. `sync` as for `truncate`."""
+        """Remove all files. The log continues empty at `offset`. `sync` is as in `truncate`."""
         self.begin()
         self.cancel_swap()
         self._tail += 1
@@ -427,7 +433,7 @@ class LogFiles:
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
-        """Note a flush that has run. Raises its error; then the whole flush is due again."""
+        """Note a flush that has run. Raise its error: then the whole flush is due again."""
         self._is_flushing = False
         for file in flush.files:
             file.unpin()
@@ -450,7 +456,7 @@ class LogFiles:
                 self._forget_unflushed(base_offset)
 
     def _note_sealed(self, base_offsets: Sequence[Offset]) -> None:
-        """List sealed segments that are on disk now, and close their files: a read opens what it needs."""
+        """List sealed segments that are on disk now, and close their files. A read opens them again."""
         places = [self.segments.place_of(each) for each in base_offsets if each in self._unflushed]
         if not places or self._is_closed:
             return
@@ -461,7 +467,7 @@ class LogFiles:
             self.segments[place].close()
 
     def seal_active(self) -> None:
-        """Complete the active segment's indexes, so that a start after a clean stop finds all it needs."""
+        """Complete the active segment's indexes, for the next start after a clean stop."""
         active = self.segments.active
         if active.size:
             active.seal()
@@ -483,14 +489,14 @@ class LogFiles:
         return self._is_flushing
 
     def renamed(self, path: str) -> None:
-        """Note the folder's new path; the next flush makes it durable."""
+        """Note the folder's new path. The next flush makes it durable."""
         for file in (*self._all(), *self._aside):
             file.folder_renamed(self.path, path)
         self.path = path
         self._names_changed = self._is_new = True
 
     def succeed(self, earlier: LogFiles) -> None:
-        """Be the log's files after others: whoever has begun something on those finds the tail changed."""
+        """Replace the files of a log: work that began on the old ones finds another `tail`."""
         self._tail = max(self._tail, earlier.tail) + 1
 
     def move_to(self, env: LogEnvironment) -> None:
@@ -517,7 +523,7 @@ class LogFiles:
         )
 
     def _note_checksums(self, *changed: LogSegment) -> None:
-        """Have the next flush write the checksums if these segments have transaction indexes."""
+        """Write the checksums in the next flush, if these segments have transaction indexes."""
         if any(len(segment.aborted) for segment in changed):
             self.are_checksums_due = True
 
@@ -527,7 +533,10 @@ class LogFiles:
         segment.remove()
 
     def _set_aside(self, *files: LogFile) -> None:
-        """Give files the suffix ``.deleted``, those apart that have it from an earlier attempt."""
+        """Rename files with the suffix ``.deleted``.
+
+        Files with this suffix from an earlier attempt are kept apart.
+        """
         for file in files:
             if not file.path.endswith(DELETED):
                 file.close()
@@ -545,7 +554,7 @@ class LogFiles:
 
 
 def _pin(files: list[LogFile], others: list[LogFile]) -> list[LogFile]:
-    """Pins all of `files`, or raises and pins none, and of `others` those that exist: they are returned."""
+    """Pin all of `files`, or raise and pin none. Of `others`, pin those that exist, and return them."""
     pinned: list[LogFile] = []
     try:
         for file in [*files, *others]:
@@ -570,7 +579,7 @@ def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: T
 
 
 def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
-    """Return an empty segment whose file exists: its name tells where the log goes on."""
+    """Return an empty segment with an existing file, whose name shows where the log continues."""
     segment = empty_segment(env, directory, offset, config)
     try:
         segment.log.truncate(0)

@@ -1,4 +1,4 @@
-"""The last offset of each key in the part of a log that is being cleaned, in bounded memory."""
+"""Maps each key to its last offset, in the part of a log that is being cleaned, within a memory limit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _DIGEST_SIZE = sha256().digest_size
 
 
 def token(key: bytes) -> bytes:
-    """Return the map's form of a key: the key itself if it is short, else its digest, never longer than that.
+    """Return the form of a key in the map: the key itself if it is short, else its digest.
 
-    A short key cannot equal the digest of another, which is longer than any of them.
+    A short key cannot equal the digest of another key, because digests are longer.
     """
     return key if len(key) < _DIGEST_SIZE else sha256(key).digest()
 
 
 class OffsetMap:
-    """Offsets by key, as many as fit into `max_bytes`. Owned by one cleaning at a time."""
+    """Offsets by key, as many as fit into `max_bytes`. One cleaning at a time owns it."""
 
     __slots__ = ("_free", "offsets")
 
@@ -30,9 +30,9 @@ class OffsetMap:
         self.offsets: dict[bytes, Offset] = {}
 
     def put(self, key: bytes, offset: Offset, *, force: bool = False) -> bool:
-        """Take note of a key at an offset beyond all before; False when there is no room for the key.
+        """Add a key with an offset after all earlier ones. Return False if there is no room for the key.
 
-        `force` makes room, so that a cleaning can take one batch at least.
+        With `force` there is always room, so that a cleaning can process at least one batch.
         """
         name = token(key)
         if name not in self.offsets:
@@ -44,5 +44,5 @@ class OffsetMap:
         return True
 
     def is_latest(self, key: bytes, offset: Offset) -> bool:
-        """Whether the map knows of no later record with this key."""
+        """Whether the map has no later record with this key."""
         return offset >= self.offsets.get(token(key), -1)

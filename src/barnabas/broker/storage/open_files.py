@@ -1,8 +1,7 @@
-"""Bounds the number of the logs' files that are open at once.
+"""Limits the number of log files that are open at once.
 
-A `LogFile` opens itself when it is used. When more than `capacity` are open, the cache closes those that were
-not used lately (the CLOCK rule: each gets a second chance). So a thousand idle partitions cost no file
-descriptors.
+A `LogFile` opens itself when it is used. When more than `capacity` are open, the cache closes files that were
+not used recently (the CLOCK rule). So a thousand idle partitions need no file descriptors.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _WARMED_AT_ONCE = 256 * 1024
 
 
 class OpenFiles:
-    """The open files of one broker. Used by the event loop's thread alone, but for what says otherwise."""
+    """The open files of one broker. Only the event loop's thread may use it, except where noted."""
 
     def __init__(self, fs: FileSystem, capacity: int = 1024) -> None:
         self.fs = fs
@@ -33,7 +32,10 @@ class OpenFiles:
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
-        """Raise `ColdRead` for reads in the block that would wait for the disk. Do not await in it."""
+        """Within this context, raise `ColdRead` for reads that would wait for the disk.
+
+        Do not await in it.
+        """
         self.may_wait = False
         try:
             yield
@@ -44,7 +46,7 @@ class OpenFiles:
         return len(self._idle)
 
     def add(self, file: LogFile) -> None:
-        """Take note of an open file, and close others while too many are open."""
+        """Add an open file, and close others if too many are open."""
         idle = self._idle
         idle[file] = None
         chances = 2 * len(idle)
@@ -59,24 +61,27 @@ class OpenFiles:
                 oldest.let_go()
 
     def let_go_idle(self) -> bool:
-        """Close every file that may be closed; return whether there was one. For a process with too many."""
+        """Close every unused file.
+
+        Return whether there was one. A process with too many open files calls it.
+        """
         idle, self._idle = self._idle, {}
         for file in idle:
             file.let_go()
         return bool(idle)
 
     def discard(self, file: LogFile) -> None:
-        """The file is closed, or must not be."""
+        """Remove a file that is closed, or that must not be closed."""
         self._idle.pop(file, None)
 
 
 class LogFile:
-    """One file of a log, open or not. A pinned file stays open: a thread is at work on it.
+    """A file of a log, open or not. A pinned file stays open, because a thread uses it.
 
-    There are thousands: they share the strings that make up their paths.
+    There are thousands of these objects, so they share the strings of their paths.
 
     Args:
-        path: of the file, or of its folder when there is a `name`.
+        path: path of the file, or of its folder if there is a `name`.
     """
 
     __slots__ = ("_closing", "_files", "_folder", "_handle", "_name", "pins", "used_lately")
@@ -103,16 +108,16 @@ class LogFile:
 
     @property
     def may_wait(self) -> bool:
-        """Whether a read may wait for the disk: else it raises `ColdRead`."""
+        """Whether a read may wait for the disk. If not, it raises `ColdRead`."""
         return self._files.may_wait
 
     def read_now(self, size: int, position: int) -> bytes:
-        """Read whether it waits for the disk or not. From any thread, when the file is pinned."""
+        """Read, even if this waits for the disk. Any thread can call it while the file is pinned."""
         self.used_lately = True
         return (self._handle or self._open()).read_at(size, position)
 
     def check_cached(self, size: int, position: int) -> None:
-        """Raise ColdRead as `read_at` would."""
+        """Raise ColdRead if `read_at` would."""
         if not self._files.may_wait and not (self._handle or self._open()).is_cached(size, position):
             raise ColdRead(self, size, position)
 
@@ -121,12 +126,15 @@ class LogFile:
         return (self._handle or self._open()).send_to(descriptor, size, position)
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
-        """Make the file when its first bytes are written; one that has gone since is FileNotFoundError."""
+        """Write bytes.
+
+        The first write creates the file. If the file was deleted since, raise FileNotFoundError.
+        """
         self.used_lately = True
         (self._handle or self._open(create=not position)).write_at(chunks, position)
 
     def truncate(self, size: int) -> None:
-        """Create the file when there is none."""
+        """Truncate the file. Create it if it does not exist."""
         (self._handle or self._open(create=True)).truncate(size)
 
     @property
@@ -150,11 +158,11 @@ class LogFile:
             self._files.add(self)
 
     def sync(self) -> None:
-        """Fsync the file. From any thread, if it is pinned."""
+        """Fsync the file. Any thread can call it while the file is pinned."""
         (self._handle or self._open()).sync()
 
     def rename(self, path: str, *, must_exist: bool = False) -> None:
-        """Rename the file, open or not; one that was never written has no name to change."""
+        """Rename the file, open or not. Do nothing if it was never written."""
         try:
             self._files.fs.rename(self.path, path)
         except FileNotFoundError:
@@ -163,20 +171,20 @@ class LogFile:
         self._folder, self._name = path, ""
 
     def folder_renamed(self, before: str, after: str) -> None:
-        """Note the new path of the file's folder; the file may be open."""
+        """Note the new path of the file's folder. The file may be open."""
         if self._folder == before:
             self._folder = after
         elif self._folder.startswith(f"{before}/"):
             self._folder = after + self._folder[len(before) :]
 
     def remove(self) -> None:
-        """Close and delete the file; one that is missing is fine."""
+        """Close and delete the file, if it exists."""
         self.close()
         with suppress(FileNotFoundError):
             self._files.fs.remove(self.path)
 
     def close(self) -> None:
-        """Close the file, or have it closed when it is unpinned."""
+        """Close the file; if it is pinned, close it when it is unpinned."""
         self._files.discard(self)
         if self.pins:
             self._closing = True
@@ -184,11 +192,11 @@ class LogFile:
             self.let_go()
 
     def move_to(self, files: OpenFiles) -> None:
-        """Count a closed file in another set from now on."""
+        """Move a closed file to another `OpenFiles`."""
         self._files = files
 
     def let_go(self) -> None:
-        """Close the handle; the next use opens it again."""
+        """Close the handle. The next use opens it again."""
         handle, self._handle = self._handle, None
         self._closing = False
         if handle is not None:
@@ -208,7 +216,7 @@ class LogFile:
 
 
 class ColdRead(Exception):
-    """A read would wait for the disk: have `logs.cold_reads` bring it into memory, then read again."""
+    """A read would wait for the disk. Let `logs.cold_reads` load the data into memory, then read again."""
 
     def __init__(self, file: LogFile, size: int, position: int) -> None:
         super().__init__(f"{file.path}: {size} bytes from {position} on are not in memory")
@@ -218,11 +226,11 @@ class ColdRead(Exception):
 
     @property
     def place(self) -> tuple[LogFile, int, int]:
-        """Return the file and the range that it reads: the same value means the same read."""
+        """The file and the range of the read: equal values mean the same read."""
         return self.file, self.size, self.position
 
     def warm(self) -> None:
-        """Read it into memory. From any thread, when the file is pinned. Raises OSError."""
+        """Read the data into memory. Any thread can call it while the file is pinned. Raises OSError."""
         position, end = self.position, self.position + max(self.size, _READ_AHEAD)
         while position < end:
             data = self.file.read_now(min(_WARMED_AT_ONCE, end - position), position)
@@ -232,7 +240,10 @@ class ColdRead(Exception):
 
 
 class FileSlice:
-    """A part of a log's file that is read when it is sent; until then the file stays open, deleted or not."""
+    """A part of a log's file that is read when it is sent.
+
+    Until then the file stays open, even if it is deleted.
+    """
 
     __slots__ = ("_file", "_position", "_size")
 

@@ -1,7 +1,7 @@
 """Appends a batch by a short path if it is plain.
 
-Nearly every batch is plain: it is valid, and the active segment has room. It needs no change but its offset
-and, with LogAppendTime, its time. `PartitionLog.append_as_leader` decides about the others
+Nearly every batch is plain: it is valid, and the active segment has room for it. Only its offset must change
+and, with LogAppendTime, its time. `PartitionLog.append_as_leader` appends the others
 (docs/adr/0019-plain-batches-take-one-short-path.md).
 """
 
@@ -35,10 +35,10 @@ _EVER = 2**63
 
 
 class PlainLimits:
-    """The limits by a topic's settings, computed once for each value of them.
+    """The limits from a topic's settings, computed once for each value of the settings.
 
     Args:
-        config: the settings.
+        config: settings of the topic.
         has_keys: whether all records have keys, which a compacted topic demands: a coordinator's have.
     """
 

@@ -1,4 +1,4 @@
-"""A log's producers from its latest snapshot and the batches appended since."""
+"""Restores a log's producers from its latest snapshot and the batches appended since."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogFiles(Protocol):
-    """A log's files (`barnabas.broker.storage.log_files.LogFiles`), as far as its producers are read from
-    them."""
+    """The attributes of a log's files that are needed (`barnabas.broker.storage.log_files.LogFiles`)."""
 
     @property
     def env(self) -> LogEnvironment: ...
@@ -41,7 +40,7 @@ class LogFiles(Protocol):
 def note_producer(
     producers: Producers, header: BatchHeader, data: Buffer, base_offset: Offset
 ) -> AbortedTransaction | None:
-    """Note the batch `data` of an idempotent producer, at `base_offset` of the log.
+    """Apply the batch `data` of an idempotent producer, at `base_offset` of the log.
 
     Returns:
         The entry for the transaction index of the batch's segment, if there is one.
@@ -54,9 +53,9 @@ def note_producer(
 
 
 def load_producers(files: LogFiles, end_offset: Offset) -> Producers:
-    """Return the producers as of `end_offset`: from the latest whole snapshot, and the batches after it.
+    """Return the producers at `end_offset`, from the latest undamaged snapshot and the batches after it.
 
-    A damaged snapshot is removed and the one before it taken.
+    A damaged snapshot is removed, and the previous one is used.
 
     Raises:
         OSError: the disk failed.
@@ -68,7 +67,7 @@ def load_producers(files: LogFiles, end_offset: Offset) -> Producers:
 
 
 def from_snapshot(files: LogFiles, end_offset: Offset) -> Producers:
-    """The producers as the latest whole snapshot up to `end_offset` has them, none if there is none."""
+    """Return the producers from the latest undamaged snapshot up to `end_offset`; none if there is none."""
     producers = Producers()
     for offset in sorted(files.snapshots, reverse=True):
         if offset > end_offset:
@@ -85,7 +84,7 @@ def from_snapshot(files: LogFiles, end_offset: Offset) -> Producers:
 
 
 def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
-    """Bring `producers` from the offset they stand at to `end_offset` by the batches in between."""
+    """Apply the batches between the offset of `producers` and `end_offset`."""
     start = producers.end_offset
     if start < end_offset:
         for segment in files.segments.from_offset(start):
@@ -96,7 +95,7 @@ def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
 
 
 def find_aborted(files: LogFiles, segment: LogSegment) -> list[AbortedTransaction]:
-    """Return a segment's aborted transactions from its batches and the transactions open at its start.
+    """Return a segment's aborted transactions, from its batches and the transactions open at its start.
 
     Raises:
         OSError: the disk failed.
@@ -114,7 +113,7 @@ def _replay_segment(segment: LogSegment, producers: Producers, start: Offset, en
 def _noted(
     segment: LogSegment, producers: Producers, start: Offset, end_offset: Offset
 ) -> Iterator[AbortedTransaction]:
-    """Note a segment's batches in the producers; yield the transactions that it aborts."""
+    """Apply a segment's batches to the producers. Yield the transactions that it aborts."""
     for position, header in segment.headers(segment.position_of(start)):
         if header.base_offset >= end_offset:
             return

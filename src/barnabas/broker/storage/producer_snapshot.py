@@ -1,4 +1,4 @@
-"""The `.snapshot` file: a log's producers as of the offset in the file's name.
+"""The `.snapshot` file: a log's producers at the offset in the file's name.
 
 Apache Kafka's format (big-endian) has version (int16, 1), CRC-32C of all that follows (uint32), number of
 producers (int32), and for each:
@@ -7,9 +7,9 @@ producers (int32), and for each:
 - last sequence (int32), last offset (int64), offset delta of the last batch (int32), timestamp (int64);
 - coordinator epoch (int32), first offset of the ongoing transaction (int64, -1: none).
 
-That keeps only the last batch of each producer, but after a restart a producer may send any of the last five
-again. So the earlier batches follow in a section of our own, which Kafka's readers ignore. It has the number
-of producers (int32), and for each:
+Kafka's format has only the last batch of each producer, but after a restart a producer may send any of its
+last five batches again. So the earlier batches follow in a section of our own, which Kafka's readers ignore.
+It has the number of producers (int32), and for each:
 
 - producer id (int64), number of batches (int8);
 - for each batch, oldest first: last sequence (int32), last offset (int64), offset delta (int32), timestamp
@@ -63,10 +63,10 @@ def encode_snapshot(producers: Iterable[Producer]) -> bytes:
 
 
 def decode_snapshot(content: bytes) -> list[Producer]:
-    """The inverse of `encode_snapshot`.
+    """Parse the file.
 
     Raises:
-        ValueError: the content is damaged or of another version.
+        ValueError: the content is damaged or has another version.
     """
     try:
         version, crc = _OPENING.unpack_from(content)

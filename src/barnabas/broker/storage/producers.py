@@ -1,7 +1,8 @@
 """A log's state of each idempotent producer (KIP-98): its epoch and its last five batches.
 
-Five, because a producer may have five requests in flight on a connection. It may send any of them again after
-it has lost the response. The broker then answers with the offset that the batch has already.
+It remembers five batches, because a producer may have five requests in flight on a connection. It may repeat
+any of them after it has lost the response. The broker then answers with the offset that the batch already
+has.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class Origin(Enum):
-    """The source of an append; it decides which checks apply."""
+    """The source of an append, which decides the checks."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -35,7 +36,7 @@ _batch = tuple.__new__
 
 
 class ProducerBatch(NamedTuple):
-    """One batch as it is remembered."""
+    """A remembered batch."""
 
     last_sequence: int
     last_offset: int
@@ -52,7 +53,7 @@ class ProducerBatch(NamedTuple):
 
 
 class Producer:
-    """One producer. `batches` holds those of its current epoch, oldest first."""
+    """A producer. `batches` has those of its current epoch, oldest first."""
 
     __slots__ = (
         "batches",
@@ -92,7 +93,7 @@ class Producer:
         self.last_timestamp = timestamp
 
     def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
-        """Return the remembered batch that `header` sends again."""
+        """Return the remembered batch that `header` repeats."""
         if header.producer_epoch == self.epoch:
             last_sequence = header.last_sequence
             for batch in self.batches:
@@ -103,7 +104,7 @@ class Producer:
 
 @dataclass(slots=True)
 class _Refused:
-    """A batch that was not written."""
+    """A rejected batch."""
 
     epoch: int
     sequence: int
@@ -121,7 +122,7 @@ _NONE_ENDED: list[tuple[Offset, Offset]] = cast(Any, ())
 
 
 class Producers:
-    """Every producer that a log remembers, as of `end_offset`. Owned by the log."""
+    """Every producer that a log remembers, at `end_offset`. The log owns it."""
 
     __slots__ = ("_ended_transactions", "_open_transactions", "_producers", "_refused", "end_offset")
 
@@ -146,9 +147,10 @@ class Producers:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Return the first offset of the oldest open transaction: readers of committed records stop there.
+        """First offset of the oldest open transaction. Read_committed consumers stop there.
 
-        A transaction counts as open until its marker is committed: a lost leader may take the marker with it.
+        A transaction is open until its marker is committed, because a leader that is lost may lose the
+        marker, too.
         """
         opened = self._open_transactions
         first_open = next(iter(opened.values())) if opened else None
@@ -158,7 +160,7 @@ class Producers:
         return first_ended if first_open is None else min(first_open, first_ended)
 
     def committed(self, high_watermark: Offset) -> None:
-        """Note that every replica has the log up to `high_watermark`, markers included."""
+        """Note that every replica has the log up to `high_watermark`, including markers."""
         if self._ended_transactions:
             self._ended_transactions = [t for t in self._ended_transactions if t[1] >= high_watermark]
 
@@ -177,10 +179,13 @@ class Producers:
     def check_marker(
         self, producer: ProducerIdentity, coordinator_epoch: int, *, must_raise_epoch: bool
     ) -> None:
-        """Whether a marker may end the producer's transaction, if there is one.
+        """Check that a marker may end the producer's transaction, if there is one.
 
-        With transactions v2 a marker has a higher epoch than what it ends. One of the same epoch has been
-        written before: it is let pass where nothing is open, but it must not end the transaction after.
+        Return whether there is one.
+
+        With transactions v2 a marker has a higher epoch than the transaction that it ends. A marker of the
+        same epoch is a repeated one. It is accepted if no transaction is open, but must not end a later
+        transaction.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH; TRANSACTION_COORDINATOR_FENCED, a later coordinator has
@@ -201,9 +206,9 @@ class Producers:
     def next_in_line(
         self, producer_id: ProducerId, epoch: int, sequence: int, is_transactional: bool
     ) -> Producer | None:
-        """Return the producer if the batch is the next one of what it has been writing.
+        """Return the producer if the batch has its next sequence.
 
-        None does not refuse the batch: `check` decides. It would let pass all that pass here.
+        For None, call `check`, which decides. A batch that passes here would pass `check`, too.
         """
         producer = self._producers.get(producer_id)
         if (
@@ -219,15 +224,15 @@ class Producers:
         return producer
 
     def check(self, header: BatchHeader, origin: Origin) -> ProducerBatch | None:
-        """Check whether the batch may be appended.
+        """Check whether the batch can be appended.
 
         Returns:
-            None if it may be appended; if the log already has the batch, that batch.
+            None if it can be appended; if the log already has the batch, that batch.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, a newer epoch of the producer has written;
-                OUT_OF_ORDER_SEQUENCE_NUMBER, batches are missing or older than those remembered;
-                INVALID_TXN_STATE, it is not part of the open transaction.
+            KafkaError: INVALID_PRODUCER_EPOCH, the producer has written with a newer epoch;
+                OUT_OF_ORDER_SEQUENCE_NUMBER, batches are missing, or the batch is older than the remembered
+                ones; INVALID_TXN_STATE, the batch is not part of the open transaction.
         """
         producer = self._producers.get(header.producer_id)
         if origin is Origin.REPLICATION:
@@ -256,10 +261,10 @@ class Producers:
         return None
 
     def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
-        """Note that a valid batch was refused, so that no later batch of the producer takes its place.
+        """Note that a valid batch was rejected, so that no later batch of the producer is accepted before it.
 
-        Without that, a producer that the log does not know would begin with the next batch that it has in
-        flight. librdkafka then takes the first batch for delivered when the second one is.
+        Otherwise the log, if it does not know the producer, would accept the next batch in flight as the
+        first one. librdkafka then treats the first batch as delivered when the second one is.
         """
         if header.is_control:
             return
@@ -284,11 +289,11 @@ class Producers:
         self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
 
     def _check_after_refusal(self, header: BatchHeader) -> None:
-        """Raise KafkaError for a batch that follows a refused one.
+        """Raise KafkaError for a batch that follows a rejected one.
 
-        As many batches as the producer may have in flight get the same error, so that it sends all of them
-        again in their order. At OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins a new epoch. In it, it sends
-        all unanswered batches of all partitions again, and the log could not recognise the repetition.
+        All batches that the producer may have in flight get the same error, so that it sends them again in
+        order. After OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka would begin a new epoch and repeat all
+        unanswered batches of all partitions in it. The log could not recognize the repetition.
         """
         refused = self._refused.get(header.producer_id)
         if refused is None or refused.epoch != header.producer_epoch:
@@ -307,7 +312,7 @@ class Producers:
         )
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """A batch of records with a producer id was appended at `base_offset`."""
+        """Apply a batch of records with a producer id, which was appended at `base_offset`."""
         # All at once: to look up a field of a named tuple takes longer than to unpack it.
         _, _, _, _, _, attributes, last_delta, _, timestamp, producer_id, epoch, sequence, _ = header
         producer = self._producers.get(producer_id)
@@ -326,10 +331,10 @@ class Producers:
     def end_transaction(
         self, header: BatchHeader, marker: EndTransaction, offset: Offset
     ) -> AbortedTransaction | None:
-        """Note a marker at `offset` that ends the producer's transaction.
+        """Apply a marker at `offset` that ends the producer's transaction.
 
         Returns:
-            The aborted transaction for readers of committed records, if the marker aborts one with records.
+            The aborted transaction for read_committed consumers, if the marker aborts one with records.
         """
         producer = self._of_epoch(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -349,7 +354,7 @@ class Producers:
         return AbortedTransaction(producer.producer_id, start, offset, stable)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have been silent for `expiration_ms` and have no open transaction."""
+        """Forget producers without records for `expiration_ms` and without an open transaction."""
         silent = [
             producer.producer_id
             for producer in self
@@ -360,7 +365,7 @@ class Producers:
             del self._producers[producer_id]
 
     def restore(self, producers: list[Producer], end_offset: int) -> None:
-        """Replace everything by the content of a snapshot of `end_offset`."""
+        """Replace everything with the content of a snapshot at `end_offset`."""
         self.end_offset = end_offset
         self._producers = {producer.producer_id: producer for producer in producers} or _NOTHING
         self._ended_transactions = _NONE_ENDED
