@@ -6,6 +6,7 @@ here and nowhere else; `python -m soak.simulated --bugs` counts how many seeds c
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeAlias
@@ -55,12 +56,30 @@ _bug = adding(BUGS)
 
 @contextmanager
 def replaced(*parts: tuple[object, str, Any]) -> Iterator[None]:
-    """Give attributes other values for a while."""
+    """Give attributes other values for a while.
+
+    Raises:
+        TypeError: a function does not accept the arguments of the function that it replaces. The broker would
+            fail at each call, and the checks would find that, not the bug.
+    """
     with ExitStack() as undo:
         for owner, name, value in parts:
-            undo.callback(setattr, owner, name, vars(owner)[name])
+            original = vars(owner)[name]
+            if inspect.isfunction(original) and inspect.isfunction(value):
+                _check_arguments(name, original, value)
+            undo.callback(setattr, owner, name, original)
             setattr(owner, name, value)
         yield
+
+
+def _check_arguments(name: str, original: Callable[..., Any], value: Callable[..., Any]) -> None:
+    parameters = inspect.signature(original).parameters.values()
+    positional = [each for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
+    named = [each.name for each in parameters if each.kind == each.KEYWORD_ONLY]
+    try:
+        inspect.signature(value).bind(*positional, **dict.fromkeys(named))
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from error
 
 
 @_bug("no-deduplication", "a batch that comes again is appended again")
@@ -139,7 +158,7 @@ def _stable_offset_too_high() -> Iterator[None]:
 
 @_bug("aborted-not-told", "Fetch does not say which transactions were aborted")
 def _aborted_not_told() -> Iterator[None]:
-    with replaced((PartitionLog, "aborted_transactions", lambda self, offset, size: [])):
+    with replaced((PartitionLog, "aborted_transactions", lambda self, offset, size, may_wait=True: [])):
         yield
 
 
