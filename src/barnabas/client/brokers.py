@@ -72,10 +72,9 @@ class BrokerResponses(NamedTuple):
 class Brokers:
     """Sends requests to the brokers of one cluster, from any thread. It keeps connections between calls.
 
-    `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call when they get no response in
-    time, or are
-    sent to another broker. So such a call must do no harm when it is
-    repeated (`repeatable`). The other methods do not repeat.
+    `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call when they get no response,
+    or are sent to another broker. So such a call must do no harm when it is repeated (`repeatable`). The
+    other methods do not repeat.
 
     Args:
         timeout: seconds for each call, including all attempts.

@@ -1,4 +1,4 @@
-"""A follower's checks of the batches that it copies from its leader."""
+"""Checks the batches that a follower copies from its leader."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from barnabas.kafka.records.crc import crc32c
 def find_copied_batches(
     records: memoryview, topic_partition: TopicPartition, end: Offset, epoch: int, leader_epoch: int
 ) -> list[tuple[int, BatchHeader]]:
-    """Return the whole batches of `records` up to a leader epoch, with their positions.
+    """Return the complete batches of `records` up to a leader epoch, with their positions.
 
     Args:
-        records: the leader's bytes; the last batch may be incomplete.
-        topic_partition: whose they are.
-        end: the log's end.
-        epoch: the leader epoch of the log's last batch.
-        leader_epoch: the last one to take batches of.
+        records: bytes from the leader; the last batch may be incomplete.
+        topic_partition: partition of the records.
+        end: end offset of the log.
+        epoch: leader epoch of the log's last batch.
+        leader_epoch: last epoch whose batches are accepted.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, a CRC is wrong, or offsets or epochs do not ascend from the log's end.

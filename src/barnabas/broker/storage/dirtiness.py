@@ -56,7 +56,7 @@ def first_dirty_offset(log: PartitionLog, cleaned_to: Offset | None) -> Offset:
 
 
 def roll_overdue(log: PartitionLog, now_ms: int) -> bool:
-    """Seal an active segment that is due by `max.compaction.lag.ms`; return whether it did.
+    """Seal an active segment that is older than `max.compaction.lag.ms`. Return whether it was sealed.
 
     Only sealed segments can be cleaned.
 

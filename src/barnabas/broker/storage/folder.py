@@ -1,4 +1,4 @@
-"""The files in a log's folder at a start: completes what a crash has interrupted, and opens the segments."""
+"""Prepares a log's folder at a start: completes interrupted operations and opens the segments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OF_SEGMENTS = frozenset((LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT))
 
 
 def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[Offset, Offset]:
-    """Return the segments that a crash kept from being removed: where each begins and ends."""
+    """Return the begin and end of each segment that was being deleted when the process crashed."""
     sizes = {entry.name: entry.size for entry in listed}
     ends: dict[Offset, Offset] = {}
     for stem in sorted(name.partition(".")[0] for name in sizes if name.endswith(LOG + DELETED)):
@@ -58,7 +58,7 @@ def find_deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry
 def removed_up_to(
     deleted: Mapping[Offset, Offset], start: Offset, first: Offset, *, has_holes: bool
 ) -> Offset:
-    """Up to where all offsets from `start` on were in `deleted` segments; at least `start`."""
+    """Return the end of the range from `start` that was in `deleted` segments; `start` if it was in none."""
     if has_holes:  # offsets between two segments say nothing
         return first if any(base_offset <= start for base_offset in deleted) else start
     for base_offset, end in deleted.items():
@@ -82,7 +82,7 @@ def clear_folder(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dic
 
 
 def _is_known(folder: str, name: str) -> bool:
-    """Whether a file is named as one of a log's: those of segments by an offset."""
+    """Whether a file name is one of a log's: the names of segments begin with an offset."""
     stem, dot, kind = name.partition(".")
     if dot + kind not in _OF_SEGMENTS:
         return True

@@ -1,4 +1,4 @@
-"""Checks the sparse indexes of segments that a start does not read, and rebuilds those that are not true."""
+"""Checks the sparse indexes of segments that a start does not read, and rebuilds the wrong ones."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def ensure_indexes(
     config: TopicConfig,
     sizes: Mapping[Offset, SegmentSizes],
 ) -> bool:
-    """Make both sparse indexes true at their ends: retention uses the time index's last entry.
+    """Correct the last entries of both sparse indexes. Retention uses the last entry of the time index.
 
     Returns:
-        Whether they were rebuilt.
+        Whether the indexes were rebuilt.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, an index is damaged, and so is its segment.
+        KafkaError: CORRUPT_MESSAGE, an index and its segment are damaged.
     """
     known = sizes.get(segment.base_offset)
     is_whole = _has_whole_indexes(segment, entries)
@@ -46,7 +46,7 @@ def ensure_indexes(
 
 
 def _has_whole_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
-    """Whether the files of both sparse indexes are there, and hold whole entries."""
+    """Whether the files of both sparse indexes exist and have only complete entries."""
     if not segment.size:  # what they hold was cut off, but not safely: a power cut has brought it back
         return not len(segment.offsets) and not len(segment.times)
     for index in (segment.offsets, segment.times):

@@ -1,8 +1,8 @@
 """A partition's log: its state, appends and reads.
 
-Owned by one thread, the event loop's, and synchronous: what may take long is handed out as a task
-(`barnabas.broker.storage.tasks`) that any thread may run. Rolling, retention, truncation and compaction are
-functions over the log, in modules of their own.
+One thread owns it: that of the event loop. Its methods do not wait. It prepares slow work as a task
+(`barnabas.broker.storage.tasks`), which any thread can run. Rolling, retention, truncation and compaction are
+functions in modules of their own.
 
 Always: log start offset <= last stable offset <= high watermark <= log end offset.
 """
@@ -60,14 +60,14 @@ new_info = tuple.__new__
 
 
 class BoundsListener(Protocol):
-    """A listener for changes of a log's bounds, except those by appends."""
+    """A listener for changes of a log's bounds that are not appends."""
 
     def bounds_moved(self) -> None:
-        """The log's start has moved, or its end has moved back."""
+        """Called when the log's start has moved, or its end has moved back."""
 
 
 class PartitionLog:
-    """One partition's log. Opened by `LogDirectory`."""
+    """The log of one partition. `LogDirectory` opens it."""
 
     __slots__ = (
         "closed",
@@ -128,12 +128,12 @@ class PartitionLog:
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """The size of all segments in bytes."""
         return sum(segment.size for segment in self.files.segments)
 
     @property
     def recovery_point(self) -> Offset:
-        """Everything before this offset is known to be on disk."""
+        """The recovery point: every earlier record is known to be on disk."""
         return self.files.recovery_point
 
     @property
@@ -150,7 +150,7 @@ class PartitionLog:
         return max(min(unstable, self.high_watermark), self.log_start_offset)
 
     def advance_high_watermark(self, offset: Offset) -> bool:
-        """Move the high watermark forward to `offset`, at most to the log's end; return whether it moved."""
+        """Raise the high watermark to `offset`, at most to the log's end. Return whether it changed."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset <= self.high_watermark:
@@ -160,10 +160,10 @@ class PartitionLog:
         return True
 
     def check_log_start(self, offset: Offset) -> None:
-        """Whether `advance_log_start` would be allowed.
+        """Check whether `advance_log_start` would accept `offset`.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies beyond the high watermark; KAFKA_STORAGE_ERROR, the
+            KafkaError: OFFSET_OUT_OF_RANGE, `offset` is above the high watermark; KAFKA_STORAGE_ERROR, the
                 log is offline.
         """
         self.check_usable()
@@ -175,7 +175,7 @@ class PartitionLog:
             )
 
     def advance_log_start(self, offset: Offset) -> bool:
-        """Hide records before `offset` from readers (DeleteRecords); return whether anything changed.
+        """Hide the records before `offset` from readers (DeleteRecords). Return whether the start changed.
 
         Raises:
             KafkaError: as `check_log_start`.
@@ -187,13 +187,13 @@ class PartitionLog:
         return True
 
     def note_start(self, offset: Offset) -> None:
-        """Move the log's start to a later offset: earlier records are deleted."""
+        """Move the log's start to a later offset, after earlier records were deleted."""
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         self._bounds_moved()
 
     def note_truncation(self, end: Offset) -> None:
-        """Move the log's end back to where its files and producers end now."""
+        """Move the log's end back to the end of its files and producers."""
         logger.info("%s: truncated, it ends at %d", self.topic_partition, end)
         self.log_end_offset = end
         self.high_watermark = min(self.high_watermark, end)
@@ -207,7 +207,9 @@ class PartitionLog:
             self.listener.bounds_moved()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, Offset]:
-        """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when unknown (KIP-279)."""
+        """Return the largest leader epoch that is at most `epoch`, and its end offset (KIP-279); -1 for
+        unknown.
+        """
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
     # --- appends ---
@@ -322,7 +324,7 @@ class PartitionLog:
                 self.files.segments.active.aborted.append(aborted)
 
     def not_written(self, header: BatchHeader, error: OSError) -> KafkaError:
-        """Note that a leader's batch could not be written; return the KafkaError for the caller to raise."""
+        """Handle the error of a leader's append. Return the KafkaError for the caller to raise."""
         if header.producer_id != NO_PRODUCER_ID:
             self.producers.refuse(header)
         return self.failed(error)
@@ -337,10 +339,10 @@ class PartitionLog:
         return segment
 
     def roll(self) -> LogSegment:
-        """Seal the active segment and begin a new one at the log's end.
+        """Seal the active segment, and begin a new one at the log's end.
 
         Raises:
-            OSError: the caller's business, as it may be in the middle of something.
+            OSError: the disk failed. The caller must handle it, because it may have changed other things.
         """
         return self.files.roll(self.log_end_offset, self.producers, self.config)
 
@@ -458,11 +460,12 @@ class PartitionLog:
     # --- flushing and closing ---
 
     def prepare_flush(self) -> Flush | None:
-        """Return a task that makes the log durable up to its end: run it in any thread, then
-        `complete_flush`.
+        """Return a task that makes the log durable up to its end.
 
-        None if everything is durable already. Run one at a time: a second one before the first is completed
-        would promise work that the first has yet to do.
+        Run it in any thread, then call `complete_flush`.
+
+        None if everything is durable. Complete a task before the next one is prepared: the next one relies on
+        its result.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -478,12 +481,12 @@ class PartitionLog:
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
-        """Move the recovery point on after a flush that has run.
+        """Raise the recovery point after a flush task has run.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, it failed. If an fsync did, the log is offline at least, for what
-                could not be written may be lost though a second fsync says nothing; else all of it is due
-                again.
+            KafkaError: KAFKA_STORAGE_ERROR, the task failed. After a failed fsync at least the log is
+                offline, because the kernel may have dropped data that a second fsync does not report. After
+                another error the flush is due again.
         """
         try:
             self.files.complete_flush(flush)
@@ -492,7 +495,7 @@ class PartitionLog:
             raise self.failed(error, syncing=flush.is_lost) from error
 
     def flush(self) -> None:
-        """Make the log durable up to its end, here and now.
+        """Make the log durable up to its end in this call.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, it failed; the log directory is offline.
@@ -505,7 +508,7 @@ class PartitionLog:
             self.complete_flush(flush)
 
     def prepare_close(self) -> Flush | None:
-        """Write all files that a quick start needs; return the task that makes them durable.
+        """Write all files that a quick start needs. Return the task that makes them durable.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -528,17 +531,17 @@ class PartitionLog:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the files as they are: the log was deleted, or a crash is played."""
+        """Close the files without a flush, because the log was deleted or a test simulates a crash."""
         self.closed = True
         self.files.close()
 
     # --- other files ---
 
     def take_files(self, copy: PartitionLog) -> LogFiles:
-        """Switch to the files of a copy that has the same batches; return the files used until now.
+        """Switch to the files of a copy that has the same batches. Return the old files.
 
-        The log writes state that its batches do not contain (producers whose batches are gone, leader epochs
-        without any) beside the new files.
+        The log also writes, beside the new files, the state that its batches do not contain: producers
+        without batches, and leader epochs without records.
 
         Raises:
             OSError: nothing has changed.
@@ -551,7 +554,7 @@ class PartitionLog:
         return before
 
     def move_to(self, env: LogEnvironment) -> None:
-        """Give a log that was loaded in a thread over to the owner of `env`; its files are closed."""
+        """Hand a log that a thread has loaded over to the owner of `env`, and close its files."""
         self.env = env
         self.files.move_to(env)
 
@@ -559,11 +562,11 @@ class PartitionLog:
 
     @property
     def is_offline(self) -> bool:
-        """Whether the log takes no more writes until the next start."""
+        """Whether the log accepts no writes until the next start."""
         return self.closed or self.failure is not None or self.env.failure is not None
 
     def check_usable(self) -> None:
-        """Raises KafkaError if the log takes no writes: as `guarded`."""
+        """Raise KafkaError if the log accepts no writes, as `guarded` does."""
         if self.closed:
             raise self._gone()
         if self.env.failure is not None:
@@ -573,7 +576,7 @@ class PartitionLog:
 
     @contextmanager
     def guarded(self) -> Iterator[LogFiles]:
-        """Have the log's files, to change them: an OSError is handled by its harm.
+        """Return a context in which the caller may change the log's files. It handles an OSError by its harm.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log or its directory is offline, or an OSError was raised
@@ -586,11 +589,11 @@ class PartitionLog:
             raise self.failed(error) from error
 
     def failed(self, error: Exception, *, syncing: bool = False) -> KafkaError:
-        """Handle `error`, met with one of the log's files; return the KafkaError for the caller to raise.
+        """Handle `error` from one of the log's files. Return the KafkaError for the caller to raise.
 
         Args:
             error: the error.
-            syncing: an fsync of the log's own files has failed.
+            syncing: whether an fsync of the log's own files has failed.
         """
         if self.closed:
             return self._gone()

@@ -496,18 +496,18 @@ class LogFiles:
         self._names_changed = self._is_new = True
 
     def succeed(self, earlier: LogFiles) -> None:
-        """Replace the files of a log: work that began on the old ones finds another `tail`."""
+        """Replace the files of a log. Work that began with the old ones then finds another `tail`."""
         self._tail = max(self._tail, earlier.tail) + 1
 
     def move_to(self, env: LogEnvironment) -> None:
-        """Close every file, to be opened again, when needed, among the files of `env`."""
+        """Close every file. Files that are needed later are opened among those of `env`."""
         self._close_files()
         self.env = env
         for file in self._all():
             file.move_to(env.files)
 
     def close(self) -> None:
-        """Close every file, and list no more segments: the folder may be another log's soon."""
+        """Close every file, and list no more segments, because the folder may soon belong to another log."""
         self._close_files()
         self.sealed = None
         self._is_closed = True

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 def new_log(
     env: LogEnvironment, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
 ) -> PartitionLog:
-    """Return an empty log in the empty folder `path`; its files are made when there is something to write."""
+    """Return an empty log in the empty folder `path`. The first append creates its files."""
     segment = empty_segment(env, path, 0, config)
     return PartitionLog(
         topic_partition,
@@ -69,18 +69,18 @@ def load_log(
     sizes: Mapping[Offset, SegmentSizes] | None = None,
     cleaned_to: Offset | None = None,
 ) -> PartitionLog:
-    """Open the log in the existing folder `path`, with the checkpoints' recovery point and start.
+    """Open the log in the existing folder `path`, with the recovery point and the start from the checkpoints.
 
-    May take long after a crash. Safe in a thread of its own when `env` is.
+    After a crash this may take long. A thread of its own can call it if it can use `env`.
 
     Args:
-        recovery_point: None when it is not known.
-        sizes: each segment's sizes by its base offset as of a clean stop, when they are known.
-        cleaned_to: up to where the log is compacted, and may have holes; None for one that never was.
+        recovery_point: None if it is not known.
+        sizes: sizes of each segment at a clean stop, by base offset, if they are known.
+        cleaned_to: offset up to which compaction may have left holes; None if the log was never compacted.
 
     Raises:
         OSError: the disk failed.
-        KafkaError: CORRUPT_MESSAGE, records that had been safe on disk are damaged or gone.
+        KafkaError: CORRUPT_MESSAGE, records that were safe on disk are damaged or gone.
     """
     listed = env.fs.entries(path)
     deleted = find_deleted_segments(env, path, listed)
@@ -181,7 +181,10 @@ def load_log(
 
 
 def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_through: bool) -> LeaderEpochs:
-    """Return the epochs of the checkpoint; `read_through`: the recovery is about to find them all."""
+    """Return the epochs of the checkpoint.
+
+    `read_through`: whether the recovery will find them all in the log.
+    """
     file = f"{path}/{EPOCH_FILE}"
     try:
         return LeaderEpochs.decode(read_small_file(env.fs, file))
@@ -206,10 +209,10 @@ def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_thr
 
 
 def _problem_at_the_end(active: LogSegment, recovery_point: Offset) -> str | None:
-    """Why the log does not end as it did at the clean stop; None when it does.
+    """Return why the log does not end as it did at the clean stop; None if it does.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, a batch there is damaged.
+        KafkaError: CORRUPT_MESSAGE, a batch at the end is damaged.
     """
     end = active.checked_end()
     return (

@@ -39,7 +39,8 @@ class PlainLimits:
 
     Args:
         config: settings of the topic.
-        has_keys: whether all records have keys, which a compacted topic demands: a coordinator's have.
+        has_keys: whether all records have keys, as a compacted topic requires. A coordinator's records have
+            keys.
     """
 
     __slots__ = (
@@ -77,17 +78,17 @@ class PlainLimits:
 def append_plain(
     log: PartitionLog, records: Buffer, leader_epoch: int, limits: PlainLimits, flags: int, now_ms: int
 ) -> AppendInfo | None:
-    """Append a batch if it is plain; None if it is not, and nothing has changed.
+    """Append a client's batch if it is plain. If not, return None and change nothing.
 
     The outcome for the log is that of `PartitionLog.append_as_leader`, which decides about all other batches.
 
     Args:
-        log: the log, led in `leader_epoch`.
+        log: log of a partition that this broker leads in `leader_epoch`.
         records: the batch.
         leader_epoch: the leader epoch to append it in.
-        limits: the limits by the topic's settings.
-        flags: the bits of the attributes that the request may set.
-        now_ms: the time.
+        limits: limits from the topic's settings.
+        flags: bits of the batch attributes that this request may set.
+        now_ms: present time, in milliseconds.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the disk failed, and nothing has changed.

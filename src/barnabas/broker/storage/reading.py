@@ -1,4 +1,4 @@
-"""Reads of a log's segments: batches, and the aborted transactions among them."""
+"""Reads batches from a log's segments, and finds the aborted transactions among them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.broker.storage.transaction_index import AbortedTransaction
 
 
 class FetchedRecords(NamedTuple):
-    """Batches with the log's own bytes; the last one may be incomplete."""
+    """Batches with unchanged bytes from the log. The last one may be incomplete."""
 
     chunks: list[Chunk]
     size: int
@@ -51,9 +51,9 @@ def read_batches(
 def find_aborted_transactions(
     segments: list[LogSegment], log_end_offset: Offset, offset: Offset, size: int
 ) -> list[AbortedTransaction]:
-    """Return the aborted transactions of the `size` bytes read from `offset`, by their first offsets.
+    """Return the aborted transactions in `size` bytes from `offset` on, ascending by first offset.
 
-    `segments` are those from the one on whose range holds `offset`. Raises OSError and ColdRead.
+    `segments` begins with the segment that contains `offset`. Raises OSError and ColdRead.
     """
     while (position := segments[0].position_of(offset)) == segments[0].size and len(segments) > 1:
         del segments[0]  # compaction left nothing from `offset` on, so it was read from the next

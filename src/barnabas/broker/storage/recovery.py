@@ -34,9 +34,9 @@ def find_first_suspect(
 ) -> int:
     """Return the index of the first segment that recovery must read.
 
-    It is the segment with the last record before the recovery point, even if that record is its last, unless
-    it is listed. A flush of an active segment leaves out its indexes, and the segment may have been sealed
-    since.
+    It is the segment with the last record before the recovery point, unless that segment is listed as sealed.
+    This holds even if that record is the last one of its segment. The flush of an active segment leaves out
+    its indexes, and the segment may have been sealed since.
     """
     place = segments.place_of(max(recovery_point - 1, 0))
     return place + 1 if is_listed(segments, place, sealed) else place
@@ -51,7 +51,7 @@ def recover(
     config: TopicConfig,
     topic_partition: TopicPartition,
 ) -> Producers:
-    """Read the segments from place `first` on; return the producers as of the log's true end."""
+    """Read the segments from index `first` on. Return the state of the producers at the log's real end."""
     segments = files.segments
     start = segments[first].base_offset
     producers = producer_recovery.load_producers(files, start)
@@ -108,10 +108,9 @@ def _recover_segment(
     producers: Producers,
     config: TopicConfig,
 ) -> Offset:
-    """Check and index every batch of a segment, and cut it off at the first damage; return its end.
+    """Check and index every batch of a segment, and cut it off at the first damage. Return its end offset.
 
-    A batch of an earlier epoch than the one before it was truncated before that one was written: the disk
-    had yet to be told.
+    If a batch has an earlier epoch than the one before it, a truncation had removed it, but not yet on disk.
     """
     size = segment.size
     segment.clear_indexes()
@@ -136,7 +135,7 @@ def _recover_segment(
 def _sound_batches(
     segment: LogSegment, size: int, start: Offset
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield the batches of a segment's file up to the first that is damaged or out of place."""
+    """Yield the batches of a segment's file up to the first one that is damaged or misplaced."""
     log: LogFile = segment.log
     block = b""
     block_at = 0

@@ -13,9 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 def prepare_deletion(log: PartitionLog, now_ms: int) -> LogSegment | None:
-    """The active segment, whose name must be on disk before `delete_old_segments`: fsync the folder.
+    """Return the active segment if its folder must be fsynced before `delete_old_segments`.
 
-    None when there is nothing to delete, or the disk knows all names.
+    None if there is nothing to delete, or if all names are durable already.
 
     Raises:
         KafkaError: as `delete_old_segments`.
@@ -26,18 +26,18 @@ def prepare_deletion(log: PartitionLog, now_ms: int) -> LogSegment | None:
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | None = None) -> Removal | None:
-    """Take out the segments that retention or the log's start has left behind.
+    """Remove the segments that have expired or are before the log's start.
 
-    Their files are renamed to ``.deleted``; run the result when `file.delete.delay.ms` has passed.
+    Their files are renamed to ``.deleted``. Run the returned task after `file.delete.delay.ms`.
 
     Args:
-        log: whose segments.
-        now_ms: the time.
-        synced: as `prepare_deletion` has returned it, when the folder was fsynced since; else that is
-            done here.
+        log: log to delete from.
+        now_ms: present time, in milliseconds.
+        synced: the segment from `prepare_deletion`, if the folder was fsynced since. Otherwise this call
+            fsyncs it.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR, it could not be done, or only for the oldest of them.
+        KafkaError: KAFKA_STORAGE_ERROR, the segments could not be removed, or only the oldest ones.
     """
     count = _prepare_expired(log, now_ms)
     if not count:
@@ -55,7 +55,10 @@ def delete_old_segments(log: PartitionLog, now_ms: int, synced: LogSegment | Non
 
 
 def _prepare_expired(log: PartitionLog, now_ms: int) -> int:
-    """Return the number of expired segments. None of them is the active one, or the log has rolled."""
+    """Return the number of expired segments, without the active one.
+
+    The log rolls if the active one has expired.
+    """
     with log.guarded() as files:
         if files.swap is not None:
             return 0  # the next look will do: the cleaner completes it
@@ -74,8 +77,8 @@ def _prepare_expired(log: PartitionLog, now_ms: int) -> int:
 def _count_expired(log: PartitionLog, now_ms: int) -> int:
     """Return the number of expired segments, from the oldest.
 
-    Only segments wholly below the high watermark expire. An active segment that is empty stays. If one with
-    records is among them, the log must roll first.
+    Only segments wholly below the high watermark expire. An empty active segment stays. If an active segment
+    with records is among the expired ones, the log must roll first.
     """
     segments, config = log.files.segments, log.config
     by_age_and_size = "delete" in config.cleanup_policy

@@ -20,15 +20,15 @@ def must_roll(
     last_offset: Offset,
     max_timestamp: int,
 ) -> bool:
-    """Whether a batch needs a new segment: the active one is full by a limit, or too old.
+    """Whether a batch needs a new segment, because the active one is too large or too old.
 
     Args:
         segment: the active segment, with records.
         config: the topic's settings.
-        clock: asked where no timestamp tells the segment's age.
-        size: bytes of the batch.
-        last_offset: the batch's.
-        max_timestamp: the batch's.
+        clock: clock for the age of a segment without timestamps.
+        size: size of the batch in bytes.
+        last_offset: last offset of the batch.
+        max_timestamp: largest timestamp in the batch.
     """
     if (
         segment.size + size > config.segment_bytes

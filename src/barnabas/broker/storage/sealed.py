@@ -1,4 +1,4 @@
-"""The file that lists a log's sealed segments on disk: a start after a crash need not read them.
+"""A file that lists a log's sealed segments on disk, so that a start after a crash need not read them.
 
 A flush appends an entry for each sealed segment that it has made durable. After a crash recovery trusts a
 segment whose files have the sizes of its entry. So it does beyond the recovery point of the checkpoint, which
@@ -41,7 +41,7 @@ _MOST_STALE = 256
 
 
 class SealedSegment(NamedTuple):
-    """One entry: a segment whose files are on disk."""
+    """One entry of the file: a segment whose files are on disk."""
 
     base_offset: Offset
     #: where the next segment begins
@@ -50,14 +50,14 @@ class SealedSegment(NamedTuple):
 
 
 def encode(entry: SealedSegment) -> bytes:
-    """Return an entry as the file has it."""
+    """Return the bytes of an entry in the file."""
     base_offset, end_offset, sizes = entry
     fields = _FIELDS.pack(base_offset, end_offset, *sizes)
     return fields + _CRC.pack(crc32c(fields))
 
 
 def decode(content: bytes) -> dict[Offset, SealedSegment]:
-    """Return the whole entries of a file by their base offsets. Never raises."""
+    """Return the complete entries of a file by base offset. It never raises."""
     entries = {}
     for position in range(0, len(content) - _SIZE + 1, _SIZE):
         fields = content[position : position + _FIELDS.size]
@@ -68,7 +68,7 @@ def decode(content: bytes) -> dict[Offset, SealedSegment]:
 
 
 def is_listed(segments: Segments, place: int, entries: Mapping[Offset, SealedSegment]) -> bool:
-    """Whether the segment at `place` is sealed, and its files are as they were when a flush covered them."""
+    """Whether the segment with index `place` is sealed, and its files have not changed since a flush."""
     segment = segments[place]
     entry = entries.get(segment.base_offset)
     return (
@@ -80,10 +80,10 @@ def is_listed(segments: Segments, place: int, entries: Mapping[Offset, SealedSeg
 
 
 class SealedSegments:
-    """The file of one log. Owned by the log, but for `sync`.
+    """The file of one log. The log owns it, but any thread can call `sync`.
 
     Args:
-        size: bytes of the file.
+        size: size of the file in bytes.
     """
 
     __slots__ = ("_count", "_fs", "_is_cut", "file")
@@ -96,7 +96,7 @@ class SealedSegments:
         self._is_cut = False
 
     def append(self, segments: Segments, places: Sequence[int]) -> None:
-        """List more segments, behind all that are listed; those that cannot be stored are left out."""
+        """Add segments behind all listed ones. Segments that cannot be stored are left out."""
         with suppress(OSError):
             most = len(segments)
             if self._count > 2 * most + _MOST_STALE:
@@ -105,14 +105,14 @@ class SealedSegments:
             self._count += len(places)
 
     def write(self, segments: Segments, places: Sequence[int]) -> None:
-        """List these segments alone; none when they cannot be stored."""
+        """List only these segments, or none if they cannot be stored."""
         with suppress(OSError):
             self._write(_encoded(segments, places))
 
     def replace(self, segments: Segments, place: int) -> None:
-        """Replace the entry of a segment that was rewritten, if it has one.
+        """Replace the entry of a rewritten segment, if it has one.
 
-        If that fails the old entry stays, which does not count: its sizes are not the segment's.
+        If that fails, the old entry stays. It has no effect, because its sizes are not those of the segment.
         """
         base_offset = segments[place].base_offset
         with suppress(OSError):
@@ -121,7 +121,9 @@ class SealedSegments:
                 self.file.write_at([_encoded(segments, [place])], number * _SIZE)
 
     def cut(self, offset: Offset) -> None:
-        """Remove the entries of segments that end behind `offset`, before the log is truncated: then `sync`.
+        """Remove the entries of segments that end after `offset`, before the log is truncated.
+
+        Then call `sync`.
 
         Raises:
             OSError: the disk failed.
@@ -133,10 +135,10 @@ class SealedSegments:
             self._is_cut = True
 
     def sync(self) -> None:
-        """Tell the disk of removed entries. From any thread.
+        """Make the removal of entries durable. Any thread can call it.
 
         Raises:
-            OSError: the disk failed; the disk has yet to be told.
+            OSError: the disk failed, and the removal is not durable yet.
         """
         if not self._is_cut:
             return
@@ -168,7 +170,7 @@ class SealedSegments:
 
 
 def _encoded(segments: Segments, places: Sequence[int]) -> bytes:
-    """Return the entries of sealed segments. Raises OSError: a time index could not be read."""
+    """Return the entries of sealed segments. Raises OSError if a time index cannot be read."""
     return b"".join([encode(_entry_of(segments, place)) for place in places])
 
 

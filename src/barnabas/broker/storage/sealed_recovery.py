@@ -1,4 +1,4 @@
-"""Reads the list of a log's sealed segments at a start, and writes down those that the start has checked."""
+"""Reads the list of a log's sealed segments at a start, and adds those that the start has checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ logger = logging.getLogger(__name__)
 def read_sealed(
     env: LogEnvironment, path: str, entries: dict[str, Entry], *, is_needed: bool
 ) -> dict[Offset, SealedSegment]:
-    """Return the list of sealed segments on disk, if it is needed; move a file aside that cannot be read."""
+    """Return the list of sealed segments on disk, if it is needed.
+
+    A file that cannot be read is moved away.
+    """
     file = f"{path}/{FILE_NAME}"
     if FILE_NAME not in entries or not (is_needed or entries[FILE_NAME].is_directory):
         return {}
@@ -33,7 +36,7 @@ def read_sealed(
 
 
 def flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offset, SealedSegment]) -> Offset:
-    """Return the recovery point, moved on behind the listed segments that follow it without a gap."""
+    """Return the recovery point, moved past the listed segments that follow it without a gap."""
     place = segments.place_of(max(recovery_point - 1, 0))
     while is_listed(segments, place, sealed):
         place += 1
@@ -42,7 +45,7 @@ def flushed_to(segments: Segments, recovery_point: Offset, sealed: Mapping[Offse
 
 
 def list_checked(files: LogFiles, count: int, sealed: Mapping[Offset, SealedSegment]) -> None:
-    """List the first `count` segments, which are in order, and none that recovery may change.
+    """List the first `count` segments as sealed, except those that recovery may change.
 
     Raises:
         OSError: the disk failed.

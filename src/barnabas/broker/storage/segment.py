@@ -1,7 +1,7 @@
 """A log segment: batches one after the other in a `.log` file, with its indexes beside it.
 
-The file's name is the segment's base offset in 20 digits. Only the last segment of a log, the active one,
-is ever appended to; the others are sealed.
+The file's name is the segment's base offset in 20 digits. Batches are only appended to the last segment of a
+log, the active one. All others are sealed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _timestamped = tuple.__new__
 
 
 class Cut(NamedTuple):
-    """The position at which to cut a segment off, and facts about the remaining part."""
+    """The position at which to cut a segment off, and the state of the remaining part."""
 
     #: bytes that stay
     size: int
@@ -83,7 +83,7 @@ class Cut(NamedTuple):
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """``00000000000000000000.log`` and its like."""
+    """Return the name of a segment's file, such as ``00000000000000000000.log``."""
     return f"{base_offset:020d}{suffix}"
 
 
@@ -96,7 +96,7 @@ def _file_names(base_offset: int, suffix: str) -> tuple[str, ...]:
 
 
 class LogSegment:
-    """One segment, open for use. Owned by its log."""
+    """One open segment. Its log owns it."""
 
     __slots__ = (
         "_build",
@@ -131,7 +131,7 @@ class LogSegment:
         roll_jitter_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        """`suffix` ends the files' names until they belong to the log."""
+        """Create it. The files' names end in `suffix` until they belong to the log."""
         log, offsets, times, aborted = _file_names(base_offset, suffix)
         self.base_offset = base_offset
         self.log = LogFile(files, directory, log)
@@ -155,7 +155,7 @@ class LogSegment:
 
     @property
     def latest(self) -> TimestampedOffset:
-        """The largest timestamp in the segment and the last offset of the (first) batch that has it."""
+        """Return the largest timestamp in the segment, and the last offset of the first batch that has it."""
         if self._latest is None:
             last = self.times.last()
             assert last is not None
@@ -164,12 +164,12 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The time from which the segment's age counts: its largest timestamp, else its file's change."""
+        """The start of the segment's age: its largest timestamp, or the last change of its file."""
         timestamp = self.latest.timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 
     def restore_latest(self, latest: TimestampedOffset) -> None:
-        """Take `latest` from the checkpoint, instead of from the time index's last entry."""
+        """Set `latest` from the checkpoint, instead of from the last entry of the time index."""
         self._latest = latest
 
     def append(
@@ -196,7 +196,7 @@ class LogSegment:
         self.size = position + size
 
     def write(self, chunks: Sequence[Buffer]) -> None:
-        """Write bytes at the end that are not part of the segment yet: `indexed` and `size` follow."""
+        """Write bytes at the end that do not belong to the segment until `indexed` and `size` are set."""
         if self.surplus_end:
             self.cut_surplus()
         try:
@@ -215,7 +215,7 @@ class LogSegment:
         max_timestamp: int,
         index_interval: int,
     ) -> None:
-        """Take note of the batch at `position`, in the indexes when it is time for an entry.
+        """Record that there is a batch at `position`, and write index entries if they are due.
 
         Raises:
             OSError: an index could not be read; nothing has changed.
@@ -243,7 +243,7 @@ class LogSegment:
             del recent[next(iter(recent))]
 
     def index_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
-        """`indexed` for a batch that has its offsets already, and perhaps no records any more."""
+        """Record, as `indexed` does, a batch that already has its offsets, and perhaps no more records."""
         # All at once: to look up a field of a named tuple takes longer than to unpack it.
         base_offset, length, _, _, _, _, last_delta, _, timestamp, _, _, _, record_count = header
         self.indexed(
@@ -260,7 +260,7 @@ class LogSegment:
         return offset in self._recent or (self._recent is _FIRST_KNOWN and offset == self.base_offset)
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the batch with `offset`, or of the first one after it; else the size."""
+        """Return the position of the batch with `offset`, or of the next one, or the segment's size."""
         position = self._recent.get(offset)
         if position is not None:
             return position
@@ -296,15 +296,14 @@ class LogSegment:
         return self.size
 
     def _is_far(self, scanned: int) -> bool:
-        """Whether more was `scanned` than an index that fits the segment can leave to scan."""
+        """Whether more than `scanned` bytes could not lie behind an index entry of an undamaged index."""
         return scanned > _FAR_TIMES * (self.size // (len(self.offsets) + 1))
 
     def _indexed_block(self, offset: int) -> tuple[int, bytes]:
-        """Return the position from which to search `offset`, by the index, and the bytes there.
+        """Return the position from which to search for `offset`, according to the index, and the bytes there.
 
-        An entry counts if the batch at its position does not begin behind the entry's offset. Otherwise the
-        search takes the entry before, for a few entries, since damage is rarely alone. Then it reads the
-        segment from its start.
+        An entry is used if the batch at its position does not begin after the entry's offset. Otherwise the
+        search tries a few earlier entries. If none is right, it reads the segment from its start.
         """
         relative = offset - self.base_offset
         tries = _INDEX_TRIES
@@ -321,12 +320,13 @@ class LogSegment:
         return 0, b""
 
     def start_for_time(self, timestamp: int) -> int:
-        """An offset of the segment before which no record is as late as `timestamp`, from the time index.
+        """Return an offset such that all earlier records in the segment are earlier than `timestamp`.
 
-        An entry counts if it matches the batch at its position; else the one before is taken.
+        It comes from the time index. An entry is used if it matches the batch at its position. Otherwise the
+        entry before it is tried.
 
         Raises:
-            ColdRead: the index is to be built again.
+            ColdRead: the index must be rebuilt.
             OSError: the disk failed.
         """
         target = timestamp - 1
@@ -342,7 +342,7 @@ class LogSegment:
         return self.base_offset
 
     def _is_true(self, entry: tuple[int, int]) -> bool:
-        """Whether the batch that an entry of the time index points to has the entry's timestamp."""
+        """Whether the batch that an entry of the time index names has the entry's timestamp."""
         timestamp, relative = entry
         position = self.position_of(self.base_offset + relative)
         if relative < 0 or position >= self.size:
@@ -353,10 +353,12 @@ class LogSegment:
         return is_there and header.latest_record_timestamp == timestamp
 
     def _report_damaged(self, index: OffsetIndex | TimeIndex) -> bool:
-        """Report once that an index does not fit; return whether both were rebuilt and look-ups start over.
+        """Log once that an index is wrong.
+
+        Return whether both were rebuilt, so that the search must start again.
 
         Raises:
-            DamagedIndex: they are to be built, where a read may not wait.
+            DamagedIndex: they must be rebuilt where a read may wait for the disk.
         """
         build = self._build
         if build is None:
@@ -383,8 +385,8 @@ class LogSegment:
         """Whether the last entries of both indexes match the segment.
 
         Args:
-            are_complete: that no entry is missing at their ends is known. Else every batch behind the time
-                index's last entry is looked at.
+            are_complete: the indexes are known to have all entries at their ends. If not, every batch after
+                the last entry of the time index is checked.
 
         Raises:
             OSError: the disk failed.
@@ -406,7 +408,7 @@ class LogSegment:
         return True
 
     def _first_offset_at(self, entry: tuple[int, int]) -> int | None:
-        """The base offset of the batch that an entry of the offset index points to; None when none is."""
+        """Return the base offset of the batch that an entry of the offset index names, if there is one."""
         data = self.log.read_at(_SPAN.size, entry[1]) if entry[1] < self.size else b""
         if len(data) < _SPAN.size or not self._begins_batch(entry, data):
             return None
@@ -415,9 +417,10 @@ class LogSegment:
         return base_offset
 
     def _begins_batch(self, entry: tuple[int, int], data: bytes) -> bool:
-        """Whether a batch can begin with `data`, at the position and up to the offset of the entry.
+        """Whether `data` can be the start of a batch at the position and with the offset of the entry.
 
-        Bytes inside a batch may look like the beginning of one, so the magic and the last offset count too.
+        Bytes inside a batch may look like the start of one. So the magic and the last offset are checked,
+        too.
         """
         base_offset, length, magic, last_delta = _SPAN.unpack_from(data)
         return bool(
@@ -428,7 +431,7 @@ class LogSegment:
         )
 
     def read(self, position: int, max_bytes: int, end: int, min_one: bool) -> Chunk:
-        """Return the batches from `position`, where one begins, to `end` at most.
+        """Return the batches from `position`, the start of a batch, to `end` at most.
 
         The result has at most `max_bytes`, and its last batch may be incomplete. If the first batch is larger
         than that, the result is that whole batch (`min_one`) or nothing.
@@ -447,8 +450,8 @@ class LogSegment:
     def _worth_sending(self, position: int, max_bytes: int, there: int, min_one: bool) -> int:
         """Return the number of bytes to read from `position` on, if `there` is more than `max_bytes`.
 
-        Clients drop an incomplete batch. To send part of a large one is a waste, and so is the search for the
-        last of many small ones. So the search covers only a few batches.
+        Clients drop an incomplete batch, so a part of a large batch is not worth sending. To search for the
+        last of many small ones is not worth it, either. So the search covers only a few batches.
         """
         size = 0
         for _ in range(_LARGE_BATCHES):
@@ -463,10 +466,10 @@ class LogSegment:
         return max_bytes
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield each batch from `position` on as (position, header), without its records.
+        """Yield the position and header of each batch from `position` on, without its records.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, a header cannot be one, or none of this segment in this place.
+            KafkaError: CORRUPT_MESSAGE, a header is invalid, or does not belong at this position.
         """
         expected = self.base_offset
         block_at = 0
@@ -487,10 +490,10 @@ class LogSegment:
             position += header.size
 
     def batches(self, position: int, block_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield each whole batch from `position` on, read in blocks of `block_bytes`, if they suffice.
+        """Yield each complete batch from `position` on. Reads have `block_bytes`, or more for a larger batch.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, a batch is damaged or out of place.
+            KafkaError: CORRUPT_MESSAGE, a batch is damaged or misplaced.
             OSError: the disk failed.
         """
         block = b""
@@ -521,10 +524,10 @@ class LogSegment:
         return offset
 
     def checked_end(self) -> int:
-        """Return the offset after the last batch; the batches behind the last index entry are checked.
+        """Return the offset after the last batch, after a check of the batches behind the last index entry.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, one of them is damaged, or bytes are left behind them.
+            KafkaError: CORRUPT_MESSAGE, one of them is damaged, or incomplete bytes follow them.
         """
         last = self.offsets.last()
         position = last[1] if last else 0
@@ -543,11 +546,11 @@ class LogSegment:
         return end
 
     def find_first_timestamp(self) -> None:
-        """Read the first batch's timestamp of a segment from an earlier run, for its age."""
+        """Read the timestamp of the first batch of a segment from an earlier run; the age counts from it."""
         self.first_timestamp = next(self.headers(0))[1].latest_record_timestamp if self.size else NO_TIMESTAMP
 
     def seal(self) -> None:
-        """Complete the indexes: the segment's largest timestamp is then the time index's last."""
+        """Complete the indexes: the last entry of the time index has the segment's largest timestamp."""
         self.cut_surplus()
         if self.latest.timestamp >= 0:
             self.times.append(self.latest.timestamp, self.latest.offset - self.base_offset)
@@ -556,7 +559,7 @@ class LogSegment:
         self.aborted.store()
 
     def copy(self, files: OpenFiles) -> LogSegment:
-        """Return the same segment as it is now, to be read, and no more, through other open files."""
+        """Return a read-only copy of the segment in its present state, with other open files."""
         copy = LogSegment(
             files,
             self.log.path.rpartition("/")[0],
@@ -572,10 +575,11 @@ class LogSegment:
         return copy
 
     def cut_off(self, offset: int) -> Cut:
-        """Return the cut before the batch that contains `offset`; it drops all later batches too. Reads a
-        `copy`.
+        """Return the cut before the batch that contains `offset`; it also drops all later ones.
 
-        The files stay as they are. Damage counts only in the remaining part.
+        Reads a `copy`.
+
+        It does not change the files. Only damage in the remaining part is an error.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, a batch before `offset` is damaged.
@@ -597,7 +601,7 @@ class LogSegment:
         )
 
     def _find_cut(self, offset: int) -> tuple[int, int]:
-        """Return position and offset of the batch that contains `offset`, or of the first one after it."""
+        """Return the position and offset of the batch that contains `offset`, or of the next one."""
         end = self._indexed_block(offset)[0]
         expected = self.base_offset
         try:
@@ -613,7 +617,7 @@ class LogSegment:
         return end, offset
 
     def truncate(self, cut: Cut) -> None:
-        """Drop the bytes behind the cut. A large surplus stays in the file until `cut_some` or a write."""
+        """Drop the bytes after the cut. A large surplus stays in the file until `cut_some` or a write."""
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
         if cut.aborted is None:
@@ -631,10 +635,10 @@ class LogSegment:
         self.first_timestamp = cut.first_timestamp
 
     def cut_some(self) -> bool:
-        """Shorten the file by a part of the surplus of a truncation; return whether there is more.
+        """Shorten the file by a part of the surplus of a truncation. Return whether more is left.
 
         Raises:
-            OSError: the disk failed; the part is still due.
+            OSError: the disk failed, and the part is still in the file.
         """
         end = self.surplus_end - _CUT_AT_ONCE
         if end <= self.size:
@@ -663,11 +667,11 @@ class LogSegment:
         return self.log, self.offsets.file, self.times.file, self.aborted.file
 
     def kept_files(self) -> tuple[LogFile, ...]:
-        """The files that exist when the segment is sealed."""
+        """The files of the segment that exist after it is sealed."""
         return self.all_files() if len(self.aborted) else self.all_files()[:-1]
 
     def offset_bound(self, position: int) -> int | None:
-        """Return an offset above all batches that begin before `position`, None if no index has one."""
+        """Return an offset above all batches that begin before `position`; None if no index has one."""
         entry = self.offsets.first_from_position(position)
         if entry is None:
             return None
@@ -677,7 +681,7 @@ class LogSegment:
         return bound
 
     def clear_indexes(self) -> None:
-        """Forget the indexes of offsets and times, before they are built again by `indexed`."""
+        """Clear the indexes of offsets and times, before `indexed` rebuilds them."""
         self.offsets.reset()
         self.times.reset()
         self._build = None
@@ -687,7 +691,7 @@ class LogSegment:
         self._recent = _NONE_KNOWN
 
     def _find_latest(self) -> None:
-        """Find the remaining batches' largest timestamp: that after the index's last entry may be gone."""
+        """Find the largest timestamp of the remaining batches, because the index may have lost its entry."""
         position = 0
         best = TimestampedOffset(NO_TIMESTAMP, self.base_offset)
         entry, last = self.offsets.last(), self.times.last()
@@ -702,7 +706,7 @@ class LogSegment:
         self._latest = best
 
     def _cut_to_size(self) -> None:
-        """Undo a failed write: its bytes must not be taken for records."""
+        """Undo a failed write, so that its bytes are not read as records."""
         try:
             self.log.truncate(self.size)
         except OSError as error:

@@ -12,7 +12,7 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 
 class Segments:
-    """Segments ascending by base offset, at least one; the last is the active one."""
+    """Segments ascending by base offset, at least one. The last is the active one."""
 
     __slots__ = ("_segments", "active")
 
@@ -30,23 +30,23 @@ class Segments:
         return self._segments[place]
 
     def add(self, segment: LogSegment) -> None:
-        """A new active segment."""
+        """Add a new active segment."""
         self._segments.append(segment)
         self.active = segment
 
     def place_of(self, offset: int) -> int:
-        """Return the place of the segment whose range has `offset`; the first place if it is before all."""
+        """Return the index of the segment whose range has `offset`; 0 if it is before all."""
         return max(bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1, 0)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """Return the segment whose range holds `offset`, and all after it."""
+        """Return the segment whose range has `offset`, and all later ones."""
         return self._segments[self.place_of(offset) :]
 
     def from_place(self, place: int) -> list[LogSegment]:
         return self._segments[place:]
 
     def place_of_run(self, segments: Sequence[LogSegment]) -> int | None:
-        """The place from which on `segments` follow each other here, before the active one; None if not."""
+        """Return the index at which `segments` begin here, before the active one; None if they do not."""
         place = self.place_of(segments[0].base_offset)
         end = place + len(segments)
         is_run = end < len(self) and all(
@@ -55,17 +55,17 @@ class Segments:
         return place if is_run else None
 
     def replace(self, place: int, count: int, segment: LogSegment) -> None:
-        """Put a sealed segment in the place of `count` others that follow each other."""
+        """Replace `count` adjacent segments with a sealed one."""
         self._segments[place : place + count] = [segment]
 
     def take_first(self, count: int) -> list[LogSegment]:
-        """Take out the oldest `count` segments."""
+        """Remove and return the oldest `count` segments."""
         taken = self._segments[:count]
         del self._segments[:count]
         return taken
 
     def take_last(self) -> LogSegment:
-        """Take out the active segment; the one before it becomes the active one."""
+        """Remove and return the active segment. The one before it becomes the active one."""
         taken = self._segments.pop()
         self.active = self._segments[-1]
         return taken

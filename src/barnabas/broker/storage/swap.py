@@ -1,10 +1,10 @@
-"""Puts a cleaned segment in the place of those it was made of, so that a crash at any point loses nothing.
+"""Replaces segments with a cleaned one, so that a crash at any moment loses nothing.
 
-As Apache Kafka does it, by names: the new files are written as `.cleaned` and fsynced. Renamed to `.swap`
-they count: a start that finds them puts them in place. Once those names are safe on disk, the old files
-become `.deleted` and the new ones lose their suffix. A `.swap` beside a `.cleaned` of the same or a lower
-offset does not count: the crash came while they were being renamed. Renames in one folder are taken to reach
-the disk in their order.
+The names of files show the progress, as in Apache Kafka. The new files are written with the suffix
+`.cleaned`, and fsynced. They count once they are renamed to `.swap`: a start that finds such files completes
+the swap. When those names are durable, the old files become `.deleted`, and the new ones lose their suffix. A
+`.swap` beside a `.cleaned` with the same or a lower offset does not count, because the crash happened during
+the renames. The code assumes that renames in one folder become durable in their order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]+)\.(?P<kind>log|index|timeindex|tx
 
 
 class Swap:
-    """A cleaned segment on its way into a log. Owned by the log's files."""
+    """The replacement of segments with a cleaned one. The log's files own it."""
 
     __slots__ = ("cleaned", "is_cancelled", "is_decided", "replaced")
 
@@ -40,20 +40,20 @@ class Swap:
         self.is_cancelled = False
 
     def begin(self) -> None:
-        """Give the new files their names: once those are durable, a restart completes the swap."""
+        """Rename the new files to `.swap`. Once those names are durable, a restart completes the swap."""
         for file in reversed(self.cleaned.all_files()):  # the .log, which decides, last
             _change_suffix(file, CLEANED, SWAP, must_exist=file is self.cleaned.log)
 
     def finish(self) -> None:
-        """Give the files their place; those of the old segments are out of the way.
+        """Give the new files their final names. The old segments' files must have been renamed before.
 
-        May be called again when it has failed.
+        After a failure it can be called again.
         """
         for file in self.cleaned.all_files():  # the .log first: it decides what a restart deletes
             _change_suffix(file, SWAP, "", must_exist=file is self.cleaned.log)
 
     def cancel(self) -> None:
-        """Remove the new files; the old ones stay what they are. May be called again when it has failed."""
+        """Remove the new files; the old segments stay. After a failure it can be called again."""
         assert not self.is_decided
         for file in reversed(self.cleaned.all_files()):  # the .log last: by it, a restart knows what to undo
             file.remove()
@@ -65,13 +65,13 @@ def _change_suffix(file: LogFile, old: str, new: str, *, must_exist: bool) -> No
 
 
 def complete_swaps(env: LogEnvironment, path: str, entries: Sequence[Entry]) -> bool:
-    """Complete or undo interrupted swaps in the folder `path`; return whether its names have changed.
+    """Complete or undo interrupted swaps in the folder `path`. Return whether names have changed.
 
-    Also what Apache Kafka has left. Safe to be interrupted itself.
+    It also handles swaps of Apache Kafka, and can itself be interrupted.
 
     Raises:
         OSError: the disk failed.
-        KafkaError: CORRUPT_MESSAGE, a segment that was about to be put in place is damaged.
+        KafkaError: CORRUPT_MESSAGE, a segment of an interrupted swap is damaged.
     """
     if not any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
         return False  # the usual case, for each of many logs
@@ -105,7 +105,7 @@ def complete_swaps(env: LogEnvironment, path: str, entries: Sequence[Entry]) -> 
 
 
 class _Found:
-    """A segment's file by its name."""
+    """A segment's file that was found by its name."""
 
     __slots__ = ("kind", "name", "offset", "size", "suffix")
 

@@ -1,7 +1,7 @@
-"""Work on the disk that blocks: a log's owner prepares it, and any thread runs it.
+"""Blocking work on the disk. The owner of a log prepares such a task, and any thread runs it.
 
-A task uses only data that does not change meanwhile: pinned files, content made beforehand, files that no
-longer belong to a log.
+A task uses only data that does not change meanwhile: pinned files, prepared content, or files that no longer
+belong to a log.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ from barnabas.broker.storage.open_files import LogFile
 
 @dataclass(slots=True)
 class Replacement:
-    """A small file to be replaced atomically and for good."""
+    """The atomic and durable replacement of a small file."""
 
     fs: FileSystem
     path: str
     content: bytes
 
     def run(self) -> None:
-        """Raises OSError."""
+        """Replace the file. Raises OSError."""
         replace_file(self.fs, self.path, self.content)
 
 
 @dataclass(slots=True)
 class Flush:
-    """A task that makes a log durable up to `offset`. After it ran, call `PartitionLog.complete_flush`."""
+    """A task that makes a log durable up to `offset`.
+
+    After it has run, call `PartitionLog.complete_flush`.
+    """
 
     fs: FileSystem
     offset: Offset
@@ -51,7 +54,7 @@ class Flush:
     is_lost: bool = False
 
     def run(self) -> None:
-        """Never raises: the outcome is in `error`, and whoever completes the flush is told."""
+        """Run the task. It never raises: `error` has the outcome, which `complete_flush` reads."""
         try:
             for replacement in self.replacements:
                 replacement.run()
@@ -70,12 +73,15 @@ class Flush:
 
 @dataclass(slots=True)
 class Removal:
-    """Files that no log uses any more."""
+    """The removal of files that no log uses any more."""
 
     files: Sequence[LogFile]
 
     def run(self) -> None:
-        """Raises OSError for the last file that could not be removed; all others are."""
+        """Remove the files.
+
+        Raises OSError for the last file that could not be removed, after it has tried all.
+        """
         failure = None
         for file in self.files:
             try:
@@ -88,13 +94,13 @@ class Removal:
 
 @dataclass(slots=True)
 class TreeRemoval:
-    """A deleted partition's folder."""
+    """The removal of a deleted partition's folder."""
 
     fs: FileSystem
     path: str
 
     def run(self) -> None:
-        """Raises OSError."""
+        """Remove the folder. Raises OSError."""
         try:
             self.fs.remove_tree(self.path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Offsets by time, as ListOffsets asks for them (KIP-79, KIP-734)."""
+"""Finds offsets by time, for ListOffsets (KIP-79, KIP-734)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATEST_TIERED = -5
 
 
 class OffsetAtTimestamp(NamedTuple):
-    """A record's timestamp, offset and leader epoch; -1 for a timestamp or epoch that does not apply."""
+    """A record's timestamp, offset and leader epoch. A missing timestamp or epoch is -1."""
 
     timestamp: int
     offset: int
@@ -36,7 +36,7 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
     """Return the first record at or after `log_start_offset` whose timestamp is at least `timestamp`.
 
     Raises:
-        LongSearch: it takes too long for one turn of the event loop.
+        LongSearch: the search takes too long for one turn of the event loop.
     """
     for segment in segments:
         if segment.latest.timestamp >= timestamp:
@@ -48,7 +48,7 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
 
 
 def with_max_timestamp(segments: Segments, log_start_offset: int) -> OffsetAtTimestamp | None:
-    """Return the first record that has the largest timestamp of the log. Raises as `first_at_or_after`."""
+    """Return the first record with the largest timestamp of the log. Raises as `first_at_or_after`."""
     latest = max((segment.latest for segment in segments), key=lambda latest: latest.timestamp)
     if latest.timestamp < 0:
         return None
@@ -91,12 +91,12 @@ class LongSearch(Exception):
         self.max_timestamp = max_timestamp
 
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """The first record that matches, before `next_offset`: none, since their headers rule them out."""
+        """Return the first match before `next_offset`, if there is one."""
         return None
 
 
 class LongBatch(LongSearch):
-    """The search may end in a batch that takes too long to decode on the event loop."""
+    """The search ends in a batch that may take too long to decode on the event loop."""
 
     def __init__(self, header: BatchHeader, batch: bytes) -> None:
         super().__init__(header.next_offset, header.max_timestamp)
@@ -104,7 +104,7 @@ class LongBatch(LongSearch):
         self._batch = batch
 
     def find_at_once(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """Find the offset in a batch that takes little time to decode. Raises itself for any other."""
+        """Find the offset in a batch that takes little time to decode; raise itself for any other batch."""
         header = self._header
         if header.record_count > AT_ONCE_RECORDS or header.size > AT_ONCE_BYTES:
             raise self
@@ -119,10 +119,11 @@ class LongBatch(LongSearch):
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
         """Return the first record from offset `start` on whose timestamp is at least `timestamp`.
 
-        In a batch of more records than are ever decoded it is the first one, which may be too early.
+        If a batch has more records than are ever decoded, the result is its first record, which may be too
+        early.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, the batch cannot be decoded, or decompresses to too much.
+            KafkaError: CORRUPT_MESSAGE, the batch cannot be decoded, or is too large when decompressed.
         """
         header = self._header
         if header.record_count > MOST_RECORDS:

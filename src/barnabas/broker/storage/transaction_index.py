@@ -1,4 +1,4 @@
-"""The `.txnindex` file: the aborted transactions whose marker the segment contains, in Kafka's format.
+"""The `.txnindex` file of a segment: the aborted transactions with a marker in it, in Kafka's format.
 
 Entries of 34 bytes, big-endian, in the order of the markers, have these fields:
 
@@ -35,7 +35,7 @@ _BLOCK = 256
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction; `last_offset` is its marker's."""
+    """One aborted transaction. `last_offset` is the offset of its marker."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -55,14 +55,14 @@ NO_ENTRIES = Checksum(0, crc32c(b""))
 
 
 def encode_checksums(checksums: Mapping[Offset, Checksum]) -> bytes:
-    """Return the content of `barnabas-txnindex-checksums`, by the segments' base offsets."""
+    """Return the content of `barnabas-txnindex-checksums`. The keys are base offsets of segments."""
     return checked_lines.encode(
         f"{base_offset} {size} {crc:08x}" for base_offset, (size, crc) in checksums.items()
     )
 
 
 def decode_checksums(content: bytes) -> dict[Offset, Checksum]:
-    """The inverse of `encode_checksums`.
+    """Return the checksums in the content of `barnabas-txnindex-checksums`, by base offset.
 
     Raises:
         ValueError: the content is damaged.
@@ -83,12 +83,12 @@ def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """One segment's aborted transactions, ascending by their last offsets. Owned by the segment."""
+    """The aborted transactions of one segment, ascending by last offset. The segment owns the index."""
 
     __slots__ = ("_crc", "_stored", "changed", "file", "waiting")
 
     def __init__(self, file: LogFile, size: int = 0) -> None:
-        """`size` is how many bytes the file holds."""
+        """Create it. `size` is the size of the file in bytes."""
         self.file = file
         #: whether the file was changed; set back by whoever sees to its fsync
         self.changed = False
@@ -103,11 +103,11 @@ class TransactionIndex:
 
     @property
     def stored_bytes(self) -> int:
-        """Return the number of bytes of the file that contain entries."""
+        """Return the size of the file's complete entries in bytes."""
         return self._stored * ENTRY.size
 
     def checksum(self) -> Checksum:
-        """The checksum of the stored entries.
+        """Return the checksum of the stored entries.
 
         Raises:
             OSError: the disk failed.
@@ -117,7 +117,7 @@ class TransactionIndex:
         return Checksum(self.stored_bytes, self._crc)
 
     def content(self) -> bytes:
-        """Return the entries as they are stored.
+        """Return the bytes of the stored entries.
 
         Raises:
             OSError: the disk failed.
@@ -125,9 +125,10 @@ class TransactionIndex:
         return self.file.read_at(self.stored_bytes, 0) if self._stored else b""
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add the transaction that the segment's latest marker has aborted.
+        """Add the transaction that the latest marker in the segment has aborted.
 
-        The marker is in the log already: what cannot be stored now waits for the next entry, or the sealing.
+        The marker is already in the log. An entry that cannot be stored now waits in memory until the next
+        entry or the sealing.
         """
         self.waiting = [*self.waiting, aborted]
         with suppress(OSError):
@@ -137,7 +138,7 @@ class TransactionIndex:
         """Write the pending entries to the file.
 
         Raises:
-            OSError: it waits on.
+            OSError: the disk failed, and the entries keep waiting.
         """
         if self.waiting:
             entries = encode_entries(self.waiting)
@@ -163,7 +164,7 @@ class TransactionIndex:
         yield from (aborted for aborted in self.waiting if aborted.last_offset >= offset)
 
     def copy(self, file: LogFile) -> TransactionIndex:
-        """Return the same index as it is now, to be read through another open file."""
+        """Return a copy of the index in its present state, which reads through another open file."""
         copy = TransactionIndex(file)
         copy.waiting = self.waiting
         copy._stored, copy._crc = self._stored, self._crc
@@ -182,22 +183,22 @@ class TransactionIndex:
         return Checksum(size, crc32c(content[:size]))
 
     def truncate(self, offset: Offset, left: Checksum) -> None:
-        """Forget those that end at or after `offset`: their markers are cut off.
+        """Forget the transactions that end at or after `offset`, because their markers are cut off.
 
         Args:
-            left: the `checksum_before` that offset.
+            left: `checksum_before(offset)`.
         """
         self.waiting = [aborted for aborted in self.waiting if aborted.last_offset < offset]
         self._keep(left)
 
     def replace(self, aborted: Sequence[AbortedTransaction]) -> None:
-        """Hold these instead. Raises OSError: they wait in memory."""
+        """Replace all entries. Raises OSError if they cannot be stored; they then wait in memory."""
         self.reset()
         self.waiting = aborted
         self.store()
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Forget all transactions."""
         self.waiting = ()
         self._keep(NO_ENTRIES)
 

@@ -1,6 +1,6 @@
 """Checks the transaction indexes of segments that a start does not read.
 
-Where no checksum proves an index, recovery compares it with the segment, and rebuilds it if it differs.
+Recovery compares an index that has no valid checksum with its segment, and rebuilds it if it differs.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 def check_transaction_indexes(
     files: LogFiles, entries: Mapping[str, Entry], segments: Sequence[LogSegment]
 ) -> None:
-    """Check and correct the transaction indexes of `segments`; `entries` are the folder's files.
+    """Check and correct the transaction indexes of `segments`. `entries` are the files of the folder.
 
     Raises:
         OSError: the disk failed.
-        KafkaError: CORRUPT_MESSAGE, an index is not proven, and its segment is damaged.
+        KafkaError: CORRUPT_MESSAGE, an index has no valid checksum, and its segment is damaged.
     """
     found = [(segment, entries.get(_name(segment))) for segment in segments]
     checksums = _read_checksums(files, entries, is_needed=any(entry is not None for _, entry in found))
@@ -48,7 +48,7 @@ def _name(segment: LogSegment) -> str:
 def _read_checksums(
     files: LogFiles, entries: Mapping[str, Entry], *, is_needed: bool
 ) -> dict[Offset, Checksum] | None:
-    """Return the checksums by the segments' base offsets; None when they are not known."""
+    """Return the checksums by base offset of the segment; None if they are not known."""
     path = f"{files.path}/{CHECKSUMS}"
     if CHECKSUMS not in entries:
         if not is_needed:

@@ -1,4 +1,4 @@
-"""Cuts a log off, as a follower does to match its leader.
+"""Removes the end of a log, as a follower does to match its leader.
 
 The result is computed before anything of the log changes. A truncation must read up to a whole segment of
 batches. It searches for the start of the first batch to remove, the largest timestamp of the rest, and the
@@ -37,13 +37,13 @@ class Remainder(NamedTuple):
 
 
 class Truncation:
-    """A truncation that is yet to be done: made where the log is owned, `run` in any thread.
+    """A prepared truncation. The owner of the log creates it, and any thread can call `run`.
 
-    The log is left alone; `truncate_to` takes it from there, if it `fits` the log still.
+    It does not change the log. `truncate_to` does that, if the truncation still `fits` the log.
 
     Args:
-        files: the log's.
-        offset: the first to remove. Not before the log's first segment.
+        files: files of the log.
+        offset: first offset to remove. It is not before the log's first segment.
     """
 
     def __init__(self, files: LogFiles, offset: Offset) -> None:
@@ -61,7 +61,7 @@ class Truncation:
         self._view = _View(files, self._copies)
 
     def run(self) -> None:
-        """Never raises: whoever truncates the log is told."""
+        """Compute the result. It never raises: `remainder` reports errors."""
         try:
             cut = self._cut_off(self._copies[-1])
             self._remainder = Remainder(cut, load_producers(self._view, cut.end))
@@ -84,7 +84,7 @@ class Truncation:
         return cut._replace(aborted_anew=aborted)
 
     def fits(self, files: LogFiles) -> bool:
-        """Whether the log has not changed, as far as the truncation depends on it."""
+        """Whether the log has not changed since, in the parts on which the truncation depends."""
         return (
             files is self._files
             and files.tail == self.tail
@@ -95,7 +95,7 @@ class Truncation:
 
     @property
     def remainder(self) -> Remainder:
-        """Return the state after the truncation, once it has run.
+        """Return the state after the truncation. `run` must have ended.
 
         Raises:
             OSError: the disk failed.
@@ -113,7 +113,7 @@ class Truncation:
 
 
 class _View:
-    """A log's files as `load_producers` needs them, without a change of the log's own."""
+    """A view of a log's files for `load_producers`, which does not change the log's own."""
 
     def __init__(self, files: LogFiles, copies: list[LogSegment]) -> None:
         self.env: LogEnvironment = files.env
@@ -130,9 +130,9 @@ class _View:
 
 
 def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
-    """Return a task that computes, in any thread, the result of a truncation: then `prepare_truncation`.
+    """Return a task that computes the result of a truncation in any thread. Then call `prepare_truncation`.
 
-    None if there is nothing to compute: the truncation removes nothing of the log, or all of it.
+    None if there is nothing to compute, because the truncation removes nothing or everything.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -144,15 +144,15 @@ def begin_truncation(log: PartitionLog, offset: Offset) -> Truncation | None:
 
 
 def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation | None = None) -> bool:
-    """Prepare a truncation to `offset`; return whether the recovery point has to be on disk before it.
+    """Prepare a truncation to `offset`. Return whether the recovery point must be made durable before it.
 
-    It is lower now. With the old one on disk, a start after a crash would take what is written after
-    `offset` for flushed.
+    The truncation lowers the recovery point. If the disk had the old one, a start after a crash would assume
+    that records after `offset` that were written later had been flushed.
 
     Args:
-        log: the log.
+        log: log to truncate.
         offset: as for `truncate_to`.
-        truncation: as `begin_truncation` has made it, after its run.
+        truncation: task from `begin_truncation` that has run.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, as `truncate_to`.
@@ -168,7 +168,7 @@ def prepare_truncation(log: PartitionLog, offset: Offset, truncation: Truncation
 
 
 def sync_sealed(log: PartitionLog) -> None:
-    """Tell the disk which sealed segments the truncation will take. In any thread.
+    """Make the removal of entries from the list of sealed segments durable. Any thread can call it.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the fsync failed, and the log is offline.
@@ -181,7 +181,7 @@ def sync_sealed(log: PartitionLog) -> None:
 
 
 def _found(log: PartitionLog, truncation: Truncation | None, offset: Offset) -> Truncation | None:
-    """Return a truncation that has run, and fits the log as it is now: `truncation` if it does."""
+    """Return a truncation that has run and fits the present log; `truncation` if it does."""
     if truncation is not None and truncation.offset == offset and truncation.fits(log.files):
         log.check_usable()
         return truncation
@@ -194,21 +194,20 @@ def _found(log: PartitionLog, truncation: Truncation | None, offset: Offset) -> 
 def truncate_to(
     log: PartitionLog, offset: Offset, *, sync: bool = True, truncation: Truncation | None = None
 ) -> bool:
-    """Cut the log off before `offset`; return whether it did.
+    """Remove the records from `offset` on. Return whether any were removed.
 
-    A batch that holds `offset` goes as a whole. Without `sync`, the next flush tells the disk; until
-    then nothing may be appended.
+    If `offset` is inside a batch, the whole batch is removed. Without `sync`, the next flush makes the
+    removal durable, and nothing may be appended before it.
 
     Args:
-        log: the log.
-        offset: the first that goes.
-        sync: tell the disk here and now.
-        truncation: as for `prepare_truncation`. Without it, or when the log has changed since, batches
-            are read here.
+        log: log to truncate.
+        offset: first offset to remove.
+        sync: make the removal durable in this call.
+        truncation: as for `prepare_truncation`. Without one that fits, this call reads the batches.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, what would be left
-            is damaged, and nothing was cut off.
+        KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, the remaining part
+            would be damaged, and nothing was removed.
     """
     if offset >= log.log_end_offset:
         # a leader notes the epoch in which it began to lead, and may have written nothing in it
@@ -233,7 +232,7 @@ def truncate_to(
 
 
 def truncate_fully_and_start_at(log: PartitionLog, offset: Offset, *, sync: bool = True) -> None:
-    """Drop everything; the log is empty and goes on at `offset`. `sync` as for `truncate_to`.
+    """Remove all records. The empty log continues at `offset`. `sync` is as for `truncate_to`.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -270,10 +269,10 @@ def _half_truncated(log: PartitionLog, error: OSError) -> KafkaError:
 
 
 def cut_in_parts(log: PartitionLog) -> Iterator[None]:
-    """Shorten a file that a truncation has left too long, a part a step; other things may come between.
+    """Shorten the file that a truncation has left too long, one part in each step.
 
-    To be done before `PartitionLog.prepare_flush`, which does the rest at once: a tenth of a second for some
-    hundred megabytes.
+    Call it before `PartitionLog.prepare_flush`, which does the rest at once and needs a tenth of a second for
+    some hundred megabytes.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR, the disk failed or the log directory is offline.
