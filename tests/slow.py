@@ -61,6 +61,7 @@ SLOW = (
     "tests/integration/test_zookeeper.py",
     "tests/integration/test_zookeeper_folders.py",
     "tests/integration/test_zookeeper_security.py",
+    "tests/property/test_share_in_flight.py::test_every_sequence_of_seven_events_on_four_offsets",
     "tests/property/test_metadata_store.py::test_zookeeper_is_what_the_memory_store_imitates",
     "tests/simulation",
     "tests/spark",

@@ -1,0 +1,692 @@
+"""The records of one share partition that are in flight: pure state, without a clock or I/O.
+
+The state is an ordered list of ranges of offsets, from the start offset (SPSO) to the end offset (SPEO). Each
+offset between them is in one range, also where the log has a gap. All records of a range have the same state.
+Neighbours with the same state are one range, so that a batch which one member acknowledges costs one range.
+
+The leader reads batches from `next_offset` on and calls `acquire`. An acknowledgement only marks its ranges.
+Their `target` becomes their state when `written` says that it is stored. The end of a lock (`expire`,
+`end_session`) changes the state at once. `begin_write` collects all changes since the last write, and there
+is one write at a time. After a failed write the marked ranges are acquired again, or available if their
+locks have ended meanwhile (KAFKA-19476). A failed write may have been stored. So the next write has the
+present state of the same records.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import Offset
+from barnabas.broker.coordinator.share_state.persister import ShareState, StateBatch
+
+# the states of a delivery, by their numbers in stored state; acquired is never stored
+AVAILABLE = 0
+ACQUIRED = 1
+ACKNOWLEDGED = 2
+ARCHIVED = 4
+
+# the types of an acknowledgement, by their numbers in the protocol
+GAP = 0
+ACCEPT = 1
+RELEASE = 2
+REJECT = 3
+RENEW = 4
+
+_TARGETS = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
+_NOBODY = ""
+_LOWEST_THROTTLED = 2
+_first = attrgetter("first")
+
+
+class Limits(NamedTuple):
+    """The limits of a group for one partition."""
+
+    #: how many records may be in flight (``share.partition.max.record.locks``)
+    record_locks: int = 2000
+    #: how often a record is delivered (``share.delivery.count.limit``)
+    deliveries: int = 5
+
+
+class ReadBatch(NamedTuple):
+    """A batch in the log; both offsets are inclusive."""
+
+    first: Offset
+    last: Offset
+    #: whether it has records for members: it is no control batch and its transaction is not aborted
+    is_deliverable: bool = True
+
+
+class Acquired(NamedTuple):
+    """Records that a member has acquired; both offsets are inclusive."""
+
+    first: Offset
+    last: Offset
+    deliveries: int
+
+
+class Acknowledgement(NamedTuple):
+    """A member's answer about records that it has acquired; both offsets are inclusive."""
+
+    first: Offset
+    last: Offset
+    #: one type for all records, or one for each
+    types: Sequence[int]
+
+
+class StateWrite(NamedTuple):
+    """Changes to be stored together."""
+
+    start_offset: Offset
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+class Range:
+    """Neighbouring records of one state. A range takes less than 200 bytes, its offsets included."""
+
+    __slots__ = ("deliveries", "first", "last", "member", "state", "target", "until")
+
+    def __init__(
+        self,
+        first: Offset,
+        last: Offset,
+        state: int,
+        deliveries: int,
+        member: str = _NOBODY,
+        until: float = 0.0,
+        target: int | None = None,
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.state = state
+        #: how often the records were delivered, the present delivery included
+        self.deliveries = deliveries
+        #: who has acquired the records
+        self.member = member
+        #: when the lock of the member ends
+        self.until = until
+        #: the state that an acknowledgement asks for, until it is stored
+        self.target = target
+
+    def __repr__(self) -> str:
+        target = "" if self.target is None else f" to {self.target}"
+        return f"<{self.first}-{self.last} {self.state}{target} x{self.deliveries} {self.member}>"
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state >= ACKNOWLEDGED
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether the log has no records for members here, as far as this broker has seen."""
+        return self.state == ARCHIVED and self.deliveries == 0
+
+    def is_like(self, other: Range) -> bool:
+        """Whether both can be one range. Ranges with locks stay as their members acquired them."""
+        return (
+            self.state == other.state != ACQUIRED
+            and self.deliveries == other.deliveries
+            and self.target is None
+            and other.target is None
+        )
+
+
+class InFlight:
+    """The records in flight of one share partition. Times are seconds of any clock, always the same one.
+
+    Args:
+        start: the start offset.
+        limits: the limits of the group; they can be replaced at any time.
+        batches: the stored states of records from the start offset on. Records between them are available.
+    """
+
+    def __init__(self, start: Offset, limits: Limits, batches: Iterable[StateBatch] = ()) -> None:
+        #: all records before it are finished
+        self.start = start
+        #: the offset behind the last record in flight
+        self.end = start
+        self.limits = limits
+        self._ranges: list[Range] = []
+        #: no record before it is available
+        self._hint = start
+        #: the number of finished records, and that of records which are no gaps
+        self._finished = 0
+        self._held = 0
+        #: the bounds, inclusive, of what has to be stored
+        self._dirty: list[tuple[Offset, Offset]] = []
+        #: the ranges with a target, and those of them that are being stored, with their bounds
+        self._marked: list[Range] = []
+        self._writing: tuple[list[Range], list[tuple[Offset, Offset]]] | None = None
+        for first, last, state, deliveries in batches:
+            if last < max(start, self.end):
+                continue
+            self._extend(first - 1)
+            self._append(Range(max(first, self.end), last, state, deliveries))
+        self._advance()
+
+    @classmethod
+    def restored(cls, state: ShareState, limits: Limits, log_end: Offset) -> InFlight:
+        """The state that another leader has stored, as far as the log still has the records."""
+        in_flight = cls(state.start_offset, limits, state.batches)
+        in_flight._cut_off(log_end)
+        return in_flight
+
+    def __repr__(self) -> str:
+        return f"<InFlight {self.start} to {self.end}: {self._ranges}>"
+
+    # --- acquire ---
+
+    @property
+    def next_offset(self) -> Offset:
+        """The first offset that can be acquired; records behind the end offset are not in flight yet."""
+        if self._hint < self.end:
+            ranges = self._ranges
+            for index in range(self._index_of(max(self._hint, self.start)), len(ranges)):
+                if ranges[index].state == AVAILABLE:
+                    self._hint = max(self._hint, ranges[index].first)
+                    return self._hint
+        self._hint = self.end
+        return self.end
+
+    @property
+    def available_end(self) -> Offset | None:
+        """The offset behind the available records at `next_offset`; None if those are not in flight yet."""
+        at = self.next_offset
+        return None if at == self.end else self._ranges[self._index_of(at)].last + 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no record can be acquired, whatever the log has."""
+        return self._held >= self.limits.record_locks and self.next_offset == self.end
+
+    def acquire(
+        self,
+        member: str,
+        at: Offset,
+        batches: Iterable[ReadBatch],
+        *,
+        until: float,
+        max_records: int,
+        batch_size: int = 0,
+        is_strict: bool = False,
+    ) -> list[Acquired]:
+        """Give records to a member. Offsets between the batches are gaps, which need no acknowledgement.
+
+        Args:
+            member: the member's id.
+            at: `next_offset`, from which the log was read.
+            batches: what the log has from there on, in its order.
+            until: when the locks end.
+            max_records: the number after which no further batch is acquired.
+            batch_size: the number of records after which the next batch begins another part of the answer;
+                0 for no limit.
+            is_strict: whether `max_records` also divides batches (KIP-1206). The answer is then one part for
+                all records that were delivered equally often.
+        """
+        plan = _Plan(max_records, 0 if is_strict else batch_size, is_strict)
+        position = at
+        for batch in batches:
+            if batch.last < position:
+                continue
+            if batch.first > position:
+                self._plan_gap(plan, position, batch.first - 1)
+                position = batch.first
+            if not batch.is_deliverable:
+                self._plan_gap(plan, position, batch.last)
+            elif not self._plan_batch(plan, position, batch):
+                break
+            position = batch.last + 1
+        self._extend(plan.end - 1)
+        for first, last in plan.gaps:
+            self._archive(first, last)
+        acquired = []
+        for first, last, deliveries in plan.parts:
+            self._replace(Range(first, last, ACQUIRED, deliveries + 1, member, until))
+            acquired.append(Acquired(first, last, deliveries + 1))
+        self._advance()
+        return acquired
+
+    def _plan_gap(self, plan: _Plan, first: Offset, last: Offset) -> None:
+        plan.end = max(plan.end, last + 1)
+        plan.gaps += [(a, b) for a, b, _ in self._available(first, last)]
+
+    def _plan_batch(self, plan: _Plan, position: Offset, batch: ReadBatch) -> bool:
+        """Plan to acquire what is available of a batch from `position` on; False when nothing may follow."""
+        room = self.limits.record_locks - self._held
+        for first, last, deliveries in self._available(position, batch.last):
+            left = plan.max_records - plan.count
+            if left <= 0:
+                return False
+            size = last - first + 1
+            taken = min(size, left) if plan.is_strict else size
+            if first >= self.end:
+                if room <= plan.count_new:
+                    return False
+                if plan.is_strict:
+                    taken = min(taken, room - plan.count_new)
+                plan.count_new += taken
+            most = self._most_together(deliveries, batch.last - batch.first + 1)
+            if most is not None and plan.count:
+                return False  # not together with other records
+            if most is not None:
+                taken = min(taken, most)
+            plan.add(first, first + taken - 1, deliveries)
+            if taken < size or most is not None:
+                return False
+        return True
+
+    def _most_together(self, deliveries: int, batch_records: int) -> int | None:
+        """The most records of so many deliveries that may be delivered together (KAFKA-17541).
+
+        None for any number. One record that no member can process ends the deliveries of all those that are
+        always delivered with it. So the last attempts deliver fewer records, and the very last one a single
+        record.
+        """
+        limit = self.limits.deliveries
+        throttled = max(_LOWEST_THROTTLED, (limit + 1) // 2)
+        if deliveries < throttled:
+            return None
+        return 1 if deliveries >= limit - 1 else max(1, batch_records >> (deliveries - throttled + 1))
+
+    def _available(self, first: Offset, last: Offset) -> Iterator[tuple[Offset, Offset, int]]:
+        """Yield the available parts: those in flight, range by range, then those beyond the end."""
+        if first < self.end:
+            for index in range(self._index_of(first), len(self._ranges)):
+                each = self._ranges[index]
+                if each.first > last:
+                    break
+                if each.state == AVAILABLE:
+                    yield max(first, each.first), min(last, each.last), each.deliveries
+        if last >= self.end:
+            yield max(first, self.end), last, 0
+
+    # --- acknowledge ---
+
+    def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], until: float) -> bool:
+        """Note what a member says about records that it has acquired: all of it, or nothing.
+
+        Args:
+            member: the member's id.
+            acknowledgements: in the order of their offsets.
+            until: when the locks of renewed records end (KIP-1222).
+
+        Returns:
+            Whether something has to be stored.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE, the member does not have one of the records (any more);
+                INVALID_REQUEST, the request itself is wrong.
+        """
+        parts = [part for each in check_acknowledgements(acknowledgements) for part in _parts_of(each)]
+        parts = [(max(first, self.start), last, kind) for first, last, kind in parts if last >= self.start]
+        if parts and parts[-1][1] >= self.end:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"offset {parts[-1][1]} has not been acquired")
+        for first, last, _ in parts:
+            self._check_owner(member, first, last)
+        has_marked = False
+        for first, last, kind in parts:
+            for each in self._divided(first, last):
+                if kind == RENEW:
+                    each.until = until
+                    continue
+                each.target = self._released_state(each) if kind == RELEASE else _TARGETS[kind]
+                self._marked.append(each)
+                has_marked = True
+            if kind != RENEW:
+                self._dirty.append((first, last))
+        return has_marked
+
+    def _check_owner(self, member: str, first: Offset, last: Offset) -> None:
+        for index in range(self._index_of(first), len(self._ranges)):
+            each = self._ranges[index]
+            if each.first > last:
+                return
+            if each.state != ACQUIRED or each.target is not None or each.member != member:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    f"the member has not acquired offset {max(first, each.first)}",
+                )
+
+    def _released_state(self, each: Range) -> int:
+        return ARCHIVED if each.deliveries >= self.limits.deliveries else AVAILABLE
+
+    # --- what ends locks ---
+
+    @property
+    def next_expiry(self) -> float | None:
+        """When the first lock ends; None without locks."""
+        return min((each.until for each in self._ranges if _is_locked(each)), default=None)
+
+    def expire(self, now: float) -> bool:
+        """Release what was acquired until `now` or earlier; return whether there was such a thing."""
+        expired = [each for each in self._ranges if _is_locked(each) and each.until <= now]
+        for each in expired:
+            self._release(each)
+        self._tidy()
+        return bool(expired)
+
+    def end_session(self, member: str, *, counts: bool) -> bool:
+        """Release what a member has acquired; return whether there was such a thing.
+
+        A write of the member's acknowledgements goes on. If it fails, the records are released, too.
+
+        Args:
+            member: the member's id.
+            counts: whether the records count as delivered. They do not when the member says that it ends: it
+                has acknowledged all that it has worked on.
+        """
+        held = [each for each in self._ranges if each.member == member]
+        for each in held:
+            if each.target is not None:
+                each.until = 0.0
+                continue
+            if not counts:
+                each.deliveries -= 1
+            self._release(each)
+        self._tidy()
+        return bool(held)
+
+    def start_moved(self, log_start: Offset) -> bool:
+        """The log starts at `log_start` now: all before it is gone. Return whether that changes anything."""
+        if log_start <= self.start:
+            return False
+        ranges = self._ranges
+        gone = bisect_left(ranges, log_start, key=attrgetter("last"))
+        for each in ranges[:gone]:
+            self._count(each, -1)
+        del ranges[:gone]
+        if ranges and ranges[0].first < log_start:
+            self._count(ranges[0], -1)
+            ranges[0].first = log_start
+            self._count(ranges[0], 1)
+        self.start = log_start
+        self.end = max(self.end, log_start)
+        self._hint = max(self._hint, log_start)
+        self._advance()
+        return True
+
+    def _release(self, each: Range) -> None:
+        self._change(each, self._released_state(each))
+        self._dirty.append((each.first, each.last))
+
+    # --- store ---
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something has to be stored that no write contains yet."""
+        return bool(self._dirty)
+
+    def note_start(self) -> None:
+        """Have the start offset stored, though nothing else has changed."""
+        self._dirty.append((self.start, self.start - 1))
+
+    def begin_write(self) -> StateWrite:
+        """Collect the changes that are not stored; the write before it has ended."""
+        assert self._writing is None
+        marked, self._marked = self._marked, []
+        dirty, self._dirty = _union(self._dirty), []
+        self._writing = marked, dirty
+        start = self.start
+        for each in self._ranges:
+            if not (each.is_finished or (each.target or AVAILABLE) >= ACKNOWLEDGED):
+                break
+            start = each.last + 1
+        finished = self._finished - (start - self.start)
+        for each in marked:
+            if each.last >= self.start and each.target != AVAILABLE:
+                finished += each.size
+        batches: list[StateBatch] = []
+        for first, last in dirty:
+            first = max(first, start)
+            if first > last or first >= self.end:
+                continue
+            for index in range(self._index_of(first), len(self._ranges)):
+                each = self._ranges[index]
+                if each.first > last:
+                    break
+                _add(batches, _stored(each, max(first, each.first), min(last, each.last)))
+        return StateWrite(start, finished, tuple(batches))
+
+    def written(self) -> bool:
+        """The write is stored; return whether records are available or the start offset has moved."""
+        marked, self._writing = self._taken_write()[0], None
+        is_available = False
+        for each in marked:
+            if each.last < self.start:
+                continue  # the log starts later now
+            assert each.target is not None
+            is_available = is_available or each.target == AVAILABLE
+            self._change(each, each.target)
+            self._join(each)
+        return self._advance() or is_available
+
+    def write_failed(self, now: float) -> bool:
+        """The write is not stored, as far as is known; return whether records are available."""
+        (marked, dirty), self._writing = self._taken_write(), None
+        self._dirty += dirty
+        is_available = False
+        for each in marked:
+            each.target = None
+            if each.last >= self.start and each.until <= now:
+                self._release(each)
+                is_available = True
+        self._tidy()
+        return is_available
+
+    def _taken_write(self) -> tuple[list[Range], list[tuple[Offset, Offset]]]:
+        assert self._writing is not None
+        return self._writing
+
+    # --- the list of ranges ---
+
+    def ranges(self) -> Sequence[Range]:
+        """The ranges in their order; for reading only."""
+        return self._ranges
+
+    def _index_of(self, offset: Offset) -> int:
+        """The index of the range with an offset between start and end."""
+        return bisect_right(self._ranges, offset, key=_first) - 1
+
+    def _split(self, offset: Offset) -> int:
+        """The index of the range that begins at `offset`, which is made if there is none."""
+        index = bisect_left(self._ranges, offset, key=_first)
+        if index and self._ranges[index - 1].last >= offset:
+            head = self._ranges[index - 1]
+            tail = Range(offset, head.last, head.state, head.deliveries, head.member, head.until)
+            head.last = offset - 1
+            self._ranges.insert(index, tail)
+        return index
+
+    def _divided(self, first: Offset, last: Offset) -> list[Range]:
+        """The ranges of exactly these offsets."""
+        return self._ranges[self._split(first) : self._split(last + 1)]
+
+    def _replace(self, new: Range) -> None:
+        """Put `new` in the place of the available records that are there."""
+        begin, end = self._split(new.first), self._split(new.last + 1)
+        for each in self._ranges[begin:end]:
+            self._count(each, -1)
+        self._ranges[begin:end] = [new]
+        self._count(new, 1)
+
+    def _archive(self, first: Offset, last: Offset) -> None:
+        for each in self._divided(first, last):
+            self._change(each, ARCHIVED)
+            self._join(each)
+
+    def _change(self, each: Range, state: int) -> None:
+        """Let a range have another state, without a lock."""
+        self._count(each, -1)
+        each.state = state
+        each.member = _NOBODY
+        each.until = 0.0
+        each.target = None
+        self._count(each, 1)
+        if state == AVAILABLE:
+            self._hint = min(self._hint, each.first)
+
+    def _count(self, each: Range, factor: int) -> None:
+        if each.is_finished:
+            self._finished += factor * each.size
+        if not each.is_gap:
+            self._held += factor * each.size
+
+    def _extend(self, last: Offset) -> None:
+        """Take records up to `last` into flight, as available."""
+        if last >= self.end:
+            self._append(Range(self.end, last, AVAILABLE, 0))
+
+    def _append(self, each: Range) -> None:
+        self._count(each, 1)
+        self.end = each.last + 1
+        if self._ranges and self._ranges[-1].is_like(each):
+            self._ranges[-1].last = each.last
+        else:
+            self._ranges.append(each)
+
+    def _join(self, each: Range) -> None:
+        """Make one range of a range and neighbours that are like it."""
+        ranges = self._ranges
+        index = self._index_of(each.first)
+        if index + 1 < len(ranges) and each.is_like(ranges[index + 1]):
+            each.last = ranges.pop(index + 1).last
+        if index and ranges[index - 1].is_like(each):
+            ranges[index - 1].last = each.last
+            del ranges[index]
+
+    def _tidy(self) -> None:
+        """Make one range of all neighbours that are alike, and move the start offset."""
+        joined: list[Range] = []
+        for each in self._ranges:
+            if joined and joined[-1].is_like(each):
+                joined[-1].last = each.last
+            else:
+                joined.append(each)
+        self._ranges = joined
+        self._advance()
+
+    def _advance(self) -> bool:
+        """Move the start offset behind finished records; return whether it has moved."""
+        ranges = self._ranges
+        count = 0
+        while count < len(ranges) and ranges[count].is_finished:
+            self._count(ranges[count], -1)
+            count += 1
+        del ranges[:count]
+        before, self.start = self.start, ranges[0].first if ranges else self.end
+        self._hint = max(self._hint, self.start)
+        return self.start != before
+
+    def _cut_off(self, log_end: Offset) -> None:
+        """Forget records that the log does not have."""
+        if self.end <= log_end:
+            return
+        del self._ranges[bisect_left(self._ranges, log_end, key=_first) :]
+        if self._ranges:
+            self._ranges[-1].last = min(self._ranges[-1].last, log_end - 1)
+        self.end = log_end
+        self.start = min(self.start, log_end)
+        self._hint = self.start
+        self._finished = self._held = 0
+        for each in self._ranges:
+            self._count(each, 1)
+        self._advance()
+
+
+class _Plan:
+    """The changes that an acquisition is going to make."""
+
+    def __init__(self, max_records: int, batch_size: int, is_strict: bool) -> None:
+        self.max_records = max_records
+        self.is_strict = is_strict
+        self._batch_size = batch_size
+        #: the offset behind what is planned
+        self.end: Offset = 0
+        #: the number of records, and that of those which were not in flight
+        self.count = 0
+        self.count_new = 0
+        self.gaps: list[tuple[Offset, Offset]] = []
+        #: first offset, last offset, deliveries so far
+        self.parts: list[tuple[Offset, Offset, int]] = []
+
+    def add(self, first: Offset, last: Offset, deliveries: int) -> None:
+        self.end = max(self.end, last + 1)
+        self.count += last - first + 1
+        if self.parts:
+            begin, end, before = self.parts[-1]
+            is_whole = self._batch_size and end - begin + 1 >= self._batch_size
+            if end + 1 == first and before == deliveries and not is_whole:
+                self.parts[-1] = (begin, last, deliveries)
+                return
+        self.parts.append((first, last, deliveries))
+
+
+def check_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> Sequence[Acknowledgement]:
+    """Raises KafkaError (INVALID_REQUEST) for acknowledgements that contradict each other or themselves."""
+    end = -1
+    for first, last, types in acknowledgements:
+        if first < 0 or last < first or first <= end:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"acknowledgements are in the order of their offsets: {first}-{last}",
+            )
+        if len(types) != 1 and len(types) != last - first + 1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{len(types)} types are given for the offsets {first}-{last}"
+            )
+        if not all(GAP <= kind <= RENEW for kind in types):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "an acknowledgement has an unknown type")
+        end = last
+    return acknowledgements
+
+
+def _parts_of(each: Acknowledgement) -> Iterator[tuple[Offset, Offset, int]]:
+    """The parts of an acknowledgement that have one type."""
+    first, last, types = each
+    if len(types) == 1:
+        yield first, last, types[0]
+        return
+    for kind, run in groupby(enumerate(types), key=itemgetter(1)):
+        size = sum(1 for _ in run)
+        yield first, first + size - 1, kind
+        first += size
+
+
+def _is_locked(each: Range) -> bool:
+    return each.state == ACQUIRED and each.target is None
+
+
+def _stored(each: Range, first: Offset, last: Offset) -> StateBatch:
+    """A part of a range as it is to be stored: an acquired record as it was before."""
+    if each.target is not None:
+        return StateBatch(first, last, each.target, each.deliveries)
+    if each.state == ACQUIRED:
+        return StateBatch(first, last, AVAILABLE, each.deliveries - 1)
+    return StateBatch(first, last, each.state, each.deliveries)
+
+
+def _add(batches: list[StateBatch], new: StateBatch) -> None:
+    if batches and batches[-1][1] + 1 == new[0] and batches[-1][2:] == new[2:]:
+        batches[-1] = batches[-1]._replace(last_offset=new.last_offset)
+    else:
+        batches.append(new)
+
+
+def _union(bounds: list[tuple[Offset, Offset]]) -> list[tuple[Offset, Offset]]:
+    """The same offsets, each once and in order."""
+    union: list[tuple[Offset, Offset]] = []
+    for first, last in sorted(bounds):
+        if union and first <= union[-1][1] + 1:
+            union[-1] = (union[-1][0], max(union[-1][1], last))
+        else:
+            union.append((first, last))
+    return union
