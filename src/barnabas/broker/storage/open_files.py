@@ -265,5 +265,9 @@ class FileSlice:
     def read(self, start: int, size: int) -> bytes:
         return self._file.read_at(min(size, self._size - start), self._position + start)
 
+    def part(self, start: int, size: int) -> FileSlice:
+        """Return a part of these bytes."""
+        return FileSlice(self._file, self._position + start, size)
+
     def send_to(self, descriptor: int, start: int) -> int:
         return self._file.send_to(descriptor, self._size - start, self._position + start)

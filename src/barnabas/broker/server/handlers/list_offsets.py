@@ -18,6 +18,7 @@ from barnabas.broker.awaitables import MaybeAwaitable
 from barnabas.broker.logs.cold_reads import ColdReads
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.server.fetching.offset_search import MAX_TIMESTAMP, find_offset
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.leadership import leader_of
@@ -42,7 +43,6 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 
 LATEST = -1
 EARLIEST = -2
-MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
@@ -118,37 +118,12 @@ async def _look_up_long(
 ) -> ListOffsetsResponse:
     for partition, timestamp, bound, search, result, unknown in long:
         try:
-            _answer(await _find(long_work, cold_reads, partition, timestamp, search), bound, result, unknown)
+            _answer(
+                await find_offset(long_work, cold_reads, partition, timestamp, search), bound, result, unknown
+            )
         except KafkaError as error:
             result.error_code = error.code
     return response
-
-
-async def _find(
-    long_work: LongWork,
-    cold_reads: ColdReads,
-    partition: Partition,
-    timestamp: int,
-    search: LongSearch | ColdRead,
-) -> OffsetAtTimestamp | None:
-    start = 0
-
-    def look(may_wait: bool) -> OffsetAtTimestamp | None:
-        return partition.log.offset_for_timestamp(timestamp, start, may_wait)
-
-    while True:
-        try:
-            if isinstance(search, ColdRead):
-                return await cold_reads.retry(look, search)
-            if timestamp == MAX_TIMESTAMP:
-                timestamp = search.max_timestamp
-            found = await long_work.run(search.find, timestamp, partition.log.log_start_offset)
-            if found is not None:
-                return found
-            start = search.next_offset
-            return look(False)
-        except (LongSearch, ColdRead) as following:
-            search = following
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:

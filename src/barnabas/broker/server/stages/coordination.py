@@ -19,6 +19,7 @@ from barnabas.broker.coordinator import GroupCoordinator, ShareCoordinator, Tran
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.replication.internal_log import ReplicatedLog
 from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.server.fetching.offset_search import first_since
 from barnabas.broker.server.share_state.persister import CoordinatorPersister
 from barnabas.broker.server.share_state.pruning import delete_before
 from barnabas.broker.server.stages.closing import Closing, stage
@@ -31,6 +32,8 @@ from barnabas.broker.server.transactions.coordinators import TransactionCoordina
 from barnabas.broker.server.transactions.marker_sender import MarkerSender
 from barnabas.broker.server.transactions.markers import MarkerAppender
 from barnabas.broker.server.transactions.verification import TransactionVerifier
+from barnabas.broker.sharing.sessions import ShareSessions
+from barnabas.broker.sharing.share_partitions import SharePartitions
 from barnabas.broker.view import BrokerView
 
 #: how long the first use of share groups waits at most for the controller to make their internal topic
@@ -47,6 +50,8 @@ class Coordination:
     transactions: TransactionCoordinator
     shares: ShareCoordinator
     persister: CoordinatorPersister
+    share_partitions: SharePartitions
+    share_sessions: ShareSessions
     markers: MarkerAppender
     verifier: TransactionVerifier
 
@@ -80,6 +85,13 @@ async def open_coordination(
     closing.add(shares.stop)
     creation = AutoCreation(view, partial(metadata.forwarding.send, timeout_s=_AUTO_CREATION_SECONDS))
     persister = CoordinatorPersister(view, shares, metadata.peers, creation.create)
+    share_partitions = SharePartitions(
+        view, replicas, persister, cold_reads, partial(first_since, foundation.long_work, cold_reads)
+    )
+    closing.add(share_partitions.stop)
+    share_sessions = ShareSessions(
+        lambda: view.config.group_share_max_share_sessions, share_partitions.end_session
+    )
     assigning = environment.blocking.pool("group assignments", 1)
     closing.add(assigning.abandon)
     groups = GroupCoordinator(
@@ -103,7 +115,18 @@ async def open_coordination(
     leadership.add_coordinator(transactions)
     leadership.add_coordinator(shares)
     verifier = TransactionVerifier(view, TransactionCoordinators(view, transactions, metadata.peers))
-    coordination = Coordination(view, replicas, groups, transactions, shares, persister, markers, verifier)
+    coordination = Coordination(
+        view=view,
+        replicas=replicas,
+        groups=groups,
+        transactions=transactions,
+        shares=shares,
+        persister=persister,
+        share_partitions=share_partitions,
+        share_sessions=share_sessions,
+        markers=markers,
+        verifier=verifier,
+    )
     now = everything(foundation)
     replication.throttles.apply(now)
     coordination.follow(now)

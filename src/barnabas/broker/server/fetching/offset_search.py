@@ -1,0 +1,49 @@
+"""Searches for offsets by time that take more than one turn of the event loop, or wait for the disk."""
+
+from __future__ import annotations
+
+from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.storage import ColdRead, LongSearch, OffsetAtTimestamp
+
+#: in place of a time: the largest one in the log
+MAX_TIMESTAMP = -3
+
+
+async def first_since(
+    long_work: LongWork, cold_reads: ColdReads, partition: Partition, timestamp: int
+) -> OffsetAtTimestamp | None:
+    """The first record at or after a time. Raises KafkaError as `PartitionLog.offset_for_timestamp`."""
+    try:
+        return partition.log.offset_for_timestamp(timestamp, may_wait=False)
+    except (LongSearch, ColdRead) as search:
+        return await find_offset(long_work, cold_reads, partition, timestamp, search)
+
+
+async def find_offset(
+    long_work: LongWork,
+    cold_reads: ColdReads,
+    partition: Partition,
+    timestamp: int,
+    search: LongSearch | ColdRead,
+) -> OffsetAtTimestamp | None:
+    """Continue a search for the first record at or after a time."""
+    start = 0
+
+    def look(may_wait: bool) -> OffsetAtTimestamp | None:
+        return partition.log.offset_for_timestamp(timestamp, start, may_wait)
+
+    while True:
+        try:
+            if isinstance(search, ColdRead):
+                return await cold_reads.retry(look, search)
+            if timestamp == MAX_TIMESTAMP:
+                timestamp = search.max_timestamp
+            found = await long_work.run(search.find, timestamp, partition.log.log_start_offset)
+            if found is not None:
+                return found
+            start = search.next_offset
+            return look(False)
+        except (LongSearch, ColdRead) as following:
+            search = following

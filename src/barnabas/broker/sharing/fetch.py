@@ -1,0 +1,137 @@
+"""One share fetch: takes records of the partitions of its session, or waits until there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import Chunk
+from barnabas.broker.sharing.in_flight import Acquired
+from barnabas.broker.sharing.sessions import Member, Target
+from barnabas.broker.sharing.share_partition import SharePartition, Wanted
+from barnabas.broker.sharing.share_partitions import SharePartitions
+
+#: how many targets are tried in one step
+_TARGETS_A_STEP = 64
+
+
+class Fetched(NamedTuple):
+    """The outcome for one partition."""
+
+    target: Target
+    records: Chunk = b""
+    acquired: tuple[Acquired, ...] = ()
+    error: KafkaError | None = None
+
+
+class ShareFetch:
+    """A share fetch in progress.
+
+    It takes what it finds in the first `steps`. If that is nothing, it waits with the share partitions, and
+    the first one that has records for it ends the wait. It acquires no records while it waits: a client that
+    has gone meanwhile has none.
+
+    Args:
+        member: who fetches.
+        targets: the partitions, in the order in which they have their turn.
+        partitions: finds the share partitions.
+        refuses: the error for a partition that the client may not read.
+        wanted: what is taken at most, of all partitions together.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        targets: Iterable[Target],
+        partitions: SharePartitions,
+        refuses: Callable[[Target], KafkaError | None],
+        wanted: Wanted,
+    ) -> None:
+        self._member = member
+        self._targets = list(targets)
+        self._partitions = partitions
+        self._refuses = refuses
+        self._wanted = wanted
+        self._bytes = self._records = 0
+        #: the outcome so far: partitions with records, and those that failed
+        self.results: list[Fetched] = []
+        #: the share partitions with which it waits
+        self._sources: dict[SharePartition, Target] = {}
+        self._on_result: Callable[[], object] | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of the records' bytes so far."""
+        return self._bytes
+
+    def steps(self) -> Iterator[None]:
+        """Try all targets, some in each step, until the answer is full."""
+        wanted = self._wanted
+        for begin in range(0, len(self._targets), _TARGETS_A_STEP):
+            for target in self._targets[begin : begin + _TARGETS_A_STEP]:
+                if self._records >= wanted.max_records or (self._bytes and self._bytes >= wanted.max_bytes):
+                    return
+                self._try(target)
+            yield
+
+    def wait(self, on_result: Callable[[], object]) -> None:
+        """Wait with all share partitions; `on_result` is called once there is a result. See `leave`."""
+        self._on_result = on_result
+        for source in self._sources:
+            source.waiters[self] = None
+            source.wake()
+
+    def leave(self, _future: object = None) -> None:
+        """Wait no more."""
+        self._on_result = None
+        for source in self._sources:
+            source.waiters.pop(self, None)
+        self._sources.clear()
+
+    def try_now(self, source: SharePartition) -> bool:
+        """Take records of this share partition (`Waiter`)."""
+        return self._settle(self._take(source, self._sources[source]))
+
+    def failed(self, source: SharePartition, error: KafkaError) -> None:
+        """The share partition cannot be used any more (`Waiter`)."""
+        self._settle(self._note(self._sources[source], error))
+
+    def _settle(self, has_result: bool) -> bool:
+        if has_result and self._on_result is not None:
+            self._on_result()
+        return has_result
+
+    def _try(self, target: Target) -> None:
+        try:
+            source = self._partitions.find(self._member.group, *target)
+        except KafkaError as error:
+            self._note(target, error)
+            return
+        if not self._take(source, target):
+            self._sources[source] = target
+
+    def _take(self, source: SharePartition, target: Target) -> bool:
+        """Take records of one partition; return whether there is a result for it."""
+        error = self._refuses(target)
+        if error is not None:
+            return self._note(target, error)
+        left = self._wanted._replace(
+            max_bytes=max(0, self._wanted.max_bytes - self._bytes),
+            min_one=not self._bytes,
+            max_records=self._wanted.max_records - self._records,
+        )
+        try:
+            taken = source.take(self._member.member_id, left)
+        except KafkaError as failure:
+            return self._note(target, failure)
+        if taken is None:
+            return False
+        self._bytes += len(taken.records)
+        self._records += sum(last - first + 1 for first, last, _ in taken.acquired)
+        self.results.append(Fetched(target, taken.records, tuple(taken.acquired)))
+        return True
+
+    def _note(self, target: Target, error: KafkaError) -> bool:
+        self.results.append(Fetched(target, error=error))
+        return True

@@ -1,0 +1,472 @@
+"""One share partition on the leader of its partition: state, locks, writes, and the fetches that wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task
+from barnabas.base.text import logger_of
+from barnabas.base.types import Chunk, Offset
+from barnabas.broker.config import GroupConfig
+from barnabas.broker.config.share_start import EARLIEST, LATEST, start_timestamp
+from barnabas.broker.coordinator.backoff import backoff_ms
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, SharePersister, ShareState
+from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.sharing.in_flight import Acknowledgement, Acquired, InFlight, Limits, ReadBatch
+from barnabas.broker.sharing.reading import LogBatches
+from barnabas.broker.storage import ColdRead, OffsetAtTimestamp
+from barnabas.broker.storage.open_files import LogFile
+from barnabas.broker.view import BrokerView
+
+log = logger_of(__name__)
+
+READ_COMMITTED = "read_committed"
+
+#: locks end at most this much too late, in seconds, so that many of them end together
+_LOCK_GRAIN = 0.05
+#: for redelivered records, whose number is known, but not their size: bytes that are read at a time
+_REDELIVERED_BYTES = 64 * 1024
+
+#: how many reads that find nothing but gaps follow each other in one turn of the event loop
+_GAPS_AT_ONCE = 8
+
+#: errors of the stored state that a later attempt may not meet
+_RETRIABLE = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
+}
+#: another leader, or another life of the group, has the state
+_FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
+
+
+class Wanted(NamedTuple):
+    """The limits of a fetch."""
+
+    max_bytes: int
+    #: whether the first batch is taken even if it is larger
+    min_one: bool
+    max_records: int
+    batch_size: int
+    is_strict: bool
+
+
+class Taken(NamedTuple):
+    """Records that a member has acquired."""
+
+    records: Chunk
+    acquired: list[Acquired]
+
+
+class Waiter(Protocol):
+    """A fetch that waits for records of share partitions."""
+
+    def try_now(self, source: SharePartition) -> bool:
+        """Take records of this share partition; return whether the wait has ended."""
+
+    def failed(self, source: SharePartition, error: KafkaError) -> None:
+        """The share partition cannot be used any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The parts that all share partitions of a broker use."""
+
+    view: BrokerView
+    persister: SharePersister
+    cold_reads: ColdReads
+    #: finds the first record at or after a time, however long it takes
+    find_offset: Callable[[Partition, int], Awaitable[OffsetAtTimestamp | None]]
+    #: bounds the states that are read at the same time
+    loading: asyncio.Semaphore
+
+
+class SharePartition:
+    """A partition as one share group consumes it, for one leader epoch. Owned by the event loop.
+
+    Its state is read when it is first used. Until then fetches wait. Acknowledgements are answered when they
+    are stored. There is one write at a time: it has all that was acknowledged during the one before it.
+
+    Args:
+        key: which share partition.
+        partition: the partition, led by this broker.
+        surroundings: what it uses.
+        on_end: called once, when the share partition cannot be used any more.
+    """
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        partition: Partition,
+        surroundings: Surroundings,
+        on_end: Callable[[SharePartition], None],
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        #: the fetches that wait, the first one first
+        self.waiters: dict[Waiter, None] = {}
+        self._with = surroundings
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._in_flight: InFlight | None = None
+        self._state_epoch = 0
+        self._has_ended = False
+        self._is_waking = False
+        #: whether it ends as soon as all is stored
+        self._is_leaving = False
+        #: brings records into memory; fetches wait for it
+        self._reading: asyncio.Task[None] | None = None
+        #: the last range that was read ahead; if it was evicted again, the loop reads from the disk
+        self._warmed: tuple[LogFile, int, int] | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        #: the acknowledgements that no write contains yet
+        self._unwritten: list[asyncio.Future[None]] = []
+        partition.watchers[self] = None
+        self._loading = start_task(self._load(), f"state of {self}")
+
+    def __str__(self) -> str:
+        return f"{self.partition.topic_partition} of share group {self.key.group}"
+
+    @property
+    def config(self) -> GroupConfig:
+        return self._with.view.group_config(self.key.group)
+
+    @property
+    def lock_seconds(self) -> float:
+        """The time for which a member has a record to itself."""
+        return self.config.share_record_lock_duration_ms / 1000
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the partition is led no more in this epoch, or its topic is gone."""
+        partition = self.partition
+        return (
+            self._has_ended
+            or partition.unavailable is not None
+            or not partition.is_leader
+            or partition.leader_epoch != self.leader_epoch
+        )
+
+    # --- fetches ---
+
+    @property
+    def can_take(self) -> bool:
+        """Whether there may be records to take."""
+        flight = self._in_flight
+        return (
+            flight is not None
+            and self._reading is None
+            and flight.next_offset < self._bound(self.config)
+            and not flight.is_full
+        )
+
+    def take(self, member: str, wanted: Wanted) -> Taken | None:
+        """Acquire records for a member; None if there are none now, or if they come into memory first.
+
+        Raises:
+            KafkaError: the log cannot be read.
+        """
+        for _ in range(_GAPS_AT_ONCE):
+            if not self.can_take:
+                return None
+            try:
+                taken = self._take(member, wanted, may_wait=False)
+            except ColdRead as cold:
+                if cold.place != self._warmed:
+                    self._reading = start_task(self._read_ahead(cold), f"cold read of {self}")
+                    return None
+                taken = self._take(member, wanted, may_wait=True)
+            if taken is not None:
+                return taken
+        self.wake()  # there was nothing but gaps so far
+        return None
+
+    def _take(self, member: str, wanted: Wanted, *, may_wait: bool) -> Taken | None:
+        flight, partition_log, config = self._in_flight, self.partition.log, self.config
+        assert flight is not None
+        flight.limits = _limits(config)
+        flight.start_moved(partition_log.log_start_offset)
+        at, bound = flight.next_offset, self._bound(config)
+        if at >= bound:
+            return None
+        most_bytes = wanted.max_bytes
+        if flight.available_end is not None:
+            most_bytes = min(most_bytes, _REDELIVERED_BYTES)
+        traffic = self.partition.traffic
+        traffic.fetches += 1
+        fetched = partition_log.read(at, most_bytes, bound, wanted.min_one, may_wait)
+        if not fetched.size:
+            if wanted.min_one:  # compaction has left nothing
+                flight.acquire(member, at, [ReadBatch(at, bound - 1, False)], until=0.0, max_records=1)
+            return None
+        is_committed = config.share_isolation_level == READ_COMMITTED
+        aborted = partition_log.aborted_transactions(at, fetched.size, may_wait) if is_committed else ()
+        read = LogBatches(fetched.chunks[0], aborted)
+        acquired = flight.acquire(
+            member,
+            at,
+            read,
+            until=self._loop.time() + self.lock_seconds,
+            max_records=wanted.max_records,
+            batch_size=wanted.batch_size,
+            is_strict=wanted.is_strict,
+        )
+        if not acquired:
+            return None
+        self._watch_locks()
+        records = read.part(acquired[0].first, acquired[-1].last)
+        traffic.bytes_out += len(records)
+        return Taken(records, acquired)
+
+    async def _read_ahead(self, cold: ColdRead) -> None:
+        try:
+            await self._with.cold_reads.warm([cold])
+        finally:
+            self._warmed, self._reading = cold.place, None
+        self.wake()
+
+    def _bound(self, config: GroupConfig) -> Offset:
+        """The end of the records that the group may see."""
+        if config.share_isolation_level == READ_COMMITTED:
+            return self.partition.log.last_stable_offset
+        return self.partition.log.high_watermark
+
+    def wake(self) -> None:
+        """Let a waiting fetch try, in a later turn of the event loop; the next one only if more is left."""
+        if self.waiters and not self._is_waking:
+            self._is_waking = True
+            self._loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        if self.is_ended:
+            self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        elif self.waiters and self.can_take and next(iter(self.waiters)).try_now(self):
+            self.wake()
+
+    def progressed(self, new_bytes: int) -> None:
+        """The partition has changed (`Watcher`)."""
+        if not new_bytes and self._in_flight is not None:  # leadership, or the bounds of the log
+            self._loop.call_soon(self._check_partition)
+        self.wake()
+
+    def _check_partition(self) -> None:
+        if self.is_ended:
+            self.end(self.partition.unavailable or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        elif self._in_flight is not None and self._in_flight.start_moved(self.partition.log.log_start_offset):
+            self.wake()
+
+    # --- acknowledgements ---
+
+    def acknowledge(
+        self, member: str, acknowledgements: Sequence[Acknowledgement]
+    ) -> asyncio.Future[None] | None:
+        """Note what a member says about its records. Return the future of the write; None if it needs none.
+
+        Raises:
+            KafkaError: as `InFlight.acknowledge`; NOT_LEADER_OR_FOLLOWER.
+        """
+        if self.is_ended:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        flight = self._in_flight
+        if flight is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the member has acquired nothing here")
+        flight.limits = _limits(self.config)
+        flight.start_moved(self.partition.log.log_start_offset)
+        if not flight.acknowledge(member, acknowledgements, self._loop.time() + self.lock_seconds):
+            return None
+        stored: asyncio.Future[None] = self._loop.create_future()
+        stored.add_done_callback(_read)  # its client may have gone
+        self._unwritten.append(stored)
+        self._write_soon()
+        return stored
+
+    def end_session(self, member: str, *, counts: bool) -> None:
+        """Release what a member has acquired: see `InFlight.end_session`."""
+        if self._in_flight is not None and self._in_flight.end_session(member, counts=counts):
+            self._write_soon()
+            self.wake()
+
+    def end_when_written(self) -> None:
+        """End as soon as all is stored, unless `keep` is called before."""
+        self._is_leaving = True
+        self._leave()
+
+    def keep(self) -> None:
+        """Go on: a member uses the share partition."""
+        self._is_leaving = False
+
+    def _leave(self) -> None:
+        if self._is_leaving and self._writing is None:
+            self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    # --- locks ---
+
+    def _watch_locks(self) -> None:
+        """Have `_expire` called when the first lock ends, or before."""
+        if self._expiry is None and self._in_flight is not None:
+            until = self._in_flight.next_expiry
+            if until is not None:
+                at = max(until, self._loop.time() + _LOCK_GRAIN)
+                self._expiry = self._loop.call_at(at, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        assert self._in_flight is not None
+        if self._in_flight.expire(self._loop.time()):
+            self._write_soon()
+            self.wake()
+        self._watch_locks()
+
+    # --- stored state ---
+
+    async def _load(self) -> None:
+        failures = 0
+        while not self.is_ended:
+            try:
+                async with self._with.loading:
+                    state = await self._with.persister.read(self.key, self.leader_epoch)
+                self._begin(state, await self._start_of(state))
+                return
+            except KafkaError as error:
+                # INVALID_REQUEST: the group coordinator has not initialized the state yet
+                if error.code not in _RETRIABLE and error.code is not ErrorCode.INVALID_REQUEST:
+                    self._fail("read", error)
+                    return
+                failures += 1
+                log.debug("the state of %s cannot be read yet: %s", self, error)
+            await asyncio.sleep(backoff_ms(failures) / 1000)
+            if not self.waiters:
+                break  # nobody asks for it any more; whoever does begins anew
+        self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    async def _start_of(self, state: ShareState) -> Offset:
+        """The start offset: the stored one, or where ``share.auto.offset.reset`` says."""
+        if state.start_offset >= 0:
+            return state.start_offset
+        if not self.partition.has_committed_former_epochs:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        timestamp = start_timestamp(self.config.share_auto_offset_reset, self._with.view.clock.now_ms())
+        if timestamp == EARLIEST:
+            return self.partition.log.log_start_offset
+        if timestamp != LATEST:
+            found = await self._with.find_offset(self.partition, timestamp)
+            if found is not None:
+                return min(found.offset, self.partition.log.high_watermark)
+        return self.partition.log.high_watermark
+
+    def _begin(self, state: ShareState, start: Offset) -> None:
+        if self.is_ended:
+            self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return
+        partition_log = self.partition.log
+        flight = InFlight.restored(
+            state._replace(start_offset=start), _limits(self.config), partition_log.log_end_offset
+        )
+        flight.start_moved(partition_log.log_start_offset)
+        self._state_epoch = state.state_epoch
+        self._in_flight = flight
+        if state.start_offset < 0:
+            # Else another leader would choose again, and leave out what has been written until then.
+            flight.note_start()
+            self._write_soon()
+        self.wake()
+
+    def _write_soon(self) -> None:
+        """Write all that is not stored, when the write before it has ended."""
+        if self._writing is None and not self._has_ended:
+            self._writing = start_task(self._write(), f"write of {self}")
+
+    async def _write(self) -> None:
+        flight = self._in_flight
+        assert flight is not None
+        failures = 0
+        while flight.is_dirty and not self.is_ended:
+            waiting, self._unwritten = self._unwritten, []
+            start, finished, batches = flight.begin_write()
+            try:
+                await self._with.persister.write(
+                    self.key, self._state_epoch, self.leader_epoch, start, finished, batches
+                )
+            except KafkaError as error:
+                if flight.write_failed(self._loop.time()):
+                    self.wake()
+                told = self._told(error)
+                for each in waiting:
+                    _settle(each, told)
+                if error.code not in _RETRIABLE:
+                    self._writing = None
+                    self._fail("written", error)
+                    return
+                failures += 1
+                log.warning("the state of %s cannot be written: %s", self, error)
+                await asyncio.sleep(backoff_ms(failures) / 1000)
+            else:
+                failures = 0
+                if flight.written():
+                    self.wake()
+                for each in waiting:
+                    _settle(each, None)
+        self._writing = None
+        self._leave()
+
+    @staticmethod
+    def _told(error: KafkaError) -> KafkaError:
+        """The error that a client of the share partition gets for one of its state."""
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) if error.code in _FENCED else error
+
+    # --- the end ---
+
+    def _fail(self, what: str, error: KafkaError) -> None:
+        if error.code not in _FENCED:
+            log.error("the state of %s cannot be %s: %s", self, what, error)
+        self.end(self._told(error))
+
+    def end(self, error: KafkaError) -> None:
+        """Answer whoever waits with `error`, and let go of everything."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self.partition.watchers.pop(self, None)
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._on_end(self)
+        for stored in self._unwritten:
+            _settle(stored, error)
+        self._unwritten.clear()
+        for waiter in list(self.waiters):
+            waiter.failed(self, error)
+        self.waiters.clear()
+
+    def stop(self) -> list[asyncio.Task[None]]:
+        """End without an answer, since the broker stops; return the tasks to be stopped."""
+        self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return [task for task in (self._loading, self._writing, self._reading) if task is not None]
+
+
+def _limits(config: GroupConfig) -> Limits:
+    return Limits(config.share_partition_max_record_locks, config.share_delivery_count_limit)
+
+
+def _read(stored: asyncio.Future[None]) -> None:
+    if not stored.cancelled():
+        stored.exception()
+
+
+def _settle(stored: asyncio.Future[None], error: KafkaError | None) -> None:
+    if stored.done():
+        return
+    if error is None:
+        stored.set_result(None)
+    else:
+        stored.set_exception(error)

@@ -1,0 +1,214 @@
+"""A partition on this broker, the state of its share groups in memory, and members that fetch from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from simulation.clocks import ManualClock
+from simulation.environment import simulated_environment
+from simulation.faulty_disk import FaultyDisk
+from simulation.virtual_time import run_virtual
+from tests.views import view_of
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.types import TopicPartition
+from barnabas.broker.config import TopicConfig
+from barnabas.broker.coordinator.share_state.persister import SharePartitionKey, ShareState, StateBatch
+from barnabas.broker.logs import LogDirectory
+from barnabas.broker.logs.cold_reads import ColdReads
+from barnabas.broker.metadata import ClusterImage
+from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.sharing.fetch import ShareFetch
+from barnabas.broker.sharing.in_flight import ACCEPT, Acknowledgement
+from barnabas.broker.sharing.sessions import Member, Target
+from barnabas.broker.sharing.share_partition import Wanted
+from barnabas.broker.sharing.share_partitions import SharePartitions
+from barnabas.broker.storage import OpenFiles, Origin
+from barnabas.kafka.records import Record, encode_batch
+from barnabas.kafka.records.batch import batches
+from barnabas.kafka.records.control import EndTransaction, encode_end_transaction
+
+ME = 1
+GROUP = "g"
+TOPIC = bytes(range(16))
+TARGET = Target(TOPIC, 0)
+KEY = SharePartitionKey(GROUP, TOPIC, 0)
+LED = PartitionState((ME,), (ME,), ME, 5, 0)
+
+
+class Persister:
+    """Stored states. A test makes it fail, or hold its answers back."""
+
+    def __init__(self):
+        self.states = {KEY: ShareState(0, -1, 0, 0, ())}
+        #: the start offset, the number of finished records and the batches of each write
+        self.writes = []
+        self.reads = 0
+        #: what the next calls raise, first; None to succeed
+        self.failures = []
+        #: while it is cleared, no write is answered
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def read(self, key, leader_epoch):
+        self.reads += 1
+        await asyncio.sleep(0)
+        self._fail()
+        return self.states[key]
+
+    async def write(self, key, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches):
+        self.writes.append((start_offset, delivery_complete_count, [tuple(batch) for batch in batches]))
+        await self.may_answer.wait()
+        self._fail()
+        state = self.states[key]
+        offsets = {
+            offset: batch
+            for each in (state.batches, batches)
+            for batch in each
+            for offset in range(max(batch.first_offset, start_offset), batch.last_offset + 1)
+        }
+        self.states[key] = ShareState(
+            state_epoch,
+            leader_epoch,
+            start_offset,
+            delivery_complete_count,
+            tuple(StateBatch(offset, offset, *batch[2:]) for offset, batch in sorted(offsets.items())),
+        )
+
+    def _fail(self):
+        failure = self.failures.pop(0) if self.failures else None
+        if failure is not None:
+            raise KafkaError(failure)
+
+
+class Replicas:
+    """Finds the one partition."""
+
+    def __init__(self, partition):
+        self.partition = partition
+
+    def find(self, topic_id, index):
+        if (topic_id, index) != TARGET:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if self.partition.unavailable is not None:
+            raise self.partition.unavailable
+        return self.partition
+
+
+class Queue:
+    """Share group `g` on partition 0, as its leader serves it."""
+
+    def __init__(self, **settings: str) -> None:
+        self.persister = Persister()
+        self.clock = ManualClock()
+        self.view = view_of(ClusterImage(group_configs={GROUP: settings}), clock=self.clock)
+        environment = simulated_environment(clock=self.clock)
+        directory = LogDirectory.open(
+            OpenFiles(FaultyDisk()), "/data", environment, cluster_id="c", node_id=ME
+        )
+        log = directory.create(TopicPartition("t", 0), TOPIC, TopicConfig())
+        self.partition = Partition(log, LED, ME, on_flush_due=lambda partition: None)
+        self.replicas = Replicas(self.partition)
+        self.cold_reads = ColdReads(environment.blocking)
+        self.partitions = SharePartitions(
+            self.view, self.replicas, self.persister, self.cold_reads, self._find_offset
+        )
+
+    async def _find_offset(self, partition, timestamp):
+        return partition.log.offset_for_timestamp(timestamp)
+
+    @property
+    def share_partition(self):
+        return self.partitions.find(GROUP, *TARGET)
+
+    def append(self, count: int = 1, **header: Any) -> None:
+        """A batch of so many records; the value of each is its offset."""
+        end = self.partition.log.log_end_offset
+        records = [Record(None, b"%d" % (end + n), self.clock.now_ms()) for n in range(count)]
+        self.partition.append(encode_batch(records, **header), -1, Origin.CLIENT)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        marker = encode_end_transaction(
+            EndTransaction(commit, 0),
+            producer_id=producer_id,
+            producer_epoch=0,
+            timestamp=self.clock.now_ms(),
+        )
+        self.partition.append(marker, -1, Origin.COORDINATOR)
+
+    def fetch(self, member: str = "a", **fields: Any) -> Poll:
+        """A fetch of a member, which waits until there is something."""
+        wanted = {"max_bytes": 2**20, "max_records": 500, "batch_size": 0, "is_strict": False} | fields
+        return Poll(
+            ShareFetch(
+                Member(GROUP, member),
+                [TARGET],
+                self.partitions,
+                lambda _: None,
+                Wanted(min_one=True, **wanted),
+            )
+        )
+
+    async def acquire(self, member: str = "a", **fields: Any) -> list[tuple[int, int, int]]:
+        """First offset, last offset and number of deliveries of what a member acquires."""
+        return await self.fetch(member, **fields).acquired
+
+    def acknowledge(
+        self, first: int, last: int, *types: int, member: str = "a"
+    ) -> asyncio.Future[None] | None:
+        return self.share_partition.acknowledge(member, [Acknowledgement(first, last, types or (ACCEPT,))])
+
+    async def settle(self) -> None:
+        """Let everything happen that waits for no time."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+class Poll:
+    """A fetch that is answered with its first result."""
+
+    def __init__(self, fetch: ShareFetch) -> None:
+        self.fetch = fetch
+        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for _ in fetch.steps():
+            pass
+        if fetch.results:
+            self._answer()
+        else:
+            fetch.wait(self._answer)
+
+    def _answer(self) -> None:
+        self.fetch.leave()
+        if not self.answered.done():
+            self.answered.set_result(None)
+
+    @property
+    def is_waiting(self) -> bool:
+        return not self.answered.done()
+
+    @property
+    async def acquired(self) -> list[tuple[int, int, int]]:
+        await asyncio.wait_for(asyncio.shield(self.answered), 1000)
+        (result,) = self.fetch.results
+        if result.error is not None:
+            raise result.error
+        return [tuple(each) for each in result.acquired]
+
+    def offsets(self) -> list[tuple[int, int]]:
+        """The first and the last offset of each batch that was sent."""
+        (result,) = self.fetch.results
+        return [(header.base_offset, header.last_offset) for _, header in batches(bytes(result.records))]
+
+
+@pytest.fixture
+def run() -> Callable[[Callable[[], Coroutine[Any, Any, None]]], None]:
+    """Runs a scenario in virtual time."""
+
+    def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        run_virtual(scenario())
+
+    return run

@@ -1,0 +1,441 @@
+"""A share partition on its leader: loading, locks, writes, waiting fetches and the end of a leadership."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from simulation.virtual_time import run_virtual
+from tests.unit.broker.sharing.conftest import GROUP, KEY, LED, Queue
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.coordinator.share_state.persister import ShareState, StateBatch
+from barnabas.broker.sharing.in_flight import RELEASE, RENEW
+from barnabas.broker.sharing.sessions import Member
+from barnabas.broker.storage import ColdRead
+
+
+def scenario(test):
+    """Run a test in virtual time."""
+
+    def run():
+        run_virtual(test())
+
+    run.__name__ = test.__name__
+    return run
+
+
+@scenario
+async def test_a_batch_goes_to_one_member_and_its_acknowledgement_is_stored():
+    queue = Queue()
+    queue.append(3)
+    poll = queue.fetch("a")
+    assert await poll.acquired == [(0, 2, 1)]
+    assert poll.offsets() == [(0, 2)]
+    assert queue.fetch("b").is_waiting
+    stored = queue.acknowledge(0, 2)
+    assert stored is not None and not stored.done()
+    await stored
+    assert queue.persister.writes == [(3, 0, [])]
+
+
+@scenario
+async def test_records_beyond_the_high_watermark_are_not_delivered():
+    queue = Queue()
+    queue.partition.update(LED._replace(replicas=(1, 2), isr=(1, 2), partition_epoch=1))
+    queue.append(3)
+    poll = queue.fetch()
+    await queue.settle()
+    assert poll.is_waiting
+    queue.partition.update(LED._replace(replicas=(1, 2), isr=(1,), partition_epoch=2))
+    assert await poll.acquired == [(0, 2, 1)]
+
+
+@scenario
+async def test_an_append_wakes_one_of_the_members_that_wait():
+    queue = Queue()
+    polls = [queue.fetch(member) for member in "abc"]
+    await queue.settle()
+    queue.append(1)
+    await queue.settle()
+    assert [poll.is_waiting for poll in polls] == [False, True, True]
+    queue.append(1)
+    queue.append(1)
+    await queue.settle()
+    assert [poll.is_waiting for poll in polls] == [False, False, True]
+    assert await polls[1].acquired == [(1, 2, 1)]
+
+
+@scenario
+async def test_what_one_member_leaves_wakes_the_next():
+    queue = Queue()
+    polls = [queue.fetch(member, max_records=1) for member in "abc"]
+    await queue.settle()
+    queue.append(1)
+    queue.append(1)
+    await queue.settle()
+    assert [await poll.acquired for poll in polls[:2]] == [[(0, 0, 1)], [(1, 1, 1)]]
+    assert polls[2].is_waiting
+
+
+@scenario
+async def test_a_member_that_waits_no_more_does_not_keep_records_from_others():
+    queue = Queue()
+    first, second = queue.fetch("a"), queue.fetch("b")
+    await queue.settle()
+    first.fetch.leave()
+    queue.append(1)
+    assert await second.acquired == [(0, 0, 1)]
+    assert first.is_waiting
+
+
+@scenario
+async def test_a_released_record_goes_to_a_member_that_waits_and_counts():
+    queue = Queue()
+    queue.append(2)
+    await queue.acquire("a")
+    poll = queue.fetch("b")
+    await queue.settle()
+    await queue.acknowledge(1, 1, RELEASE)
+    assert await poll.acquired == [(1, 1, 2)]
+    assert queue.persister.writes == [(0, 0, [(1, 1, 0, 1)])]
+
+
+@scenario
+async def test_a_lock_ends_after_its_time_and_the_record_goes_to_another_member():
+    queue = Queue(**{"share.record.lock.duration.ms": "20000"})
+    queue.append(2)
+    await queue.acquire("a")
+    poll = queue.fetch("b")
+    await asyncio.sleep(19)
+    assert poll.is_waiting
+    assert await poll.acquired == [(0, 1, 2)]
+    with pytest.raises(KafkaError) as refused:
+        queue.acknowledge(0, 1)
+    assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
+
+
+@scenario
+async def test_a_renewed_lock_ends_later():
+    queue = Queue(**{"share.record.lock.duration.ms": "20000"})
+    queue.append(1)
+    await queue.acquire("a")
+    poll = queue.fetch("b")
+    await asyncio.sleep(15)
+    assert queue.acknowledge(0, 0, RENEW) is None
+    await asyncio.sleep(15)
+    assert poll.is_waiting
+    await asyncio.sleep(6)
+    assert not poll.is_waiting
+
+
+@scenario
+async def test_acknowledgements_during_a_write_share_the_next_one():
+    queue = Queue()
+    queue.append(3)
+    await queue.acquire()
+    queue.persister.may_answer.clear()
+    first = queue.acknowledge(0, 0)
+    await queue.settle()
+    others = [queue.acknowledge(offset, offset) for offset in (1, 2)]
+    await queue.settle()
+    assert len(queue.persister.writes) == 1
+    queue.persister.may_answer.set()
+    await asyncio.gather(first, *others)
+    assert [start for start, _, _ in queue.persister.writes] == [1, 3]
+
+
+@scenario
+async def test_a_failed_write_is_told_and_the_records_stay_with_their_member():
+    queue = Queue()
+    queue.append(2)
+    await queue.acquire()
+    queue.persister.failures = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    stored = queue.acknowledge(0, 1)
+    with pytest.raises(KafkaError) as refused:
+        await stored
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert queue.fetch("b").is_waiting
+    await queue.acknowledge(0, 1)
+    # the failed write may have been stored: the state of its records is written again
+    assert queue.persister.writes[-1] == (2, 0, [])
+
+
+@scenario
+async def test_a_lock_that_ends_during_a_write_that_fails_has_ended():
+    queue = Queue(**{"share.record.lock.duration.ms": "20000"})
+    queue.append(1)
+    await queue.acquire()
+    queue.persister.may_answer.clear()
+    queue.persister.failures = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    stored = queue.acknowledge(0, 0)
+    poll = queue.fetch("b")
+    await asyncio.sleep(25)
+    assert poll.is_waiting
+    queue.persister.may_answer.set()
+    with pytest.raises(KafkaError):
+        await stored
+    assert await poll.acquired == [(0, 0, 2)]
+
+
+@scenario
+async def test_another_leader_has_the_state_and_the_records_come_again_from_it():
+    queue = Queue()
+    queue.append(1)
+    await queue.acquire()
+    waiting = queue.fetch("b")
+    queue.persister.failures = [ErrorCode.FENCED_LEADER_EPOCH]
+    with pytest.raises(KafkaError) as refused:
+        await queue.acknowledge(0, 0)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(KafkaError) as told:
+        await waiting.acquired
+    assert told.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert len(queue.partitions) == 0
+
+
+@scenario
+async def test_a_new_leader_epoch_begins_with_the_stored_state():
+    queue = Queue()
+    queue.append(4)
+    await queue.acquire(batch_size=1)
+    await queue.acknowledge(1, 1)
+    waiting = queue.fetch("b")
+    queue.partition.update(LED._replace(leader_epoch=6, partition_epoch=1))
+    with pytest.raises(KafkaError) as told:
+        await waiting.acquired
+    assert told.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(KafkaError) as refused:
+        queue.acknowledge(0, 0)
+    assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
+    assert await queue.acquire("b") == [(0, 0, 1), (2, 3, 1)]
+
+
+@scenario
+async def test_a_former_leader_refuses_late_acknowledgements():
+    queue = Queue()
+    queue.append(1)
+    await queue.acquire()
+    queue.partition.update(LED._replace(replicas=(1, 2), leader=2, leader_epoch=6, partition_epoch=1))
+    with pytest.raises(KafkaError) as refused:
+        queue.acknowledge(0, 0)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@scenario
+async def test_a_deleted_topic_ends_its_share_partitions():
+    queue = Queue()
+    poll = queue.fetch()
+    await queue.settle()
+    queue.partition.take_down(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+    with pytest.raises(KafkaError) as told:
+        await poll.acquired
+    assert told.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert len(queue.partitions) == 0 and not queue.partition.watchers
+
+
+@scenario
+async def test_the_state_is_read_again_until_the_group_coordinator_has_initialized_it():
+    queue = Queue()
+    queue.append(1)
+    queue.persister.failures = [ErrorCode.INVALID_REQUEST, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert await queue.acquire() == [(0, 0, 1)]
+    assert queue.persister.reads == 3
+
+
+@scenario
+async def test_nobody_asks_any_more_and_the_state_is_not_read_for_ever():
+    queue = Queue()
+    queue.persister.failures = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1000
+    poll = queue.fetch()
+    await queue.settle()
+    poll.fetch.leave()
+    await asyncio.sleep(60)
+    assert queue.persister.reads == 1
+    assert len(queue.partitions) == 0
+
+
+@pytest.mark.parametrize(
+    ("reset", "start"), [("earliest", 0), ("latest", 2), ("by_duration:PT10S", 1), ("by_duration:PT1H", 0)]
+)
+def test_a_new_group_begins_where_its_setting_says_and_stores_that(reset, start):
+    @scenario
+    async def test():
+        queue = Queue(**{"share.auto.offset.reset": reset})
+        queue.persister.states[KEY] = ShareState(3, -1, -1, 0, ())
+        queue.append(1)
+        queue.clock.advance(20_000)
+        queue.append(1)
+        poll = queue.fetch(max_records=1, is_strict=True)
+        await queue.settle()
+        assert queue.persister.states[KEY] == ShareState(3, 5, start, 0, ())
+        queue.append(1)
+        assert (await poll.acquired)[0][0] == start
+
+    test()
+
+
+@scenario
+async def test_stored_counts_and_states_hold_for_the_next_leader():
+    queue = Queue()
+    queue.append(5)
+    batches = (StateBatch(1, 2, 2, 1), StateBatch(4, 4, 0, 3))
+    queue.persister.states[KEY] = ShareState(0, 4, 0, 2, batches)
+    assert await queue.acquire(max_records=500) == [(0, 0, 1), (3, 3, 1)]
+    assert await queue.acquire() == [(4, 4, 4)]  # it was delivered often: alone
+
+
+@scenario
+async def test_stored_state_beyond_the_end_of_the_log_is_forgotten():
+    queue = Queue()
+    queue.append(2)
+    queue.persister.states[KEY] = ShareState(0, 4, 7, 0, (StateBatch(9, 9, 2, 1),))
+    poll = queue.fetch()
+    await queue.settle()
+    queue.append(1)
+    assert await poll.acquired == [(2, 2, 1)]
+
+
+@scenario
+async def test_the_log_start_moves_over_records_in_flight():
+    queue = Queue()
+    queue.append(2)
+    queue.append(2)
+    await queue.acquire("a", max_records=1)
+    queue.partition.log.advance_log_start(2)
+    assert await queue.acquire("b") == [(2, 3, 1)]
+    assert queue.acknowledge(0, 1) is None  # there is nothing to store about deleted records
+    await queue.acknowledge(2, 3, member="b")
+    assert queue.persister.writes == [(4, 0, [])]
+
+
+@scenario
+async def test_control_records_are_not_delivered_and_do_not_hold_the_start_offset():
+    queue = Queue()
+    queue.append(1, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    queue.end_transaction(1, commit=True)
+    queue.append(1)
+    poll = queue.fetch()
+    assert await poll.acquired == [(0, 0, 1), (2, 2, 1)]
+    await queue.acknowledge(0, 0)
+    assert queue.persister.writes == [(2, 0, [])]
+
+
+@scenario
+async def test_aborted_records_are_delivered_by_read_uncommitted_only():
+    for level, expected in (("read_uncommitted", [(0, 1, 1), (3, 3, 1)]), ("read_committed", [(3, 3, 1)])):
+        queue = Queue(**{"share.isolation.level": level})
+        queue.append(2, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+        queue.end_transaction(1, commit=False)
+        queue.append(1)
+        assert await queue.acquire() == expected
+
+
+@scenario
+async def test_read_committed_waits_for_the_end_of_a_transaction():
+    queue = Queue(**{"share.isolation.level": "read_committed"})
+    queue.append(1)
+    queue.append(1, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    assert await queue.acquire("a") == [(0, 0, 1)]
+    poll = queue.fetch("b")
+    await queue.settle()
+    assert poll.is_waiting
+    queue.end_transaction(1, commit=True)
+    assert await poll.acquired == [(1, 1, 1)]
+
+
+@scenario
+async def test_a_wait_for_records_does_not_end_with_gaps_alone():
+    queue = Queue(**{"share.isolation.level": "read_committed"})
+    poll = queue.fetch()
+    await queue.settle()
+    for sequence in range(30):
+        queue.append(1, producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
+        queue.end_transaction(1, commit=False)
+    await queue.settle()
+    assert poll.is_waiting
+    queue.append(1)
+    assert await poll.acquired == [(60, 60, 1)]
+
+
+@scenario
+async def test_only_batches_with_acquired_records_are_sent():
+    queue = Queue()
+    for _ in range(4):
+        queue.append(2)
+    await queue.acquire("a")
+    await queue.acknowledge(3, 4, RELEASE)
+    poll = queue.fetch("b")
+    assert await poll.acquired == [(3, 4, 2)]
+    assert poll.offsets() == [(2, 3), (4, 5)]
+
+
+@scenario
+async def test_the_end_of_a_session_releases_its_records_at_once():
+    queue = Queue()
+    queue.append(2)
+    await queue.acquire("a")
+    poll = queue.fetch("b")
+    await queue.settle()
+    queue.partitions.end_session(Member(GROUP, "a"), False, False)
+    assert await poll.acquired == [(0, 1, 1)]
+    await queue.settle()
+    assert queue.persister.writes == [(0, 0, [(0, 1, 0, 0)])]
+
+
+@scenario
+async def test_the_last_session_of_a_group_ends_its_share_partitions_when_all_is_stored():
+    queue = Queue()
+    queue.append(2)
+    await queue.acquire("a")
+    queue.persister.may_answer.clear()
+    stored = queue.acknowledge(0, 1)
+    queue.partitions.end_session(Member(GROUP, "a"), False, True)
+    await queue.settle()
+    assert len(queue.partitions) == 1
+    queue.persister.may_answer.set()
+    await stored
+    await queue.settle()
+    assert len(queue.partitions) == 0
+    assert queue.persister.states[KEY].start_offset == 2
+
+
+@scenario
+async def test_a_full_share_partition_delivers_nothing_new_until_records_are_finished():
+    queue = Queue(**{"share.partition.max.record.locks": "100"})
+    for _ in range(3):
+        queue.append(60)
+    assert await queue.acquire("a") == [(0, 119, 1)]
+    poll = queue.fetch("b")
+    await queue.settle()
+    assert poll.is_waiting
+    await queue.acknowledge(0, 59)
+    assert await poll.acquired == [(120, 179, 1)]
+
+
+@scenario
+async def test_records_on_the_disk_are_read_ahead_while_others_are_served():
+    queue = Queue()
+    queue.append(1)
+    cold = queue.partition.log = ColdOnce(queue.partition.log)
+    poll = queue.fetch()
+    assert poll.is_waiting and queue.fetch("b").is_waiting
+    assert await poll.acquired == [(0, 0, 1)]
+    assert cold.refused == 1
+
+
+class ColdOnce:
+    """A log whose first read would wait for the disk."""
+
+    def __init__(self, log):
+        self._log = log
+        self.refused = 0
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    def read(self, *args):
+        if not self.refused:
+            self.refused += 1
+            raise ColdRead(self._log.files.segments.active.log, 10, 0)
+        return self._log.read(*args)
