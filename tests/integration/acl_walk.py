@@ -102,6 +102,9 @@ NEEDS: dict[str, list[list[Grant]]] = {
     "AlterShareGroupOffsets": [[(G, _.READ), (T, _.READ)]],
     "DeleteShareGroupOffsets": [[(G, _.DELETE), (T, _.READ)]],
     "GetReplicaLogInfo": BETWEEN_BROKERS,
+    # topics are named by their ids only: `test_share_fetch` asks for READ of them
+    "ShareFetch": [[(G, _.READ)]],
+    "ShareAcknowledge": [[(G, _.READ)]],
     "InitializeShareGroupState": BETWEEN_BROKERS,
     "ReadShareGroupState": BETWEEN_BROKERS,
     "WriteShareGroupState": BETWEEN_BROKERS,

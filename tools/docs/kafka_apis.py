@@ -99,7 +99,6 @@ KAFKA_APIS: Mapping[int, KafkaApi] = {
 
 _REASONS: Mapping[str, tuple[int, ...]] = {
     "there is no KRaft quorum; the metadata store takes its place": (55, 80, 81),
-    "share groups (KIP-932) are not implemented yet": (78, 79),
     "streams groups (KIP-1071) are not implemented yet": (88, 89),
 }
 

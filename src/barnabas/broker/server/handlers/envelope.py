@@ -35,6 +35,7 @@ class _ForwardedConnection:
         self.client_host = client_host
         self.principal = principal
         self.close = by.close
+        self.when_closed = by.when_closed
 
 
 @handles(

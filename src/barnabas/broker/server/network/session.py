@@ -151,6 +151,8 @@ class ClientSession(asyncio.Protocol):
         self._unmuting: asyncio.TimerHandle | None = None
         #: ends a connection that we have closed
         self._aborting: asyncio.TimerHandle | None = None
+        #: told when the connection has closed
+        self._on_closed: list[Callable[[], None]] = []
 
     # --- asyncio's side ---
 
@@ -250,6 +252,9 @@ class ClientSession(asyncio.Protocol):
             if waiting.cancels and waiting.future is not None:
                 waiting.future.cancel()
         self._unanswered.clear()
+        on_closed, self._on_closed = self._on_closed, []
+        for callback in on_closed:
+            callback()
 
     # --- the dispatcher's side ---
 
@@ -312,6 +317,10 @@ class ClientSession(asyncio.Protocol):
         self._log_closing(reason, level)
         self._transport.close()
         self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Call back when the connection has closed (`Connection.when_closed`)."""
+        self._on_closed.append(callback)
 
     def logged_in(self, principal: Principal, serve: Serve) -> None:
         """Note that the client has authenticated. From now on, `serve` handles its requests."""

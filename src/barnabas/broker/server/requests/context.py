@@ -39,6 +39,9 @@ class ClientConnection(Protocol):
     def close(self, reason: str) -> None:
         """Close the connection and log the reason."""
 
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Call back when the connection has closed; never, if that is not known of it."""
+
 
 class Client(ClientConnection, Protocol):
     """The connection of a request, with the methods by which the dispatcher answers."""
@@ -106,6 +109,9 @@ class NoConnection:
         self.listener = listener
 
     def close(self, reason: str) -> None:
+        pass
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
         pass
 
 

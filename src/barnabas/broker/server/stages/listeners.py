@@ -138,6 +138,8 @@ def _parts(stages: Stages) -> list[object]:
         coordination.transactions,
         coordination.shares,
         coordination.persister,
+        coordination.share_partitions,
+        coordination.share_sessions,
         coordination.markers,
         coordination.verifier,
         stages.upkeep.moves,

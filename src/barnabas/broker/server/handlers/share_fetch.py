@@ -1,0 +1,224 @@
+"""ShareFetch v1-2: acquire records as a member of a share group, and acknowledge earlier ones, by long poll.
+
+Share sessions (KIP-932), the strict limit of records (KIP-1206), renewals of locks (KIP-1222). A request with
+renewals fetches nothing. `min_bytes` is taken for 1: a member that waits for more would keep records from the
+others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.broker.awaitables import LongPoll, LongResponse, MaybeAwaitable, resolve
+from barnabas.broker.metadata.features import SHARE_VERSION
+from barnabas.broker.server.requests.api import handles
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.needs import Group, checked_by_handler
+from barnabas.broker.server.responses.leaders import Leaders
+from barnabas.broker.server.share_requests import (
+    SharePorts,
+    acknowledging_of,
+    is_long,
+    lock_timeout_ms,
+    member_of,
+    refuses,
+)
+from barnabas.broker.sharing.fetch import Fetched, ShareFetch
+from barnabas.broker.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, Target
+from barnabas.broker.sharing.share_partition import Wanted
+from barnabas.kafka.protocol.messages.share_fetch import (
+    AcquiredRecords,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from barnabas.kafka.protocol.wire import MAX_ELEMENTS
+from barnabas.kafka.security.acls import Operation
+
+#: acquire modes (KIP-1206)
+BATCH_OPTIMISED, RECORD_LIMIT = 0, 1
+
+
+@handles(
+    ShareFetchRequest,
+    needs=[Group(Operation.READ), checked_by_handler("topic READ")],
+    cancel_on_disconnect=True,
+    most_elements=MAX_ELEMENTS,
+    is_held_back=True,
+    unconfirmed="the share coordinator refuses a former leader",
+    feature=SHARE_VERSION,
+)
+def share_fetch(
+    ports: SharePorts, context: RequestContext, request: ShareFetchRequest
+) -> MaybeAwaitable[ShareFetchResponse]:
+    _check(request)
+    session = _session(ports, context, request)
+    exchange = _Exchange(ports, context, request, session)
+    if is_long(exchange.acknowledging, len(session.targets)):
+        return LongResponse(_in_slices(ports, exchange))
+    for _ in exchange.steps():
+        pass
+    return exchange.answer()
+
+
+async def _in_slices(ports: SharePorts, exchange: _Exchange) -> ShareFetchResponse:
+    async for _ in ports.long_work.slices(exchange.steps()):
+        pass
+    return await resolve(exchange.answer())
+
+
+def _check(request: ShareFetchRequest) -> None:
+    if request.share_acquire_mode not in (BATCH_OPTIMISED, RECORD_LIMIT):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"there is no share acquire mode {request.share_acquire_mode}"
+        )
+    if request.is_renew_ack and (
+        request.max_bytes > 0 or request.min_bytes > 0 or request.max_records > 0 or request.max_wait_ms > 0
+    ):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "a request with renewals fetches nothing: its limits are 0"
+        )
+    if request.share_session_epoch == INITIAL_EPOCH and any(
+        partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions
+    ):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a new share session has nothing to acknowledge")
+
+
+def _session(ports: SharePorts, context: RequestContext, request: ShareFetchRequest) -> ShareSession:
+    """The session with the partitions that the request names.
+
+    Raises:
+        KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED;
+            INVALID_REQUEST for an impossible member.
+    """
+    sessions, member, epoch = ports.sessions, member_of(request), request.share_session_epoch
+    if epoch == INITIAL_EPOCH:
+        session = sessions.open(member, context.connection)
+    else:
+        session = sessions.find(member, epoch)
+    if epoch != FINAL_EPOCH:
+        sessions.change(
+            session,
+            (
+                Target(topic.topic_id, each.partition_index)
+                for topic in request.topics
+                for each in topic.partitions
+            ),
+            (
+                Target(topic.topic_id, each)
+                for topic in request.forgotten_topics_data
+                for each in topic.partitions
+            ),
+        )
+    return session
+
+
+class _Exchange:
+    """One request: its acknowledgements, its fetch, and the answer when both are done."""
+
+    def __init__(
+        self, ports: SharePorts, context: RequestContext, request: ShareFetchRequest, session: ShareSession
+    ) -> None:
+        self._ports = ports
+        self._context = context
+        self._request = request
+        self._session = session
+        self.acknowledging = acknowledging_of(ports, context, request)
+        max_bytes = max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes))
+        if context.usage is not None:
+            max_bytes = int(min(max_bytes, context.usage.most_fetched))
+        is_final = request.share_session_epoch == FINAL_EPOCH
+        wants_none = is_final or request.is_renew_ack or request.max_records <= 0
+        self._fetch = ShareFetch(
+            session.member,
+            () if wants_none else session.targets,
+            ports.partitions,
+            refuses(ports, context),
+            Wanted(
+                max_bytes=max_bytes,
+                min_one=True,
+                max_records=request.max_records,
+                batch_size=max(0, request.batch_size),
+                is_strict=request.share_acquire_mode == RECORD_LIMIT,
+            ),
+        )
+        self._waits = not wants_none and request.max_wait_ms > 0 and bool(session.targets)
+
+    def steps(self) -> Iterator[None]:
+        """Acknowledge, then fetch: what the member releases is there for others, and for itself."""
+        yield from self.acknowledging.steps()
+        if self._request.share_session_epoch == FINAL_EPOCH:
+            self._ports.sessions.close(self._session, counts=False)
+        yield from self._fetch.steps()
+
+    def answer(self) -> MaybeAwaitable[ShareFetchResponse]:
+        """The response, or the poll that waits for records and for the outcomes of acknowledgements."""
+        waits = self._waits and not self._fetch.results
+        if not waits and self.acknowledging.is_stored:
+            return self._response()
+        poll: LongPoll[ShareFetchResponse] = LongPoll(ShareFetchRequest.api_key)
+        poll.add_done_callback(self._fetch.leave)
+        fetched = partial(self._fetched, poll)
+        if not waits:
+            fetched()
+            return poll
+        timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, fetched)
+        poll.add_done_callback(lambda _: timer.cancel())
+        poll.ended_by(fetched)
+        self._fetch.wait(fetched)
+        return poll
+
+    def _fetched(self, poll: LongPoll[ShareFetchResponse]) -> None:
+        """The fetch is over; the outcomes of acknowledgements may not be known yet."""
+        self._fetch.leave()
+        self.acknowledging.when_stored(partial(self._settle, poll))
+
+    def _settle(self, poll: LongPoll[ShareFetchResponse]) -> None:
+        if not poll.done():
+            poll.set_result(self._response())
+
+    def _response(self) -> ShareFetchResponse:
+        ports, member = self._ports, self._session.member
+        if self._context.usage is not None and self._fetch.size:
+            self._context.usage.admits_fetch(self._fetch.size)
+        leaders = Leaders(ports.view.image, self._context.listener)
+        found: dict[Target, PartitionData] = {}
+        for fetched in self._fetch.results:
+            found[fetched.target] = _described(fetched, leaders)
+            if fetched.acquired:
+                self._session.was_served(fetched.target)
+        for target, error in self.acknowledging.outcomes.items():
+            data = found.setdefault(target, PartitionData(partition_index=target.partition))
+            if error is not None:
+                data.acknowledge_error_code, data.acknowledge_error_message = error.code, error.message
+                if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    data.current_leader = leaders.of(*target)
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        for target, data in found.items():
+            topic = topics.setdefault(target.topic_id, ShareFetchableTopicResponse(topic_id=target.topic_id))
+            topic.partitions.append(data)
+        return ShareFetchResponse(
+            acquisition_lock_timeout_ms=lock_timeout_ms(ports, member),
+            responses=list(topics.values()),
+            node_endpoints=leaders.endpoints,
+        )
+
+
+def _described(fetched: Fetched, leaders: Leaders) -> PartitionData:
+    data = PartitionData(partition_index=fetched.target.partition)
+    error = fetched.error
+    if error is not None:
+        data.error_code, data.error_message = error.code, error.message
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            data.current_leader = leaders.of(*fetched.target)
+        return data
+    data.records = [fetched.records]
+    data.acquired_records = [
+        AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+        for first, last, count in fetched.acquired
+    ]
+    return data

@@ -1,0 +1,48 @@
+"""The leaders of partitions in the responses of share groups' APIs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from barnabas.base.types import TopicId
+from barnabas.broker.metadata import ClusterImage
+from barnabas.kafka.protocol.messages.share_fetch import LeaderIdAndEpoch, NodeEndpoint
+
+
+class _LedPartition(Protocol):
+    error_code: int
+    current_leader: LeaderIdAndEpoch
+
+
+class Leaders:
+    """Tells clients of partitions that other brokers lead.
+
+    Args:
+        image: the latest cluster image.
+        listener: of the client's connection.
+    """
+
+    def __init__(self, image: ClusterImage, listener: str) -> None:
+        self._image = image
+        self._listener = listener
+        #: by node id
+        self._endpoints: dict[int, NodeEndpoint] = {}
+
+    @property
+    def endpoints(self) -> list[NodeEndpoint]:
+        """The addresses of the leaders told so far."""
+        return list(self._endpoints.values())
+
+    def of(self, topic_id: TopicId, index: int) -> LeaderIdAndEpoch:
+        """The leader of a partition; -1 if there is none."""
+        topic = self._image.topic_by_id(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
+        state = topic.partitions[index]
+        broker = self._image.brokers.get(state.leader)
+        endpoint = broker.endpoint(self._listener) if broker is not None else None
+        if broker is not None and endpoint is not None:
+            self._endpoints[state.leader] = NodeEndpoint(
+                node_id=state.leader, host=endpoint.host, port=endpoint.port, rack=broker.rack
+            )
+        return LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)

@@ -1,0 +1,93 @@
+"""The parts that ShareFetch and ShareAcknowledge have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.errors import KafkaError
+from barnabas.broker.server.requests.api import DIRECT_ELEMENTS
+from barnabas.broker.server.requests.context import RequestContext
+from barnabas.broker.server.requests.long_work import LongWork
+from barnabas.broker.server.requests.needs import refusal
+from barnabas.broker.sharing.acknowledging import Acknowledging
+from barnabas.broker.sharing.in_flight import Acknowledgement
+from barnabas.broker.sharing.sessions import Member, ShareSessions, Target
+from barnabas.broker.sharing.share_partitions import SharePartitions
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from barnabas.kafka.protocol.messages.share_fetch import ShareFetchRequest
+from barnabas.kafka.security.acls import Operation, ResourceType
+
+#: the first version with renewals (KIP-1222)
+_RENEW_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SharePorts:
+    """The dependencies of both handlers."""
+
+    partitions: SharePartitions
+    sessions: ShareSessions
+    long_work: LongWork
+    view: BrokerView
+
+
+def member_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Member:
+    """The member that sends a request."""
+    return Member(request.group_id or "", request.member_id or "")
+
+
+def refuses(ports: SharePorts, context: RequestContext) -> Callable[[Target], KafkaError | None]:
+    """The error for a partition that the client may not read."""
+    names, access = ports.view.image.topic_names, context.access
+
+    def refused(target: Target) -> KafkaError | None:
+        name = names.get(target.topic_id)
+        if access.is_unrestricted or name is None or access.on_topic(Operation.READ, name):
+            return None
+        return refusal(ResourceType.TOPIC)
+
+    return refused
+
+
+def acknowledging_of(
+    ports: SharePorts, context: RequestContext, request: ShareFetchRequest | ShareAcknowledgeRequest
+) -> Acknowledging:
+    """The acknowledgements in a request."""
+    member = member_of(request)
+    wanted = [
+        (
+            Target(topic.topic_id, partition.partition_index),
+            [
+                Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                for batch in partition.acknowledgement_batches
+            ],
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
+    ]
+    may_renew = (
+        context.api_version >= _RENEW_VERSION
+        and ports.view.group_config(member.group).share_renew_acknowledge_enable
+    )
+    return Acknowledging(member, ports.partitions, refuses(ports, context), may_renew, wanted)
+
+
+def lock_timeout_ms(ports: SharePorts, member: Member) -> int:
+    """The time for which a member has a record to itself, in milliseconds."""
+    return ports.view.group_config(member.group).share_record_lock_duration_ms
+
+
+def is_long(acknowledging: Acknowledging, targets: int = 0) -> bool:
+    """Whether a request is served in slices."""
+    return acknowledging.elements + targets > DIRECT_ELEMENTS
+
+
+async def stored(acknowledging: Acknowledging) -> None:
+    """Return when all outcomes are known."""
+    known = asyncio.Event()
+    acknowledging.when_stored(known.set)
+    await known.wait()
