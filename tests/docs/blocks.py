@@ -39,7 +39,7 @@ _HERE = Path(__file__).parent
 
 LANGUAGES = {"sh", "python", "sql", "toml", "ini", "json", "yaml", "text"}
 
-#: Each `barnabas pipeline run` starts Spark again: for a session that short, what starts soonest is fastest.
+#: For a session that short, what starts soonest is fastest.
 SPARK = {
     **spark_quick.SETTINGS,
     "spark.ui.enabled": "false",
@@ -96,14 +96,13 @@ class Reader:
         spark.write_text("".join(f"{name} {value}\n" for name, value in SPARK.items()))
         broker, registry, *_ = self._addresses.values()
         self._environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"},
             "PATH": f"{self._commands}:{os.environ['PATH']}",
             "HOME": str(folder),
             "BARNABAS_BOOTSTRAP_SERVER": broker,
             "DOCS_BROKER": broker,
             "DOCS_REGISTRY": registry,
             "DOCS_STATE": str(self._commands),
-            "PYSPARK_PYTHON": sys.executable,
             "SPARK_CONF_DIR": str(self._commands),
         }
         self._interpreter: subprocess.Popen[str] | None = None

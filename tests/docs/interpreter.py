@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 #: Spark waits ten seconds for a worker that it starts; on a busy machine a block is tried again.
@@ -22,6 +23,8 @@ def main() -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for line in sys.stdin:
         text = json.loads(line)
+        if "pyspark" in text:
+            choose_python()
         for _ in range(TRIES):
             error = None
             try:
@@ -33,6 +36,13 @@ def main() -> None:
             if error is None or SLOW not in error:
                 break
         print(json.dumps(error), file=answers, flush=True)
+
+
+def choose_python() -> None:
+    """Have Spark's Python processes import PySpark with its bytecode, as those of pipelines do."""
+    from barnabas.spark.worker_python import worker_python
+
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python(Path(os.environ["DOCS_STATE"])))
 
 
 def end_queries() -> None:

@@ -16,7 +16,6 @@ import pytest
 from demo.logs import by_topic
 from examples.log_monitoring.steps import AT_LEAST, ERROR_LEVELS, TOPICS, begins_burst, is_burst
 from pyspark.sql import SparkSession
-from tests import spark_quick
 from tests.spark import conftest
 from tests.spark.pipeline_process import PipelineProcess
 from tests.spark.pipeline_run import supervise
@@ -140,7 +139,7 @@ def test_a_burst_raises_an_alert_and_a_day_replayed_from_archive_and_topic_is_th
     shipped += ship(servers, "appLogs", [shop], tmp_path / "ship")
 
     archive = tmp_path / "archive"
-    monitor.start("--set", f"archive={archive}", "--set", "archive_every=1 second", *spark_quick.OPTIONS)
+    monitor.start("--set", f"archive={archive}", "--set", "archive_every=1 second")
     monitor.await_queries(rows_read=shipped)
     # from here on: bursts in what had been shipped before have raised their alerts
     with Consumer(servers, "alerts", start="latest") as on_call:

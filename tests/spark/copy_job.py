@@ -15,9 +15,11 @@ from pathlib import Path
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from tests import spark_quick
 
 from barnabas.spark.pyspark_versions import HAS_LIMITS
 from barnabas.spark.session import _LOCAL
+from barnabas.spark.worker_python import worker_python
 
 ROWS_A_BATCH = 2_000
 TASKS = 3
@@ -47,8 +49,13 @@ def start_copy(
 
 
 def main(master: str, servers: str, source: str, target: str, folder: str, parallelism: str = "") -> None:
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    settings = {**_LOCAL, "spark.local.dir": f"{folder}/scratch", "spark.executor.memory": "512m"}
+    os.environ |= {"PYSPARK_PYTHON": worker_python(Path(folder)), "SPARK_LOCAL_IP": "127.0.0.1"}
+    settings = {
+        **_LOCAL,
+        **spark_quick.SETTINGS,
+        "spark.local.dir": f"{folder}/scratch",
+        "spark.executor.memory": "512m",
+    }
     configuration = SparkConf().setMaster(master).setAppName("copy").setAll(list(settings.items()))
     spark = SparkSession.builder.config(conf=configuration).getOrCreate()
     query = start_copy(spark, servers, source, target, Path(folder), parallelism)
