@@ -1,0 +1,100 @@
+"""Apache Kafka's kafka-share-groups lists, describes, resets and deletes share groups of the broker."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.integration.conftest import Wire, use_share_groups
+
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def wire(broker: Any) -> Iterator[Wire]:
+    wire = Wire(broker.bootstrap)
+    use_share_groups(wire)
+    wire(FindCoordinatorRequest(coordinator_keys=["any"]))  # makes the topic of the groups
+    yield wire
+    wire.close()
+
+
+@pytest.fixture
+def tool(java: Any, broker: Any, wire: Wire) -> Callable[..., str]:
+    """Runs a tool with --bootstrap-server given."""
+
+    def run(main: str, *arguments: str, stdin: str = "") -> str:
+        return java.run(main, "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin)
+
+    return run
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """A table whose first line names its columns."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    head = next(index for index, line in enumerate(lines) if "GROUP" in line)
+    return [dict(zip(lines[head], line, strict=False)) for line in lines[head + 1 :]]
+
+
+def join(wire: Wire, group: str, topic: str, partitions: int) -> None:
+    """Join as the member `m`, until it has so many partitions."""
+    epoch, deadline = 0, time.monotonic() + PATIENCE
+    while True:
+        assert time.monotonic() < deadline
+        answer = wire(
+            ShareGroupHeartbeatRequest(
+                group_id=group, member_id="m", member_epoch=epoch, subscribed_topic_names=[topic]
+            )
+        )
+        if answer.error_code:  # the coordinator has just begun
+            continue
+        epoch = answer.member_epoch
+        if sum(len(each.partitions) for each in answer.assignment.topic_partitions) == partitions:
+            return
+
+
+def leave(wire: Wire, group: str) -> None:
+    wire(ShareGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=-1))
+
+
+def test_kafka_share_groups_lists_and_describes_a_group_with_a_member(tool, topic, wire):
+    name, group = topic(partitions=2), f"g-{uuid.uuid4()}"
+    join(wire, group, name, 2)
+    assert group in tool(GROUPS, "--list").splitlines()
+    assert group in tool(GROUPS, "--list", "--state", "stable")
+    (state,) = rows(tool(GROUPS, "--describe", "--group", group, "--state", "--verbose"))
+    assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
+    assert state["GROUP-EPOCH"] == state["TARGET-ASSIGNMENT-EPOCH"]
+    (member,) = rows(tool(GROUPS, "--describe", "--group", group, "--members"))
+    assert (member["CONSUMER-ID"], member["HOST"], member["#PARTITIONS"]) == ("m", "/127.0.0.1", "2")
+    assert f"{name}:0,1" in member.values()
+    places = rows(tool(GROUPS, "--describe", "--group", group))
+    assert [(row["TOPIC"], row["PARTITION"]) for row in places] == [(name, "0"), (name, "1")]
+    assert "GroupNotEmptyException" in tool(GROUPS, "--delete", "--group", group)
+    leave(wire, group)
+
+
+def test_kafka_share_groups_resets_and_deletes_offsets_and_groups(tool, topic, wire):
+    name, group = topic(partitions=1), f"g-{uuid.uuid4()}"
+    tool(PRODUCER, "--topic", name, stdin="".join(f"{i}\n" for i in range(50)))
+    join(wire, group, name, 1)
+    leave(wire, group)
+    reset = ("--group", group, "--reset-offsets", "--topic", name)
+    tool(GROUPS, *reset, "--to-latest", "--execute")
+    (place,) = rows(tool(GROUPS, "--describe", "--group", group))
+    assert place["START-OFFSET"] == "50"
+    tool(GROUPS, *reset, "--to-earliest", "--execute")
+    (place,) = rows(tool(GROUPS, "--describe", "--group", group))
+    assert place["START-OFFSET"] == "0"
+    assert "Successful" in tool(GROUPS, "--group", group, "--delete-offsets", "--topic", name)
+    assert name not in tool(GROUPS, "--describe", "--group", group)
+    assert "successful" in tool(GROUPS, "--delete", "--group", group)
+    assert group not in tool(GROUPS, "--list").splitlines()
