@@ -72,7 +72,7 @@ def test_kafka_share_groups_lists_and_describes_a_group_with_a_member(tool, topi
     assert group in tool(GROUPS, "--list", "--state", "stable")
     (state,) = rows(tool(GROUPS, "--describe", "--group", group, "--state", "--verbose"))
     assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
-    assert state["GROUP-EPOCH"] == state["TARGET-ASSIGNMENT-EPOCH"]
+    assert state["GROUP-EPOCH"] == state["ASSIGNMENT-EPOCH"]
     (member,) = rows(tool(GROUPS, "--describe", "--group", group, "--members"))
     assert (member["CONSUMER-ID"], member["HOST"], member["#PARTITIONS"]) == ("m", "/127.0.0.1", "2")
     assert f"{name}:0,1" in member.values()

@@ -170,6 +170,7 @@ def test_groups_are_listed_by_their_type_and_described_by_their_own_api(sharing)
     (classic,) = sharing.wire(DescribeGroupsRequest(groups=["g-listed"])).groups
     assert (classic.error_code, classic.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
     assert sharing.describe("g-nowhere").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert sharing.describe("").error_code == ErrorCode.INVALID_GROUP_ID
 
 
 def test_start_offsets_are_set_described_and_deleted(sharing):
@@ -194,7 +195,8 @@ def test_start_offsets_are_set_described_and_deleted(sharing):
     assert places(sharing.offsets("g-set")) == {}
     (gone,) = sharing.wire(DeleteGroupsRequest(groups_names=["g-set"])).results
     assert gone.error_code == 0
-    assert sharing.offsets("g-set").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert places(sharing.offsets("g-set", set=[0])) == {("set", 0): (-1, -1, 0)}
+    assert sharing.describe("g-set").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_group_with_members_keeps_its_offsets(sharing):

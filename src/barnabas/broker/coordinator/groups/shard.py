@@ -399,9 +399,9 @@ class GroupShard:
         """Check that the sender may read a group's offsets. A member of a consumer group must send its epoch.
 
         Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND.
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
         """
-        group = self._with_offsets(group_id)
+        group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             group.check_fetch(member_id, epoch)
 

@@ -1,9 +1,9 @@
 """DescribeShareGroupOffsets v0-1: share-partition start offsets (KIP-932), and the lag from v1 on (KIP-1226).
 
 A null list of topics requests all partitions that the group has a state for. A partition without a start
-offset is answered with -1. The lag is the number of records from there to the high watermark that are not
-finished yet. It is -1 if the coordinator does not know both numbers: the leader stores the number of finished
-records with the first ones.
+offset is answered with -1. A group that does not exist gets the same answer, as in Apache Kafka. The lag is
+the number of records from there to the high watermark that are not finished yet. It is -1 if the coordinator
+does not know both numbers: the leader stores the number of finished records with the first ones.
 """
 
 from __future__ import annotations
@@ -89,11 +89,16 @@ async def _describe(
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = wanted.group_id
     try:
-        names = _wanted(ports.groups, access, wanted)
+        group = _share_group(ports.groups, group_id)
     except KafkaError as error:
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id, error_code=error.code, error_message=error.message
         )
+    names = (
+        _all_topics(group, access)
+        if wanted.topics is None
+        else {topic.topic_name: topic.partitions for topic in wanted.topics}
+    )
     topics = ports.view.image.topics
     keys = {
         TopicPartition(name, partition): SharePartitionKey(group_id, topics[name].id, partition)
@@ -102,8 +107,8 @@ async def _describe(
         for partition in partitions
         if 0 <= partition < len(topics[name].partitions)
     }
-    found = await ports.groups.share_groups.summaries(keys.values())
-    states = {partition: found[key] for partition, key in keys.items()}
+    found = await ports.groups.share_groups.summaries(keys.values()) if group is not None else {}
+    states = {partition: found.get(key, ShareState()) for partition, key in keys.items()}
     ends = await _ends(ports, states) if has_lag else {}
 
     def describe(name: str, partitions: Iterable[int]) -> DescribeShareGroupOffsetsResponseTopic:
@@ -125,24 +130,22 @@ async def _describe(
     )
 
 
-def _wanted(
-    groups: GroupCoordinator, access: Access, wanted: DescribeShareGroupOffsetsRequestGroup
-) -> Mapping[str, Collection[int]]:
-    """The partitions to describe by topic; raises KafkaError if there is no such group.
+def _share_group(groups: GroupCoordinator, group_id: str) -> ShareGroup | None:
+    """The share group with this id, if there is one; raises KafkaError if this broker does not know."""
+    try:
+        group = groups.group(group_id)
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return None
+    return group if isinstance(group, ShareGroup) else None
 
-    A client that may describe none of the named topics does not learn whether there is one.
-    """
-    names = {topic.topic_name: topic.partitions for topic in wanted.topics or ()}
-    if names and not any(access.on_topic(Operation.DESCRIBE, name) for name in names):
-        return names
-    group = groups.group(wanted.group_id)
-    if not isinstance(group, ShareGroup):
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {wanted.group_id} is not a share group.")
-    if wanted.topics is not None:
-        return names
+
+def _all_topics(group: ShareGroup | None, access: Access) -> Mapping[str, Collection[int]]:
+    """The partitions that the group has a state for, of topics that the client may describe."""
     return {
         topic.name: sorted(topic.partitions)
-        for topic in group.partitions.initialized.values()
+        for topic in (group.partitions.initialized.values() if group is not None else ())
         if access.on_topic(Operation.DESCRIBE, topic.name)
     }
 
