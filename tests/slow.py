@@ -47,6 +47,7 @@ SLOW = (
     "tests/integration/test_oauthbearer.py",
     "tests/integration/test_ship.py::test_a_broker_killed_under_a_shipper_loses_and_repeats_nothing",
     "tests/integration/test_ship.py::test_a_shipper_killed_again_and_again_loses_and_repeats_nothing",
+    "tests/integration/test_share_consumer.py",
     "tests/integration/test_slow_consumer.py",
     "tests/integration/test_testing_plugin.py"
     "::test_a_run_in_processes_has_its_clusters_in_processes_without_zookeeper",
