@@ -69,7 +69,7 @@ def topic_of(subject: str) -> str:
 
 
 class _Login(NamedTuple):
-    """A login that was tried at a broker."""
+    """The login of a client that was tried at a broker."""
 
     user: str
     #: when it is tried again, by the monotonic clock
@@ -113,7 +113,7 @@ class ClusterAccess:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Read the ACLs, now and regularly from now on. Raises BarnabasError."""
+        """Read the ACLs now, and then regularly. Raises BarnabasError."""
         await self._refresh()
         self._refreshing = asyncio.ensure_future(self._keep_fresh())
 
@@ -205,7 +205,7 @@ class ClusterAccess:
 
 
 def _try_login(servers: Servers) -> None:
-    """Raises AuthenticationError; ClientError if no broker answers."""
+    """Try the login at a broker. Raises AuthenticationError, or ClientError if no broker answers."""
     ask_once(servers, _TIMEOUT_S, DescribeClusterRequest())
 
 

@@ -1,8 +1,8 @@
-"""Answers that take long to compute, without delay for the event loop.
+"""Results that take long to compute, without delay for the event loop.
 
-Code that decides on schemas requests an answer, and receives it if it was computed before. Otherwise
-`NotComputed` is raised through all its callers; the outermost has the answer computed in another process, and
-starts again. So no decision waits in its middle while the state might change.
+Code that decides on schemas asks for a result, and receives it if it was computed before. Otherwise it raises
+`NotComputed`, which its outermost caller handles: it has the result computed in another process, and calls
+the code again. So no decision waits half-way while the state might change.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class NotComputed(Exception):
-    """Call `compute` with a deadline where it may block, then ask again.
+    """The result is not computed yet. Call `compute` with a deadline in a thread, and then ask again.
 
-    It raises a RegistryError for an error of the registry. An error of the schema is an answer.
+    `compute` raises a RegistryError for an error of the registry. An error of the schema is a result.
     """
 
     def __init__(self, compute: Callable[[float], None]) -> None:
@@ -28,12 +28,12 @@ class NotComputed(Exception):
 
 
 class Computed(Generic[T]):
-    """Answers to questions, or their refusals; for any thread.
+    """A cache of results and refusals. Any thread can use it.
 
-    The most recently used are kept, up to a total weight of `size`.
+    It keeps the most recently used results, up to a total weight of `size`.
 
     Args:
-        size: the total weight that is kept, in characters.
+        size: largest total weight, in characters.
     """
 
     def __init__(self, size: int) -> None:
@@ -43,7 +43,7 @@ class Computed(Generic[T]):
         self._known: dict[Hashable, tuple[int, T | RegistryError]] = {}
 
     def __call__(self, question: Hashable, weight: int, compute: Callable[[float], T]) -> T:
-        """Return the answer to `question`, or raise the error of `compute`. Raises NotComputed."""
+        """Return the result for `question`, or raise the error of `compute`. Raises NotComputed."""
         with self._lock:
             if question not in self._known:
                 raise NotComputed(lambda deadline: self._compute(question, weight, compute, deadline))

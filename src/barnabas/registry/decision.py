@@ -1,4 +1,4 @@
-"""The result of an operation: the records to write, and its answer."""
+"""The result of an operation: the records to write, and the response."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from barnabas.registry.state import State, Version
 
 
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[list[int]]:
-    """Delete all versions of a subject; the answer has their numbers.
+    """Delete all versions of a subject. The response has their numbers.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SUBJECT_SOFT_DELETED, SUBJECT_NOT_SOFT_DELETED, REFERENCE_EXISTS,
@@ -41,7 +41,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[l
 
 
 def delete_version(state: State, subject: str, number: int | None, *, permanent: bool) -> Decision[int]:
-    """Delete one version, or (None) the latest; the answer is its number.
+    """Delete one version, or the latest one for None. The response is its number.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, VERSION_SOFT_DELETED, VERSION_NOT_SOFT_DELETED,
@@ -83,7 +83,7 @@ def _deletable(state: State, subject: str, number: int | None) -> Version:
 
 
 def _removal(state: State, versions: list[Version]) -> list[Record]:
-    """Tombstones, and a record of the highest ids: without it a compacted topic would assign them again."""
+    """Return tombstones, and a record of the highest ids, which the registry must not assign again."""
     _check_unreferenced(state, versions, deleted=True)
     highest = {context: state.ids(context).highest for context in state.contexts}
     tombstones = [Record(Key("SCHEMA", version.subject, version.number), None) for version in versions]
@@ -91,7 +91,7 @@ def _removal(state: State, versions: list[Version]) -> list[Record]:
 
 
 def _settings(state: State, subject: str) -> list[Record]:
-    """Tombstones of a subject's own settings, which are deleted with its last version."""
+    """Return tombstones of a subject's own settings, which are deleted with its last version."""
     config = [Record(Key("CONFIG", subject), None)] if subject in state.configs else []
     mode = [Record(Key("MODE", subject), None)] if subject in state.modes else []
     return config + mode

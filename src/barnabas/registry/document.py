@@ -1,4 +1,4 @@
-"""Decodes JSON of clients strictly by RFC 8259, and within limits.
+"""Decodes JSON from clients strictly by RFC 8259, and within limits.
 
 Python's own decoder also accepts NaN and Infinity, turns 1e999 into infinity, and keeps lone surrogates, none
 of which can be encoded as JSON again.
@@ -32,7 +32,7 @@ class Elements:
         """Return the JSON value in `text`.
 
         Raises:
-            ValueError: it is not JSON.
+            ValueError: the text is not JSON.
             TooLargeError: it has too many elements, including those counted before.
             InvalidSchemaError: it is nested too deeply.
         """
@@ -82,7 +82,7 @@ def body(data: bytes) -> dict[str, Any]:
 
 
 def encoded(text: str) -> bytes:
-    """`text` in UTF-8. Raises ValueError if it has a lone surrogate."""
+    """Return `text` in UTF-8. Raises ValueError if it has a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

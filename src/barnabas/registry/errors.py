@@ -1,4 +1,4 @@
-"""The errors of a registry: the codes of Confluent's REST API, and their messages.
+"""The errors of a registry, with the codes of Confluent's REST API and their messages.
 
 Clients decide by the code. Its first three digits are the HTTP status.
 """
@@ -11,7 +11,7 @@ from barnabas.base.errors import BarnabasError
 
 
 class Code(IntEnum):
-    """https://docs.confluent.io/platform/current/schema-registry/develop/api.html"""
+    """The error codes of https://docs.confluent.io/platform/current/schema-registry/develop/api.html"""
 
     SUBJECT_NOT_FOUND = 40401
     VERSION_NOT_FOUND = 40402
@@ -37,7 +37,7 @@ class Code(IntEnum):
 
 
 class RegistryError(BarnabasError):
-    """A refused request; the client gets `code` and the message."""
+    """A request was refused. The client receives `code` and the message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -45,12 +45,12 @@ class RegistryError(BarnabasError):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """Return the HTTP status."""
         return self.code if self.code < 1000 else self.code // 100
 
 
 class InvalidSchemaError(RegistryError):
-    """A schema that cannot be used, with the reason."""
+    """A schema cannot be used. The message has the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(Code.INVALID_SCHEMA, f"Invalid schema: {reason}")

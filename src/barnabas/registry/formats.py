@@ -16,12 +16,12 @@ from barnabas.registry.schema import AVRO, JSON, PROTOBUF, Schema
 
 
 class Parsed(Protocol):
-    """A parsed schema; `text` is its canonical form, equal for all schemas that mean the same."""
+    """A parsed schema. `text` is its canonical form: equal texts mean the same schema."""
 
     text: str
 
     def cannot_read(self, written: Any) -> list[Incompatibility]:
-        """Why data of the schema `written`, of the same format, cannot be read with this one."""
+        """Return why this schema cannot read data of the schema `written`, which has the same format."""
         ...
 
 
@@ -36,11 +36,11 @@ def types() -> list[str]:
 def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False) -> Parsed:
     """Parse `schema`, which may take long: see `worker.py`.
 
-    `references` are names and texts, each before those that refer to it.
+    `references` has pairs of name and text, each before those that refer to it.
 
     Raises:
-        InvalidSchemaError: it breaks its format's rules, or its format is not served.
-        RegistryError: TooLargeError beyond a limit; as ProtobufSchema where protoc fails.
+        InvalidSchemaError: the schema breaks the rules of its format, or the format is not supported.
+        RegistryError: TooLargeError beyond a limit; the errors of ProtobufSchema if protoc fails.
         RecursionError: it is nested too deeply.
     """
     if schema.type not in _FORMATS:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """`kind` is one of the format's own, such as TYPE_MISMATCH; `place` is a path in the reader's schema."""
+    """The reason.
+
+    `kind` is specific to the format, such as TYPE_MISMATCH. `place` is a path in the reader's schema.
+    """
 
     kind: str
     place: str

@@ -1,4 +1,4 @@
-"""Compatibility levels and modes, by their names in requests and records."""
+"""Compatibility levels and modes, with their names in requests and records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """The compatibility of a new version with the previous one or (transitive) with all."""
+    """The compatibility of a new version with the previous one, or (transitive) with all earlier ones."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -32,7 +32,10 @@ class Level(StrEnum):
 
 
 class Mode(StrEnum):
-    """The operations that are allowed; IMPORT accepts schemas with their ids, to copy another registry."""
+    """The operations that a registry allows.
+
+    IMPORT accepts schemas with their ids, to copy another registry.
+    """
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"

@@ -56,7 +56,7 @@ class Steps:
 
 
 def shortened(text: str, length: int = REASON_LENGTH) -> str:
-    """`text`, without its middle where it is longer than `length` characters."""
+    """Return `text`, without its middle if it is longer than `length` characters."""
     if len(text) <= length:
         return text
     half = length // 2

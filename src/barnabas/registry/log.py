@@ -58,7 +58,7 @@ class SchemasLog:
 
     Args:
         replay: receives the key and the value of each record, in order.
-        admin: a client that is connected already: a new one may take seconds for its first answer.
+        admin: a connected client, because a new one may need seconds for its first response.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class SchemasLog:
         self._admin.close()
 
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
-        """Write the records of `decide` as one transaction; return its answer once they are replayed.
+        """Write the records of `decide` as one transaction. Return its result after the records are replayed.
 
         `decide` may be called several times, each time on a newer state. Its exceptions are raised here.
 
@@ -155,7 +155,7 @@ class SchemasLog:
 
     @staticmethod
     def _unchanged(decide: Callable[[], Decision[T]]) -> Decision[T] | None:
-        """Return the decision if it has no records; such a decision needs no right to write."""
+        """Return the decision if it has no records, because such a decision needs no right to write."""
         try:
             decision = decide()
         except RegistryError:

@@ -18,7 +18,7 @@ _CONFIG_FIELDS = {"compatibility", "compatibilityLevel", "normalize"}
 
 
 def config_of(state: State, subject: str | None) -> JsonObject:
-    """Return a subject's effective settings: each from it, else from its context, else the global one."""
+    """Return a subject's effective settings: each from the subject, or its context, or the whole registry."""
     merged: JsonObject = {"compatibilityLevel": state.default_level}
     for scope in reversed(_scopes(subject)):
         merged |= state.configs.get(scope, {})
@@ -38,7 +38,7 @@ def mode_of(state: State, subject: str | None) -> Mode:
 
 
 def require_writable(state: State, subject: str | None) -> Mode:
-    """Return the effective mode. Raises RegistryError OPERATION_NOT_PERMITTED if it is a read-only one."""
+    """Return the effective mode. Raises RegistryError OPERATION_NOT_PERMITTED if it allows no writes."""
     mode = mode_of(state, subject)
     if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
         raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in read-only mode")
@@ -46,7 +46,7 @@ def require_writable(state: State, subject: str | None) -> Mode:
 
 
 def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision[JsonObject]:
-    """Change the settings that `body` names, of a subject or (None) globally."""
+    """Change the settings in `body`, of a subject, or of the whole registry for None."""
     unknown = body.keys() - _CONFIG_FIELDS
     if any(body[name] is not None for name in unknown):
         raise RegistryError(422, f"not served here: {', '.join(sorted(unknown))}")
@@ -72,7 +72,7 @@ def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> De
 
 
 def delete_config(state: State, subject: str | None) -> Decision[JsonObject]:
-    """Delete the settings of a subject, or the global ones; the answer has the deleted settings."""
+    """Delete the settings of a subject or of the whole registry. The response has the deleted settings."""
     if subject is not None and subject not in state.configs:
         raise config_missing(subject)
     require_writable(state, subject)
@@ -96,7 +96,7 @@ def set_mode(
 
 
 def delete_mode(state: State, subject: str | None) -> Decision[JsonObject]:
-    """Delete the mode of a subject, or the global one; the answer has the deleted mode."""
+    """Delete the mode of a subject or of the whole registry. The response has the deleted mode."""
     if subject is not None and subject not in state.modes:
         raise mode_missing(subject)
     before = state.modes.get(subject, Mode.READWRITE)

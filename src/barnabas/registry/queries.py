@@ -1,4 +1,4 @@
-"""Queries of registered schemas."""
+"""Functions that find registered schemas."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def version_number(text: str) -> int | None:
 
 
 def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: bool = False) -> list[str]:
-    """Return the names of subjects that begin with `prefix`; those of one context, or with
-    `ALL_CONTEXTS` of all."""
+    """Return the names of subjects that begin with `prefix`, in its context or (`ALL_CONTEXTS`) in all."""
     context, prefix = context_of(prefix), unqualified(prefix)
     found = []
     for subject in sorted(state.subjects):
@@ -51,7 +50,7 @@ def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: 
 
 
 def version(state: State, subject: str, number: int | None, *, deleted: bool = False) -> Version:
-    """One version; `number` None is the latest. Raises SUBJECT_NOT_FOUND, VERSION_NOT_FOUND."""
+    """Return a version; the latest if `number` is None. Raises SUBJECT_NOT_FOUND, VERSION_NOT_FOUND."""
     versions = state.versions(subject, deleted=deleted)
     if not versions:
         raise subject_not_found(subject)
@@ -101,7 +100,7 @@ def schema_id(text: str) -> int:
 
 
 def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
-    """The versions whose schema has this id: in the context of `subject`, else in the first that has it.
+    """Return the versions whose schema has this id, in the context of `subject` or in the first that has it.
 
     Raises:
         RegistryError: SCHEMA_NOT_FOUND.

@@ -28,7 +28,7 @@ _MAGIC = {"SCHEMA": 1}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The key of a record; `subject` None means the whole registry."""
+    """The key of a record. If `subject` is None, the record is about the whole registry."""
 
     keytype: str
     subject: str | None = None
@@ -46,7 +46,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A key with its value, None for a tombstone."""
+    """A key with its value. The value of a tombstone is None."""
 
     key: Key
     value: Mapping[str, Any] | None
@@ -56,7 +56,7 @@ class Record:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record:
-    """Raises ValueError if this is not a registry's record."""
+    """Decode a record. Raises ValueError if it is not a record of a registry."""
     fields = json.loads(key or b"null")
     contents = None if value is None else json.loads(value)
     if not isinstance(fields, dict) or not isinstance(fields.get("keytype"), str):

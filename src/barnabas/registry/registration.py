@@ -81,7 +81,7 @@ def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) ->
 
 
 def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Version]) -> list[str]:
-    """Why `schema` is not compatible, by the subject's level, with `versions` (the newest last)."""
+    """Return why `schema` is not compatible with `versions` (the newest last), by the subject's level."""
     level = level_of(state, subject)
     against = list(versions) if level.transitive else list(versions)[-1:]
     if level is Level.NONE or not against:
@@ -165,7 +165,7 @@ def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: M
 
 
 def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
-    """Return a number of the body; None if it is missing or below the minimum, as some clients send it."""
+    """Return a number of the body. Values below the minimum, which some clients send, mean None."""
     value = body.get(name)
     if value is not None and type(value) is not int:
         raise RegistryError(422, f"{name} must be a whole number: {value!r}")

@@ -1,4 +1,4 @@
-"""Resolves the references of a schema, so that its meaning depends on nothing else."""
+"""Resolves the references of a schema, so that the result depends on nothing else."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = F
 
     Raises:
         InvalidSchemaError: a reference is not registered.
-        TooLargeError: it has more references than the limit.
+        TooLargeError: the schema has more references than the limit.
     """
     return Source(schema.type, schema.text, _texts(state, subject, schema), normalize)
 
 
 def source_of_version(state: State, version: Version) -> Source:
-    """Return the source of a schema that is registered. Raises as `source_of`."""
+    """Return the source of a registered schema. Raises as `source_of`."""
     key = (version.subject, version.number)
     if key not in state.sources:
         state.sources[key] = source_of(state, version.subject, version.schema)
@@ -50,9 +50,9 @@ def _pinned(state: State, subject: str, reference: Reference) -> Reference:
 
 
 def _texts(state: State, subject: str, schema: Schema) -> tuple[tuple[str, str], ...]:
-    """Names and texts of all references, each before those that refer to it.
+    """Return names and texts of all references, each before those that refer to it.
 
-    Each version is read once, whatever the number of paths to it, and cycles end.
+    It reads each version once, even if several paths or a cycle lead to it.
     """
     found: dict[tuple[str, str], None] = {}
     length = 0

@@ -25,7 +25,10 @@ PROTOBUF = "PROTOBUF"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The schema that is named `name` within another: a version of a subject."""
+    """A reference from one schema to another:
+
+    `name` is its name there, and the target is a version of a subject.
+    """
 
     name: str
     subject: str
@@ -50,24 +53,24 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """16 bytes by which the schema is looked up."""
+        """Return the 16 bytes by which the schema is looked up."""
         return hashlib.md5(
             json.dumps([self.type, self.text, self._extras()], sort_keys=True).encode(), usedforsecurity=False
         ).digest()
 
     @property
     def guid(self) -> str:
-        """Equal in every registry that has the schema."""
+        """Return the GUID, which is the same in every registry that has the schema."""
         return str(uuid.UUID(bytes=self.fingerprint))
 
     def to_json(self) -> JsonObject:
-        """The format of bodies and records: empty fields, and the type AVRO, are omitted."""
+        """Return the format of bodies and records. Empty fields, and the type AVRO, are omitted."""
         kind = {} if self.type == AVRO else {"schemaType": self.type}
         return {**kind, **self._extras(), "schema": self.text}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Schema:
-        """Raises RegistryError if the body does not have that format."""
+        """Parse a body. Raises RegistryError if it does not have that format."""
         text = body.get("schema")
         if text is not None and not isinstance(text, str):
             raise RegistryError(Code.INVALID_SCHEMA, "schema must be a string that holds the schema's text")

@@ -46,10 +46,10 @@ def claim(listen: str) -> socket.socket:
 
 
 async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Callable[[str], None]) -> None:
-    """Wait for a broker, replay the topic, then answer until cancelled; `on_ready` receives the URL.
+    """Wait for a broker, replay the topic, then serve until this is cancelled. `on_ready` receives the URL.
 
     Raises:
-        BarnabasError: the topic cannot be used, the broker refuses, or the settings cannot be honoured.
+        BarnabasError: the topic cannot be used, the broker refuses requests, or a setting is not supported.
     """
     # Imported here: a broker without a registry must not pay for these.
     from aiohttp import web
@@ -109,11 +109,11 @@ def run(settings: RegistrySettings, on_ready: Callable[[str], None]) -> None:
 
 
 class RegistryServer:
-    """A registry in a thread of its own, with its own event loop: beside a broker, and for tests.
+    """A registry in a thread of its own, with its own event loop. Brokers and tests use it.
 
     Args:
-        claimed: the bound address of `claim`; closed at the end.
-        on_ready: called in that thread with the URL, once requests are answered.
+        claimed: bound address from `claim`. It is closed at the end.
+        on_ready: called in that thread with the URL when the registry serves requests.
         on_failure: called in that thread when the registry has failed.
     """
 
@@ -137,20 +137,20 @@ class RegistryServer:
         self.url = ""
 
     def start(self) -> Self:
-        """Start; return before requests are answered."""
+        """Start the registry, and return before it serves requests."""
         self._thread.start()
         self._begun.wait()
         return self
 
     def wait_until_ready(self) -> Self:
-        """Wait until requests are answered. Raises the registry's error if it fails."""
+        """Wait until the registry serves requests. Raises its error if it fails."""
         self._answered.wait()
         if self._failure is not None:
             raise self._failure
         return self
 
     def stop(self) -> None:
-        """Stop, and wait for the end. Raises the registry's error if it has failed."""
+        """Stop the registry, and wait for its end. Raises its error if it has failed."""
         if self._thread.is_alive() and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._serving.cancel)

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a subject; a soft delete only marks it."""
+    """One version of a subject. A soft delete sets a mark and keeps the version."""
 
     subject: str
     number: int
@@ -41,7 +41,7 @@ class Ids:
 
 
 class State:
-    """All subjects, ids and settings. Owned by the event loop; reading it never waits."""
+    """All subjects, ids and settings. The event loop owns it. Reading it never waits."""
 
     def __init__(self, default_level: str = "BACKWARD") -> None:
         #: the default compatibility level
@@ -59,7 +59,7 @@ class State:
 
     @property
     def contexts(self) -> list[str]:
-        """The names of all contexts, always including the default one."""
+        """Return the names of all contexts, always with the default one."""
         return sorted({".", *self._contexts})
 
     def ids(self, context: str) -> Ids:
@@ -72,7 +72,7 @@ class State:
         return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
 
     def version(self, subject: str, number: int) -> Version | None:
-        """One version, even if it is softly deleted."""
+        """Return one version, even if it is softly deleted; None if there is none."""
         return self.subjects.get(subject, {}).get(number)
 
     def referrers(self, subject: str, number: int) -> Iterator[Version]:
@@ -83,7 +83,7 @@ class State:
     # --- changing ---
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply one record; one that cannot be decoded is ignored, with a warning."""
+        """Apply one record. A record that cannot be decoded is ignored, and a warning is logged."""
         try:
             record = decode(key, value)
             _REPLAY.get(record.key.keytype, State._ignore)(self, record)

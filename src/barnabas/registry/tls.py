@@ -19,7 +19,7 @@ class TlsFile:
     """A PEM file with a private key and certificates, and a TLS context with its present contents.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the file cannot be used.
     """
 
     def __init__(self, path: str) -> None:
@@ -31,13 +31,13 @@ class TlsFile:
         self._seen = Path(path).read_bytes()
 
     async def keep_fresh(self) -> None:
-        """Reload the file when it changes, until cancelled; a file that cannot be used is ignored."""
+        """Reload the file when it changes, until this is cancelled. A file that cannot be used is ignored."""
         while True:
             await asyncio.sleep(CHECK_S)
             await asyncio.to_thread(self.check)
 
     def check(self) -> None:
-        """Reload the file if it has changed, for new connections; open ones go on."""
+        """Reload the file if it has changed. New connections use it; open ones continue."""
         try:
             found = Path(self._path).read_bytes()
             if found == self._seen:

@@ -1,4 +1,4 @@
-"""The topic of a registry: one partition, compacted, created if it is missing."""
+"""The topic of a registry: one compacted partition. It is created if it does not exist."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LOOK_S = 1.0
 
 
 class TopicUnfitError(BarnabasError):
-    """The topic would lose schemas, or spread them over partitions."""
+    """The topic cannot be used, because it would lose schemas or spread them over several partitions."""
 
 
 async def wait_for_broker(bootstrap_servers: str) -> None:
-    """Wait until a broker accepts connections; log once that it waits.
+    """Wait until a broker accepts connections. Log once that this is necessary.
 
     Raises:
         ClientError: an address is not HOST:PORT.
@@ -42,11 +42,11 @@ async def wait_for_broker(bootstrap_servers: str) -> None:
 
 
 def prepare(admin: Admin, topic: str, replication_factor: int | None) -> None:
-    """Create the topic, or check the existing one. Blocks.
+    """Create the topic, or check the existing one. This blocks.
 
     Raises:
-        TopicUnfitError: it has more than one partition, or old records are deleted from it.
-        BarnabasError: the broker refuses, or does not answer.
+        TopicUnfitError: the topic has several partitions, or old records are deleted from it.
+        BarnabasError: the broker refuses the request, or does not answer.
     """
     try:
         admin.create_topic(

@@ -1,8 +1,7 @@
-"""Parses and compares schemas for the event loop: results are cached here, and computed in worker processes
-(`workers.py`).
+"""Parses and compares schemas for the event loop, with a cache and worker processes (`workers.py`).
 
-Each function raises NotComputed if the answer must be computed first, and RegistryError (422) if the schema
-is invalid or exceeds a limit of `limits.py`.
+Each function raises NotComputed if the result must be computed first. It raises RegistryError (422) if the
+schema is invalid or exceeds a limit of `limits.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def canonical(source: Source) -> str:
 
 
 def serialized(source: Source) -> str | None:
-    """Return a schema in the format ``serialized``; None when its type has none."""
+    """Return a schema in the format ``serialized``; None if its type does not have that format."""
     text: str | None = _ask("serialized", source)
     return text
 
@@ -37,7 +36,7 @@ def serialized(source: Source) -> str | None:
 def first_conflict(
     new: Source, olds: Sequence[Source], *, backward: bool, forward: bool
 ) -> tuple[int, list[str]] | None:
-    """Return the index of the first of `olds` that `new` is not compatible with, and the reasons."""
+    """Return the index of the first of `olds` with which `new` is not compatible, and the reasons."""
     question = ("first_conflict", new, tuple(olds), backward, forward)
 
     def compute(deadline: float) -> tuple[int, list[str]] | None:

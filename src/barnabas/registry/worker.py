@@ -33,7 +33,7 @@ _KEPT, _KEPT_TEXT = 1024, 2_000_000
 class Source(NamedTuple):
     """A schema with all of its references.
 
-    `references` are names and texts; each schema comes after those that it refers to.
+    `references` has pairs of name and text. Each schema comes after those that it refers to.
     """
 
     type: str
@@ -43,12 +43,12 @@ class Source(NamedTuple):
 
     @property
     def length(self) -> int:
-        """The number of its characters, including its references."""
+        """Return the number of its characters, including its references."""
         return len(self.text) + sum(len(text) for _, text in self.references)
 
 
 class Reply(NamedTuple):
-    """The answer to a job: `value`, or the code and the message of a RegistryError."""
+    """The reply to a job: `value`, or the code and the message of a RegistryError."""
 
     value: Any = None
     code: int = 0
@@ -58,11 +58,11 @@ class Reply(NamedTuple):
 
 
 class _OutOfTimeError(BaseException):
-    """The time limit is reached. Not an Exception, so that no library handles it as its own error."""
+    """The time limit is reached. It is not an Exception, so that no library handles it as its own error."""
 
 
 class _Kept:
-    """The schemas that were parsed last."""
+    """A cache of the schemas that were parsed last."""
 
     def __init__(self) -> None:
         self._parsed: OrderedDict[Source, Parsed] = OrderedDict()
@@ -102,12 +102,12 @@ def canonical(source: Source) -> str:
 
 
 def serialized(source: Source) -> str | None:
-    """Return the schema in the format ``serialized``; None when its type has none."""
+    """Return the schema in the format ``serialized``; None if its type does not have that format."""
     return getattr(_kept.read(source), "serialized", None)
 
 
 def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[str]:
-    """Why the schemas are not compatible."""
+    """Return why the schemas are not compatible."""
     if new.type != old.type:
         return [f"{{errorType:'TYPE_CHANGED', description:'{old.type} became {new.type}'}}"]
     one, other = _kept.read(new), _kept.read(old)
@@ -133,7 +133,7 @@ JOBS: dict[str, Callable[..., Any]] = {
 
 
 def serve(connection: Connection) -> None:
-    """Do jobs until the other end is closed; each is a name in `JOBS` with its arguments."""
+    """Do jobs until the other end of the connection is closed. A job has a name from `JOBS` and arguments."""
     on_cpu_timer(_interrupt)
     with contextlib.suppress(ValueError, OSError):  # the platform or the operator allows less
         limit_memory(limits.WORKER_MEMORY)

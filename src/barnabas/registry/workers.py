@@ -1,6 +1,6 @@
-"""Runs jobs in the processes that parse and compare schemas (`worker.py`).
+"""Runs jobs in worker processes, which parse and compare schemas (`worker.py`).
 
-They are started when first needed, and shared by all registries of this process.
+The first job starts them. All registries of this process share them.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class _Worker:
             )
 
     def ask(self, job: tuple[Any, ...], deadline: float) -> Any:
-        """Return the reply. Raises EOFError or OSError when the worker dies, TimeoutError at the deadline."""
+        """Return the worker's reply. Raises EOFError or OSError if it dies, TimeoutError at the deadline."""
         self._connection.send(job)
         if not self._connection.poll(max(deadline - time.monotonic(), 0)):
             raise TimeoutError
         return self._connection.recv()
 
     def kill(self) -> None:
-        """Kill the worker and all its children; the thread that waits for its reply gets an error."""
+        """Kill the worker and its children. The thread that waits for its reply gets an error."""
         kill_group(self._process)
 
     def end(self) -> int:
@@ -61,7 +61,7 @@ class _Worker:
 
 
 class Workers:
-    """Workers for any number of threads; each of them does one job at a time."""
+    """A pool of workers for any number of threads. Each worker does one job at a time."""
 
     def __init__(self, size: int = SIZE) -> None:
         self._free = threading.BoundedSemaphore(size)
@@ -73,7 +73,10 @@ class Workers:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Used by each registry: when the last one leaves, jobs that still run are cancelled."""
+        """Return the context of a registry that uses the workers.
+
+        When the last one ends, running jobs are cancelled.
+        """
         with self._lock:
             self._users += 1
             self._closed = False
@@ -88,13 +91,14 @@ class Workers:
                 worker.kill()
 
     def run(self, deadline: float, *job: Any) -> Any:
-        """Run a job of `worker.JOBS`, by its name, with its arguments. Blocks.
+        """Run the job with this name from `worker.JOBS`. This blocks.
 
         Args:
-            deadline: by `time.monotonic`.
+            deadline: time limit on the clock of `time.monotonic`.
 
         Raises:
-            RegistryError: the job's own, OPERATION_TIMEOUT at the deadline, STORE_ERROR when the worker dies.
+            RegistryError: the error of the job; OPERATION_TIMEOUT at the deadline; STORE_ERROR if the worker
+                dies.
         """
         if not self._free.acquire(timeout=max(deadline - time.monotonic(), 0)):
             raise _too_late()

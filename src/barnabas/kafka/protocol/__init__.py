@@ -1,4 +1,4 @@
-"""The Kafka wire protocol without any I/O: bytes in, messages out, and back.
+"""The Kafka wire protocol without I/O: it decodes bytes to messages, and encodes messages to bytes.
 
 - `schema`: how a class declares a message.
 - `messages/`: one module for each API; `kafka/records/`: the records that coordinators store.

@@ -1,4 +1,4 @@
-"""Encode and decode messages: the only way in and out of the compiled codecs.
+"""Encodes and decodes messages with compiled codecs. Other packages use only this module.
 
 A codec is compiled at the first use of a (message, version), in about a millisecond. Fields that a version
 lacks are left out when encoding and hold their defaults after decoding.
@@ -34,8 +34,8 @@ _items_encoders: dict[tuple[type[Message], type[Struct], int], ItemsEncoder] = {
 def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
     """Return the message that fills `buffer` from `position` to its end.
 
-    Records are memoryviews of `buffer`; everything else is copied out. Raises ProtocolError for anything else
-    than exactly one well-formed message, and for a version that the message does not have.
+    Records are memoryviews of `buffer`; everything else is copied. Raises ProtocolError if the bytes are not
+    exactly one valid message, or if the message does not have that version.
     """
     if isinstance(buffer, memoryview):
         buffer = bytes(buffer)
@@ -55,8 +55,9 @@ def decoder(cls: type[Message], version: int) -> Decoder:
 
 
 def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
-    """Return the decoder of a message that may be large: ``counting_decoder(cls, version)(buffer, position,
-    most)``.
+    """Return the decoder of a message that may be large.
+
+    It is called as ``counting_decoder(cls, version)(buffer, position, most)``.
 
     It raises the errors of `decoder`, and TooManyElements if the message has more than `most` elements.
     """
@@ -90,7 +91,7 @@ def unfit(cls: type[Message], version: int, cause: struct.error) -> ProtocolErro
 
 
 def cut_short(cls: type[Message], version: int, buffer: Buffer) -> ProtocolError:
-    """Return the error for a buffer that ends before its message does."""
+    """Return the error for a buffer that ends inside a message."""
     return ProtocolError(f"{cls.__name__} v{version} is cut short at {len(buffer)} bytes")
 
 

@@ -8,9 +8,10 @@ from barnabas.kafka.protocol.schema import Message
 
 
 class FunctionBuilder:
-    """The source of one function over one version of a message, and the names that it refers to.
+    """The source of a function for one version of a message, and the names that it uses.
 
-    A run is the fixed-size fields in a row that one `struct` layout can take: (struct code, expression) each.
+    A run is a sequence of fixed-size fields that one `struct` layout can read or write. Each is a pair
+    (struct code, expression).
     """
 
     def __init__(self, message: type[Message], version: int, names: dict[str, Any]) -> None:
@@ -36,12 +37,12 @@ class FunctionBuilder:
         self._depth -= 1
 
     def name(self, prefix: str) -> str:
-        """Return a name that nothing else has."""
+        """Return a name that is not used yet."""
         self._count += 1
         return f"{prefix}{self._count}"
 
     def constant(self, prefix: str, value: Any) -> str:
-        """Return a name for a value that source text cannot hold."""
+        """Return a name for a value that cannot be written in source text."""
         for name, known in self.namespace.items():
             if known is value:
                 return name

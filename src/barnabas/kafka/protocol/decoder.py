@@ -37,7 +37,7 @@ _NAMES = {
 
 
 def compile_decoder(message: type[Message], version: int) -> Decoder:
-    """``decode(buffer, position)``, which reads to the buffer's end and returns an instance of `message`."""
+    """Return ``decode(buffer, position)``, which reads to the end of the buffer and returns a `message`."""
     decoder: Decoder = _compile(_Compiler(message, version, dict(_NAMES)))
     return decoder
 
@@ -91,7 +91,10 @@ class _Compiler(FunctionBuilder):
         self.run = []
 
     def peek(self) -> str:
-        """The name of the next byte, read together with the run before it; `pos` stays at that byte."""
+        """Return the name of the next byte, which is read together with the run before it.
+
+        `pos` stays at that byte.
+        """
         n = self.name("n")
         if self.run:
             self.read("B", n)
@@ -134,7 +137,7 @@ class _Compiler(FunctionBuilder):
             self.sized(field.type.name, target, required)
 
     def compact(self, kind: str, target: str, required: str | None) -> None:
-        """A compact string or bytes: the short ones inline."""
+        """Decode a compact string or compact bytes. Code for short ones is inline."""
         n = self.peek()
         data = "buffer[pos + 1:stop]"
         value = f"{data}.decode('utf-8', 'replace')" if kind == "string" else f"bytes({data})"
@@ -184,9 +187,11 @@ class _Compiler(FunctionBuilder):
                 self.elements(field, target, n)
 
     def array_length(self, required: str | None) -> str:
-        """Return the name of an array's length, negative for null. It must fit the bytes left.
+        """Return the name of an array's length, which is negative for null.
 
-        A short one need not be: its elements soon find the end of the buffer.
+        A length must fit the remaining bytes.
+
+        The code does not check a short length, because its elements soon reach the end of the buffer.
         """
         if self.flexible:
             n = self.peek()
@@ -223,7 +228,7 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{items}.append({item})")
 
     def nested(self, cls: type[Struct], target: str, nullable: bool, *, is_tagged: bool) -> None:
-        """Decode a struct; see the encoder for the form of null."""
+        """Decode a struct. The encoder describes the form of null."""
         item = self.name("item")
         if not nullable:
             self.struct(cls, item)

@@ -20,10 +20,10 @@ ItemsEncoder = Callable[[Iterable[Any], bytearray], None]
 
 
 class EncodedItems(Sized):
-    """The items of an array of a message, encoded before: the array's value in place of a list of structs.
+    """The encoded items of an array. It replaces the list of structs as the value of the array.
 
-    Only an array of the message itself may have it, not one of its structs. The version has to be the one in
-    which the message is encoded.
+    Only an array of the message itself may have it, not an array in a struct. It must be encoded in the
+    version of the message.
     """
 
     __slots__ = ("_count", "content")
@@ -50,7 +50,10 @@ _NAMES = {
 
 
 def compile_encoder(message: type[Message], version: int) -> Encoder:
-    """``encode(message, out)``, which appends to `out` and returns the chunks to send, `out` the first."""
+    """Return ``encode(message, out)``.
+
+    It appends to `out`, and returns the chunks to send, of which `out` is first.
+    """
     compiler = _Compiler(message, version, dict(_NAMES))
     compiler.struct(message, "message")
     compiler.flush()
@@ -60,9 +63,11 @@ def compile_encoder(message: type[Message], version: int) -> Encoder:
 
 
 def compile_items_encoder(message: type[Message], items: type[Struct], version: int) -> ItemsEncoder:
-    """``encode(items, out)``, which appends the structs of an array of `message`, without the array's length.
+    """Return ``encode(items, out)``.
 
-    They may have no records.
+    It appends the structs of an array of `message`, without the array's length.
+
+    The structs may have no records.
     """
     compiler = _Compiler(message, version, dict(_NAMES))
     item = compiler.name("item")
@@ -77,11 +82,11 @@ class _Compiler(FunctionBuilder):
     out = "out"  # the bytearray that the code being emitted writes to
 
     def write(self, code: str, value: str = "") -> None:
-        """Leave a fixed-size value to the next flush; code ``x`` is a zero byte and has no value."""
+        """Leave a fixed-size value to the next flush. Code ``x`` is a zero byte without a value."""
         self.run.append((code, value))
 
     def packed(self) -> str:
-        """Return the run of fixed-size values as an expression of bytes; empties the run."""
+        """Return the run of fixed-size values as an expression of bytes, and clear the run."""
         codes = "".join(code for code, _ in self.run)
         values = ", ".join(value for code, value in self.run if code != "x")
         self.run = []
@@ -117,7 +122,10 @@ class _Compiler(FunctionBuilder):
             self.sized(field.type.name, source, required)
 
     def length(self, n: str, string: bool) -> None:
-        """Write the length held by `n` (plus one already when flexible) with the run before it."""
+        """Write the length in `n` with the run before it.
+
+        If the version is flexible, `n` is the length plus one.
+        """
         if not self.flexible:
             self.write("h" if string else "i", n)
             self.flush()
@@ -134,7 +142,10 @@ class _Compiler(FunctionBuilder):
 
     @contextmanager
     def unless_null(self, value: str, null_code: str, required: str | None) -> Iterator[None]:
-        """A block for when `value` is not null; null is written as 0, or as -1 before flexible versions."""
+        """Open a block for a `value` that is not null.
+
+        Null is written as 0, or as -1 in a version that is not flexible.
+        """
         before = list(self.run)
         with self.block(f"if {value} is None:"):
             if required:
@@ -147,7 +158,7 @@ class _Compiler(FunctionBuilder):
             yield
 
     def sized(self, kind: str, source: str, required: str | None) -> None:
-        """A string or bytes."""
+        """Encode a string or bytes."""
         string = kind == "string"
         n, data = self.name("n"), self.name("data")
         self.emit(f"{data} = {source}")
@@ -191,7 +202,10 @@ class _Compiler(FunctionBuilder):
             self.flush()
 
     def ints(self, code: str, n: str, items: str) -> None:
-        """An array of integers: a short one goes into one layout with its length and the run before it."""
+        """Encode an array of integers.
+
+        A short one is written together with its length and the run before it.
+        """
         codes = "".join(code for code, _ in self.run)
         values = "".join(f"{value}, " for code, value in self.run if code != "x")
         writers = self.constant("writers", wire.IntWriters(codes, code, self.flexible))
@@ -216,7 +230,7 @@ class _Compiler(FunctionBuilder):
             self.flush()
 
     def tagged_section(self, fields: list[Field], source: str) -> None:
-        """The tagged fields that differ from their defaults, in the order of their tags."""
+        """Encode the tagged fields that differ from their defaults, in the order of their tags."""
         if not fields:
             self.write("x")
             return
@@ -235,7 +249,10 @@ class _Compiler(FunctionBuilder):
         self.emit(f"else: {self.out}.append(0)")
 
     def changed(self, field: Field, value: str) -> str:
-        """Whether a tagged field differs from its default; identity is compared first, for speed."""
+        """Return the test whether a tagged field differs from its default.
+
+        It compares identity first, for speed.
+        """
         default = self.constant("default", field.default)
         return f"({value} is not {default} and {value} != {default})"
 

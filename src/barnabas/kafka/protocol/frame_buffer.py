@@ -17,7 +17,7 @@ _SIZE = Struct(">i")
 
 
 class FrameBuffer:
-    """Splits the stream of a trusted peer into frames: memory for a frame is reserved by its announced size.
+    """Splits the stream of a trusted peer into frames. It allocates a frame's whole memory at once.
 
     Args:
         max_size: maximum size of a frame in bytes, without the size field.
@@ -41,7 +41,7 @@ class FrameBuffer:
         """Return the frames that `count` more bytes complete, without their sizes.
 
         Raises:
-            ProtocolError: a size is negative or above `max_size`: the stream cannot be read on.
+            ProtocolError: a size is negative or above `max_size`. The rest of the stream is then unreadable.
         """
         if self._large is None:
             return self._cut(self._kept + count)

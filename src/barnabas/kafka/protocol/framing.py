@@ -1,6 +1,6 @@
 """Frames and headers of requests and responses, for servers and clients.
 
-A frame is an int32 size, then a header and a message of that size together. A request header has version 2 if
+A frame is an int32 with the size of the rest, then a header and a message. A request header has version 2 if
 the request's version is flexible, else 1. A response header has version 1 or 0 respectively. The response
 header of ApiVersions always has version 0.
 """
@@ -40,10 +40,10 @@ _header = tuple.__new__
 
 
 class FrameDecoder:
-    """Splits a stream into frames; it may arrive in pieces of any size.
+    """Splits a stream, which arrives in pieces of any size, into frames.
 
-    It buffers at most one incomplete frame: the received bytes, or for a large frame four times as many.
-    Owned by one connection.
+    It buffers at most one incomplete frame: the received bytes, or four times as many for a large frame. One
+    connection owns it.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -56,7 +56,8 @@ class FrameDecoder:
     def feed(self, data: bytes) -> list[Readable]:
         """Return the frames that `data` completes, without their sizes.
 
-        Raises ProtocolError on a size that is negative or above `max_size`: the stream cannot be read on.
+        Raises ProtocolError if a size is negative or above `max_size`. The rest of the stream is then
+        unreadable.
         """
         start, end = 0, len(data)
         idle = not self._missing and not self._partial and self.large is None
@@ -107,7 +108,7 @@ class FrameDecoder:
 
     @property
     def pending(self) -> int:
-        """Return the number of bytes held of an incomplete frame."""
+        """Return the number of buffered bytes of an incomplete frame."""
         return len(self._partial) + (self.large.filled if self.large is not None else 0)
 
     def clear(self) -> None:
@@ -144,7 +145,7 @@ SMALL_FRAME = 2048
 
 
 def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
-    """Return the header and the message of a request frame; raises as `parse_counted`."""
+    """Return the header and the message of a request frame. Raises as `parse_counted`."""
     header, message, _ = parse_counted(frame, MAX_ELEMENTS)
     return header, message
 
@@ -152,8 +153,9 @@ def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
 def parse_counted(frame: Readable, most: int) -> tuple[RequestHeader, Request, int]:
     """Return the header and the message of a request frame, and the number of the message's elements.
 
-    That of a small frame is not counted: 0. Raises ProtocolError for anything that is not exactly one request
-    of a known API and version, TooManyElements for one with more than `most` elements.
+    The number is 0 for a small frame, whose elements are not counted. Raises ProtocolError if the frame is
+    not exactly one request of a known API and version, and TooManyElements if it has more than `most`
+    elements.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
@@ -219,7 +221,10 @@ def _writer(cls: type[Response], version: int) -> tuple[Encoder, int]:
 
 
 def _has_tags(cls: type[Response], version: int) -> bool:
-    """Whether tagged fields end the header of a response; that of ApiVersions must be readable to all."""
+    """Whether a response header ends with tagged fields.
+
+    That of ApiVersions must be readable for all clients.
+    """
     return version >= cls.flexible_from and cls.api_key != ApiVersionsRequest.api_key
 
 
@@ -250,7 +255,7 @@ def response_correlation_id(frame: Readable) -> int:
 def parse_response(header: RequestHeader, frame: Readable) -> Response:
     """Return the message of a response frame, given the header of the request that it answers.
 
-    Raises ProtocolError for anything else than exactly one response to that request.
+    Raises ProtocolError if the frame is not exactly one response to that request.
     """
     correlation_id = response_correlation_id(frame)
     if correlation_id != header.correlation_id:

@@ -1,4 +1,4 @@
-"""The messages of the APIs, by number: from a key on the wire to its request and response classes.
+"""Finds the request and response classes of an API by its key on the wire.
 
 Each module of `messages` declares its own key; no other module lists it.
 """
@@ -29,7 +29,7 @@ def response_class(api_key: int) -> type[Response]:
 
 @cache
 def request_classes() -> tuple[type[Request], ...]:
-    """The requests of all APIs, by their keys."""
+    """Return the requests of all APIs by key."""
     modules = _import_all()
     found = [cls for cls in Request.__subclasses__() if cls.__module__ in modules]
     return tuple(sorted(found, key=lambda cls: cls.api_key))
@@ -48,7 +48,7 @@ def _find(kind: type[M], api_key: int) -> type[M]:
 
 @cache
 def _import_all() -> frozenset[str]:
-    """Imports all messages; the names of their modules."""
+    """Import all modules of messages, and return their names."""
     names = frozenset(
         f"{messages.__name__}.{found.name}" for found in pkgutil.iter_modules(messages.__path__)
     )

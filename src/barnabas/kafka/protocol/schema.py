@@ -24,7 +24,7 @@ LATEST = 0x7FFF  # a version above every version: "and later"
 
 
 class Primitive(NamedTuple):
-    """A wire type: its name, and its `struct` code when it has a fixed size."""
+    """A wire type: its name, and its `struct` code if it has a fixed size."""
 
     name: str
     code: str = ""
@@ -70,12 +70,12 @@ class Field(NamedTuple):
         return version >= self.nullable_since
 
     def element(self) -> "Field":
-        """One element of this array; elements are never null."""
+        """Return the field of one element of this array. Elements are never null."""
         return self._replace(is_array=False, nullable_since=LATEST + 1)
 
 
 class _Placement(NamedTuple):
-    """A field specifier's versions and tag, beyond the default."""
+    """The versions and the tag that a field specifier adds to the default."""
 
     default: Any
     since: int = 0
@@ -85,7 +85,7 @@ class _Placement(NamedTuple):
 
 
 def since(version: int, *, default: Any, until: int = LATEST, nullable: int | None = None) -> Any:
-    """A field that exists from `version` on (to `until`, inclusive); null is allowed from `nullable` on."""
+    """Return a field from `version` to `until`, inclusive. Null is allowed from `nullable` on."""
     return _Placement(default, version, until, nullable)
 
 
@@ -95,7 +95,10 @@ def until(version: int, *, default: Any, nullable: int | None = None) -> Any:
 
 
 def tagged(tag: int, *, since: int, default: Any) -> Any:
-    """A field sent as tagged field number `tag` from version `since` on, when it is not the default."""
+    """Return a field with tag `tag` from version `since` on.
+
+    It is sent if it does not have the default value.
+    """
     return _Placement(default, since, tag=tag)
 
 
@@ -137,7 +140,7 @@ class StructType(type):
 
 
 class Struct(metaclass=StructType):
-    """A group of fields. Constructed by keyword; omitted fields have the protocol's default."""
+    """A group of fields. Its constructor takes keywords; omitted fields have the protocol's default."""
 
     __fields__: ClassVar[tuple[Field, ...]] = ()
 
@@ -156,14 +159,14 @@ class Struct(metaclass=StructType):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Show only fields that differ from the defaults, long ones by their length: readable in a log."""
+        """Show only fields that differ from the defaults, and long ones by their length."""
         values = ((f.name, getattr(self, f.name), f.default) for f in self.__fields__)
         shown = ", ".join(f"{name}={_show(value)}" for name, value, default in values if value != default)
         return f"{type(self).__name__}({shown})"
 
 
 class Message(Struct):
-    """A struct that is encoded by itself: it knows its versions."""
+    """A struct that is encoded by itself, with its versions."""
 
     versions: ClassVar[tuple[int, int]]
     flexible_from: ClassVar[int]
@@ -176,7 +179,10 @@ class Message(Struct):
 
 
 class Request(Message, versions=(0, 0)):
-    """A request: `api_key` is its number in the protocol, `api_name` its name there (``ListOffsets``)."""
+    """A request.
+
+    `api_key` is the number of its API, and `api_name` its name in the protocol (``ListOffsets``).
+    """
 
     api_key: ClassVar[int]
     api_name: ClassVar[str]
@@ -188,7 +194,7 @@ class Request(Message, versions=(0, 0)):
 
 
 class Response(Message, versions=(0, 0)):
-    """A response: same number and versions as the request that it answers."""
+    """A response, with the number and versions of its request."""
 
     api_key: ClassVar[int]
 
@@ -221,7 +227,7 @@ def _compile_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 def _shared(default: Struct) -> Struct:
-    """A default that every message holds until another is assigned, so it must not be changed in place."""
+    """Return a default that all messages share. It must not be changed in place."""
     cls = type(default)
 
     def refuse(self: Struct, name: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""The variable-length parts of the wire format, called by the compiled codecs.
+"""Functions for the variable-length parts of the wire format, which the compiled codecs call.
 
 Compact lengths, tags and sizes are unsigned varints (KIP-482): seven bits a byte, the lowest first. The
 compiled code handles lengths below 128 inline and calls these functions for the rest.
@@ -37,7 +37,7 @@ def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
 
 
 class IntWriters(dict[int, Callable[..., bytes]]):
-    """Writers by array length: each packs the fields before an array of integers, and the array."""
+    """Functions by array length. Each packs the fields before an array of integers, and the array."""
 
     def __init__(self, before: str, code: str, compact: bool) -> None:
         self.before, self.code, self.compact = before, code, compact
@@ -73,7 +73,7 @@ def read_uvarint(buffer: Readable, pos: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """`value` as an unsigned varint."""
+    """Return `value` as an unsigned varint."""
     if value < 128:
         return value.to_bytes()
     if value < 1 << 14:
@@ -84,7 +84,10 @@ def uvarint(value: int) -> bytes:
 
 
 def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str | None, int]:
-    """A compact string, and the position after it; `required` names the field when null is not allowed."""
+    """Return a compact string, and the position after it.
+
+    `required` is the field's name if it must not be null.
+    """
     length, pos = read_uvarint(buffer, pos)
     if length == 0 and required:
         unexpected_null(required)
@@ -95,7 +98,10 @@ def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str |
 
 
 def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes | None, int]:
-    """Compact bytes, and the position after them; `required` names the field when null is not allowed."""
+    """Return compact bytes, and the position after them.
+
+    `required` is the field's name if it must not be null.
+    """
     length, pos = read_uvarint(buffer, pos)
     if length == 0 and required:
         unexpected_null(required)
@@ -111,7 +117,7 @@ def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple
 
 
 def check_array_length(length: int, remaining: int, required: str | None) -> None:
-    """Refuse null if `required` names the field, and lengths beyond the remaining bytes."""
+    """Raise the error for null if `required` names the field, and for a length beyond the remaining bytes."""
     if length < 0 and required:
         unexpected_null(required)
     if length > remaining or length > MAX_ARRAY_LENGTH:
@@ -119,7 +125,7 @@ def check_array_length(length: int, remaining: int, required: str | None) -> Non
 
 
 def string_length(length: int) -> bytes:
-    """Return a compact string's length plus one, when it does not fit in one byte."""
+    """Return a compact string's length plus one, if it does not fit in one byte."""
     if length - 1 > MAX_STRING_LENGTH:
         raise ProtocolError(f"a string of {length - 1} bytes exceeds {MAX_STRING_LENGTH}")
     return uvarint(length)
@@ -130,12 +136,12 @@ def unexpected_null(field: str) -> NoReturn:
 
 
 def read_ints(code: str, buffer: Readable, pos: int, count: int) -> list[int]:
-    """`count` fixed-size integers of one `struct` code."""
+    """Return `count` fixed-size integers with one `struct` code."""
     return list(unpack_from(f">{count}{code}", buffer, pos))
 
 
 def ints(code: str, values: Sequence[int]) -> bytes:
-    """Fixed-size integers, one after another."""
+    """Return fixed-size integers as bytes."""
     return pack(f">{len(values)}{code}", *values)
 
 
@@ -161,7 +167,7 @@ def skip_counted_tags(buffer: Readable, pos: int, left: int) -> tuple[int, int]:
     """Skip tagged fields like `skip_tags`.
 
     Returns:
-        The next position, and the number of elements that the rest of the message may have.
+        The next position, and the number of elements that the rest of the message may still have.
     """
     count, _ = read_uvarint(buffer, pos)
     if count > left:

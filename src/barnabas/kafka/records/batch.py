@@ -1,6 +1,6 @@
 """The header of a record batch, version 2 (https://kafka.apache.org/documentation/#recordbatch).
 
-A batch opens with 61 bytes, big-endian, and its records follow, compressed as one block or not at all:
+A batch begins with 61 bytes, big-endian. Its records follow, either compressed together or not compressed:
 
     at  bytes  field
      0      8  base offset              outside the CRC, so that a broker may set it
@@ -74,7 +74,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes on disk and on the wire, header included."""
+        """Return the size of the batch in bytes, with its header."""
         return LOG_OVERHEAD + self.length
 
     @property
@@ -87,14 +87,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; sequences wrap from 2^31-1 to 0."""
+        """Return the sequence of the last record. Sequences wrap from 2^31-1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_LIMIT
 
     @property
     def compression(self) -> int:
-        """The number of the codec, as `barnabas.kafka.records.compression.Compression`."""
+        """Return the number of the codec, as in `barnabas.kafka.records.compression.Compression`."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -103,15 +103,15 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the batch's tombstones, or its marker (KIP-534); None: not decided.
+        """Return when compaction may drop the batch's tombstones or its marker (KIP-534), if that is decided.
 
-        It is stored in place of the base timestamp, and the records' deltas are relative to it.
+        The field of the base timestamp has this value, and the records' deltas are relative to it.
         """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
     def latest_record_timestamp(self) -> int:
-        """The largest timestamp of the batch's records; -1 if compaction has left none, or none has one."""
+        """Return the largest timestamp of the batch's records; -1 if no record has one."""
         return self.max_timestamp if self.record_count else NO_TIMESTAMP
 
     @property
@@ -124,7 +124,7 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """Parse the header at `position`; only its length is checked.
+    """Parse the header at `position`. Only its length is checked.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, fewer bytes are left than a header has.
@@ -202,9 +202,9 @@ def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, me
 
 
 def with_timestamp_type(header: BatchHeader, data: Buffer, append_time_ms: int | None) -> bytes:
-    """Return a copy of the batch whose records all have the broker's time, or for None their own timestamps.
+    """Return a copy of the batch whose records have the broker's time, or (None) their own timestamps.
 
-    The header has this as an attribute, and the broker's time as the max timestamp.
+    An attribute in the header says so, and the max timestamp has the broker's time.
     """
     changed = bytearray(data)
     if append_time_ms is None:

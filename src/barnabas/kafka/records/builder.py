@@ -66,7 +66,7 @@ def encode_batch(
 
 
 def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
-    """Join a header and its (compressed) records into one batch; length and CRC are computed here."""
+    """Join a header and its (compressed) records into one batch, with the correct length and CRC."""
     length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
     return _assembled(header._replace(length=length, magic=MAGIC, crc=0), payload)
 
@@ -87,7 +87,7 @@ def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
 
 
 def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-    """The records of one batch, lazily; `batch` begins with its header.
+    """Yield the records of one batch as they are decoded. `batch` begins with its header.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -102,7 +102,7 @@ def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
 def batch_keys_and_values(
     header: BatchHeader, data: bytes, position: int
 ) -> list[tuple[bytes | None, bytes | None]]:
-    """Key and value of each record of the batch at `position`, as a list.
+    """Return the key and the value of each record of the batch at `position`, as a list.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -114,7 +114,7 @@ def batch_keys_and_values(
 
 
 def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
-    """Yield the records of all whole batches of `data`; control records only when asked for.
+    """Yield the records of all complete batches of `data`; control records only if requested.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -126,7 +126,7 @@ def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
 
 
 def recompress(batch: Buffer, codec: Compression) -> bytes:
-    """Return the same batch with its records compressed by `codec`. Records are not decoded.
+    """Return the same batch with its records compressed with `codec`. Records are not decoded.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -138,6 +138,6 @@ def recompress(batch: Buffer, codec: Compression) -> bytes:
 
 
 def recompressed(header: BatchHeader, payload: bytes, codec: Compression) -> bytes:
-    """Compress decompressed records by `codec`, and join them with their header into a batch."""
+    """Compress decompressed records with `codec`, and join them with their header into a batch."""
     attributes = header.attributes & ~0x07 | codec
     return assemble_batch(header._replace(attributes=attributes), compress(codec, payload))

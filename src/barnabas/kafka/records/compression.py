@@ -25,11 +25,11 @@ _NO_ROOM = "failed to write whole buffer"
 
 
 class ExpandsTooFarError(KafkaError):
-    """Data that would decompress to more than the limit; clients get CORRUPT_MESSAGE, as for damaged data."""
+    """Data would decompress to more than the limit. Clients get CORRUPT_MESSAGE, as for damaged data."""
 
 
 class Compression(IntEnum):
-    """The codecs by their number in a batch's attributes."""
+    """The codecs, with their numbers in a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -39,10 +39,10 @@ class Compression(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Compression:
-        """Return the codec of a name in `compression.type`; "uncompressed" is NONE.
+        """Return the codec with a name from `compression.type`; "uncompressed" is NONE.
 
         Raises:
-            ValueError: no such codec ("producer" is none).
+            ValueError: no codec has this name. "producer" is not a codec.
         """
         try:
             return cls[{"uncompressed": "none"}.get(name, name).upper()]
@@ -65,7 +65,7 @@ def compress(codec: Compression, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """The inverse of `compress`. Never allocates much more than `limit` bytes, whatever the input.
+    """Decompress `data`. It never allocates much more than `limit` bytes, whatever the input.
 
     Raises:
         ExpandsTooFarError: the data decompresses to more than `limit`.
@@ -116,7 +116,7 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 def _into_growing_buffer(
     decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
 ) -> bytes:
-    """Decompress into larger and larger buffers: these formats do not state the decompressed size."""
+    """Decompress into larger and larger buffers, because these formats do not state the decompressed size."""
     room = min(limit, max(4 * len(data), 65_536))
     while True:
         output = bytearray(room)

@@ -151,7 +151,7 @@ def decode_records(
 
 
 def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
-    """Key and value of each of the `count` records that begin at `position`.
+    """Return key and value of each of the `count` records that begin at `position`.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
@@ -223,7 +223,9 @@ def records_without_key(payload: bytes, count: int, most: int) -> list[int]:
 
 
 def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
-    """The position of each record of an uncompressed batch payload; values and headers are not decoded.
+    """Return the position of each record of an uncompressed batch payload.
+
+    Values and headers are not decoded.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
@@ -268,7 +270,10 @@ def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
 
 
 def shifted(payload: bytes, span: RecordSpan, shift: int) -> bytes:
-    """Return a record's bytes for a base timestamp that is `shift` later; its own timestamp stays."""
+    """Return a record's bytes for a base timestamp that is `shift` later.
+
+    The record's own time stays the same.
+    """
     delta = encode_varint(span.timestamp_delta - shift)
     body = b"\x00" + delta + payload[span.rest : span.end]
     return encode_varint(len(body)) + body

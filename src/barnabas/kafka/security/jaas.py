@@ -49,7 +49,7 @@ def plain_users(text: str) -> Mapping[str, str]:
     """Return the passwords by user that a server's JAAS entry for PLAIN has: ``user_NAME="PASSWORD"``.
 
     Raises:
-        ConfigError: it is no entry; the text repeats nothing of it.
+        ConfigError: the text is not such an entry. The message contains no part of it.
     """
     entry = parse_jaas(text)
     if entry.module != _PLAIN:

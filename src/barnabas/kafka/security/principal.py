@@ -19,7 +19,7 @@ class Principal(NamedTuple):
         """Return the principal that ``User:alice`` names.
 
         Raises:
-            ValueError: the text is none.
+            ValueError: the text does not name a principal.
         """
         kind, colon, name = text.partition(":")
         if not (kind and colon and name):
@@ -34,10 +34,10 @@ ITSELF = Principal("", "")
 
 
 def check_name(name: str) -> None:
-    """Refuse a client's name that is reserved for clients without one, whatever the login mechanism.
+    """Raise an error if a client's name is reserved for clients without a login.
 
     Raises:
-        ValueError: with the reason.
+        ValueError: the name is reserved.
     """
     if name == ANONYMOUS.name:
         raise ValueError(f"nobody may log in as {name}: whoever has not logged in is called so")

@@ -1,4 +1,4 @@
-"""Client side of the SASL mechanisms: generators that yield messages and receive the server's replies.
+"""Client side of the SASL mechanisms, as generators that yield messages and receive the server's replies.
 
 PLAIN is RFC 4616, SCRAM RFC 5802 and RFC 7677 (KIP-84).
 """
@@ -21,20 +21,20 @@ MOST_ITERATIONS = 1_000_000
 
 
 def plain(username: str, password: str) -> ClientExchange:
-    """The password as it is: for connections over TLS."""
+    """Send the password unchanged. Use this only with TLS."""
     yield f"\0{username}\0{password}".encode()
 
 
 def scram(
     mechanism: str, username: str, password: str, nonce: bytes, *, is_token: bool = False
 ) -> ClientExchange:
-    """SCRAM-SHA-256 or SCRAM-SHA-512: client and server prove to each other that they know the password.
+    """Log in with SCRAM-SHA-256 or SCRAM-SHA-512: both sides prove that they know the password.
 
     Deriving the proof takes milliseconds of CPU time.
 
     Args:
-        nonce: 18 random bytes or more, never used before.
-        is_token: the name is a delegation token's id, the password its HMAC as base64 (KIP-48).
+        nonce: at least 18 random bytes, which were never used before.
+        is_token: whether the name is a delegation token's id, and the password its HMAC in base64 (KIP-48).
 
     Raises:
         SaslError: the server does not know the password, or breaks the protocol.

@@ -1,7 +1,7 @@
 """The server's side of SCRAM (RFC 5802, RFC 7677; KIP-84), and the credentials that it stores.
 
-A stolen credential gives no password away: from its keys neither the password nor a client's
-proof can be computed.
+A stolen credential does not reveal the password: neither the password nor a client's proof can be computed
+from its keys.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ SALT_BYTES = 24
 
 
 class Mechanism(IntEnum):
-    """SCRAM's variants, by their numbers in the protocol (KIP-554)."""
+    """The variants of SCRAM, with their numbers in the protocol (KIP-554)."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
     @property
     def text(self) -> str:
-        """The name in SASL: ``SCRAM-SHA-256``."""
+        """Return the name in SASL, such as ``SCRAM-SHA-256``."""
         return self.name.replace("_", "-")
 
     @property
     def size(self) -> int:
-        """Bytes of a key."""
+        """Return the size of a key in bytes."""
         return 32 if self is Mechanism.SCRAM_SHA_256 else 64
 
     @property
     def hash(self) -> str:
-        """The name in `hashlib`."""
+        """Return the name in `hashlib`."""
         return "sha256" if self is Mechanism.SCRAM_SHA_256 else "sha512"
 
 
@@ -79,7 +79,7 @@ class ScramCredential(NamedTuple):
 
 
 def can_log_in(texts: Mapping[str, str]) -> bool:
-    """Whether any of the settings of a user is a credential."""
+    """Whether one of a user's settings is a credential."""
     return any(mechanism in MECHANISMS for mechanism in texts)
 
 
@@ -110,7 +110,7 @@ _ESCAPED = {"2C": ",", "3D": "="}
 
 
 class ShownToken(NamedTuple):
-    """A delegation token that a client logs in by."""
+    """A delegation token with which a client logs in."""
 
     credential: ScramCredential
     owner: str
@@ -119,15 +119,15 @@ class ShownToken(NamedTuple):
 
 
 class ScramExchange:
-    """One login by SCRAM: the client's first message, then its final one.
+    """A login with SCRAM: the client's first message, then its final one.
 
     Args:
-        mechanism: which variant.
-        find: the credential of a user, None when there is none.
+        mechanism: variant of SCRAM.
+        find: returns the credential of a user; None if there is none.
         nonce: the server's part of the nonce, printable and without commas.
-        make_up: the credential of a user who does not exist.
-        find_token: the delegation token of an id, None when there is none.
-        make_up_token: the credential of a delegation token that does not exist.
+        make_up: returns the credential of a user who does not exist.
+        find_token: returns the delegation token with an id; None if there is none.
+        make_up_token: returns the credential of a delegation token that does not exist.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class ScramExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to the client's next message.
+        """Return the response to the client's next message.
 
         Raises:
             SaslError: the exchange has failed.
@@ -231,7 +231,7 @@ def _shows_token(extensions: str) -> bool:
 
 
 def _unescaped(name: str) -> str:
-    """Return a user's name out of a message. Raises SaslError for an equals sign that escapes nothing."""
+    """Return a user's name from a message. Raises SaslError for an invalid escape."""
 
     def character(escape: re.Match[str]) -> str:
         if escape[1] not in _ESCAPED:

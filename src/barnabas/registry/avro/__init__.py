@@ -19,7 +19,7 @@ class AvroSchema:
 
     Raises:
         InvalidSchemaError: the text is no JSON, or breaks a rule of Avro's.
-        TooLargeError: it has more elements than are served.
+        TooLargeError: the schema has more elements than the limit.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
@@ -33,7 +33,7 @@ class AvroSchema:
         self.text = text.write(self._node, sort_properties=normalize, defined=defined)
 
     def cannot_read(self, written: AvroSchema) -> list[Incompatibility]:
-        """Why data of the schema `written` cannot be read with this one."""
+        """Return why this schema cannot read data of the schema `written`."""
         return incompatibilities(self._node, written._node)
 
 

@@ -1,4 +1,4 @@
-"""Whether data written with one schema can be read with another: Avro's rules of schema resolution.
+"""Checks whether one schema can read data that another has written, by Avro's rules of schema resolution.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/#schema-resolution.
 fastavro resolves schemas only while it reads records; the checker of Python's `avro` does not name the place
@@ -25,7 +25,7 @@ _PROMOTIONS = {
 
 
 def incompatibilities(reader: SchemaNode, writer: SchemaNode) -> list[Incompatibility]:
-    """The first reasons why data of `writer` cannot be read as `reader`; empty if it always can.
+    """Return the first reasons why `reader` cannot read data of `writer`; empty if it always can.
 
     Raises:
         TooLargeError: the comparison takes too many steps.

@@ -34,7 +34,7 @@ _RESERVED["error"] = _RESERVED["record"]
 
 @dataclass(slots=True, eq=False)
 class SchemaNode:
-    """One schema. `kind` is its type's name or ``union``; named ones go by `name`, with their namespace.
+    """One schema. `kind` is the name of its type, or ``union``. A named type has its full name in `name`.
 
     Nodes have identity comparison: a recursive schema contains itself.
     """
@@ -76,11 +76,12 @@ class Field:
 
 
 def read(schema: Any, known: dict[str, SchemaNode]) -> SchemaNode:
-    """The node of a schema in JSON. The schema may refer to the named types in `known`; its own are added
-    there.
+    """Return the node of a schema in JSON.
+
+    Named types come from `known`, and the schema's own are added to it.
 
     Raises:
-        InvalidSchemaError: it breaks a rule.
+        InvalidSchemaError: the schema breaks a rule.
     """
     return _Reader(known).node(schema, "")
 

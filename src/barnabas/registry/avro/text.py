@@ -1,5 +1,4 @@
-"""Prints a schema as Java's `Schema.toString` does, so that two registries agree on which schemas are the
-same.
+"""Prints a schema as Java's `Schema.toString` does, so that all registries agree on equal schemas.
 
 Attributes have a fixed order, without spaces; a namespace is printed only where it changes; a type is printed
 by name after its definition. Documentation and unknown properties are kept.
@@ -14,7 +13,7 @@ from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, SchemaNode
 
 
 def write(node: SchemaNode, *, sort_properties: bool = False, defined: frozenset[str] = frozenset()) -> str:
-    """Return the text; names in `defined` are defined elsewhere, in schemas that are referred to."""
+    """Return the text of the schema. Names in `defined` are defined in the schemas to which it refers."""
     form = _Writer(sort_properties, set(defined)).form(node, "")
     return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
 

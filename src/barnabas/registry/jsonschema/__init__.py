@@ -19,7 +19,7 @@ class JsonSchema:
 
     Raises:
         InvalidSchemaError: the text is not JSON, not a JSON Schema, or has an unknown reference.
-        TooLargeError: it has more elements than are served.
+        TooLargeError: the schema has more elements than the limit.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
@@ -45,7 +45,7 @@ class JsonSchema:
         self.text = json.dumps(self._contents, ensure_ascii=False, separators=(",", ":"), sort_keys=normalize)
 
     def cannot_read(self, written: JsonSchema) -> list[Incompatibility]:
-        """Why documents that `written` accepts are not all accepted by this schema."""
+        """Return why this schema does not accept all documents that `written` accepts."""
         from barnabas.registry.jsonschema.compatibility import Located, rejections
 
         return rejections(

@@ -1,4 +1,4 @@
-"""Whether one JSON Schema accepts every document that another accepts.
+"""Checks whether one JSON Schema accepts every document that another accepts.
 
 A reader's schema must accept every document of its writers' schemas. The comparison goes keyword by keyword
 and is conservative: a keyword that cannot be compared (``pattern``, ``if``) must not change. The cases and
@@ -67,7 +67,10 @@ class Located:
         return Located(contents, self.resolver)
 
     def resolved(self) -> Located:
-        """The schema, or the one that it refers to; keywords beside a $ref are ignored, as up to draft 7."""
+        """Return the schema, or the one to which it refers.
+
+        Keywords beside $ref are ignored, as up to draft 7.
+        """
         schema = self
         for _ in range(100):  # a chain of references may be a cycle
             reference = schema.contents.get("$ref") if isinstance(schema.contents, dict) else None
@@ -137,12 +140,12 @@ class _Check:
         return self._under_way[pair]
 
     def _say_the_same(self, reader: Any, writer: Any) -> bool:
-        """Whether both have the same text, and no references that could mean something else."""
+        """Whether both have the same text, and no references that could have different targets."""
         digest, refers = self._digest(reader)
         return not refers and self._digest(writer)[0] == digest
 
     def _digest(self, contents: Any) -> tuple[bytes, bool]:
-        """Return the text's digest, and whether it has a reference, whose meaning depends on the schema."""
+        """Return a digest of the text, and whether the text has a reference."""
         if id(contents) not in self._texts:
             text = _text(contents)
             digest = hashlib.sha256(text.encode()).digest()
@@ -152,7 +155,7 @@ class _Check:
         return self._texts[id(contents)]
 
     def _one(self, made: Any) -> Any:
-        """Return the first object that was built from the same parts."""
+        """Return the object that was first built from the same parts."""
         parts = made.items() if isinstance(made, dict) else enumerate(made)
         self._steps.spend(1 + len(made) // 10)
         key = (type(made), *sorted((str(name), id(value)) for name, value in parts))

@@ -1,4 +1,4 @@
-"""Regular expressions of JSON Schemas: matched by RE2, in linear time, if it supports them."""
+"""Regular expressions in JSON Schemas. RE2 matches them in linear time, if it supports them."""
 
 from __future__ import annotations
 

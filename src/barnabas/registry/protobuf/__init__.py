@@ -1,6 +1,7 @@
-"""Protobuf schemas: compiled by protoc, kept as .proto text, compared by Confluent's rules.
+"""Protobuf schemas: protoc compiles them, and they are stored as .proto text.
 
-The modules of this package need the extra ``barnabas[protobuf]`` and are imported when a schema is read.
+The modules of this package need the extra ``barnabas[protobuf]``. They are imported when the first Protobuf
+schema is read.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ class ProtobufSchema:
     `text` is written from the descriptor, so both forms give the same text; it has no comments. With
     `normalize` imports are in order.
 
-    Blocks for as long as protoc takes: some 50 ms if `schema` is that text already, twice that otherwise. A
-    registry keeps the text forever, so protoc first compiles the written text again.
+    Its creation blocks until protoc ends: about 50 ms if `schema` is already that text, otherwise twice that.
+    The registry stores the text forever, so protoc first compiles the written text again.
 
     Raises:
-        InvalidSchemaError: protoc refuses it, or the base64 has no descriptor, or one that cannot be written
-            as text.
-        RegistryError: OPERATION_TIMEOUT or STORE_ERROR: protoc does not end by itself.
+        InvalidSchemaError: protoc rejects the schema, or the base64 has no descriptor, or one without a text
+            form.
+        RegistryError: OPERATION_TIMEOUT or STORE_ERROR, protoc takes too long or crashes.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
@@ -52,13 +53,13 @@ class ProtobufSchema:
 
     @cached_property
     def serialized(self) -> str:
-        """The base64 of the FileDescriptorProto, which clients without a compiler read."""
+        """Return the base64 of the FileDescriptorProto, for clients without a compiler."""
         from barnabas.registry.protobuf import descriptors
 
         return descriptors.encode(self._main, "default")  # the importing file chooses its name
 
     def cannot_read(self, written: ProtobufSchema) -> list[Incompatibility]:
-        """Why messages of the schema `written` cannot be read with this one."""
+        """Return why this schema cannot read messages of the schema `written`."""
         from barnabas.registry.protobuf.compatibility import incompatibilities
 
         return incompatibilities(self._linked, written._linked)

@@ -1,4 +1,4 @@
-"""Whether the messages of one file can read another file's data, by Confluent's rules and their names.
+"""Checks whether the messages of one file can read the data of another file, by Confluent's rules.
 
 Source:
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/serdes-protobuf.html
@@ -30,7 +30,7 @@ _TEXT = _GROUP_OF["string"]
 
 
 def incompatibilities(reader: Any, writer: Any) -> list[Incompatibility]:
-    """Every reason why messages of the FileDescriptor `writer` cannot be read with `reader`."""
+    """Return every reason why `reader` cannot read messages of the FileDescriptor `writer`."""
     found = []
     if reader.package != writer.package:
         words = f"package {writer.package or '(none)'} became {reader.package or '(none)'}"
@@ -92,7 +92,10 @@ class _Check:
         return found
 
     def _oneofs(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """A oneof stores only one field, so fields that could be set together must not move into one."""
+        """Check the oneofs.
+
+        A oneof stores only one field, so fields that could be set together must not join one.
+        """
         found = []
         for oneof in reader.oneofs:
             before = [writer.fields_by_number.get(field.number) for field in oneof.fields]
@@ -170,7 +173,7 @@ def _called(field: Any) -> str:
 
 
 def _oneof(field: Any) -> str | None:
-    """Return the oneof that a field shares; proto3's synthetic one of ``optional`` does not count."""
+    """Return the oneof that a field shares with others; not the synthetic one for ``optional`` in proto3."""
     oneof = field.containing_oneof
     if oneof is None or (len(oneof.fields) == 1 and oneof.name.lstrip("X") == f"_{field.name}"):
         return None

@@ -1,4 +1,4 @@
-"""FileDescriptorProtos: decoded from base64, linked with their imports, sorted, compared."""
+"""Decodes FileDescriptorProtos from base64, links them with their imports, sorts and compares them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 def decode(schema: str, name: str) -> Any | None:
-    """Return the FileDescriptorProto that `schema` is the base64 of, called `name`; None when it is text.
+    """Decode `schema` from base64 to a FileDescriptorProto with this name; return None if it is text.
 
     Raises:
         InvalidSchemaError: it is neither.
@@ -42,7 +42,7 @@ def decode(schema: str, name: str) -> Any | None:
 
 
 def encode(file: Any, name: str) -> str:
-    """Return the base64 of `file` as one called `name`."""
+    """Return the base64 of `file`, with its name replaced by `name`."""
     copy = descriptor_pb2.FileDescriptorProto()
     copy.CopyFrom(file)
     copy.name = name
@@ -50,10 +50,10 @@ def encode(file: Any, name: str) -> str:
 
 
 def link(files: Mapping[str, Any]) -> Any:
-    """Return a DescriptorPool with the files (those that others need come first) and ``descriptor.proto``.
+    """Return a DescriptorPool with the files, each after those that it imports, and ``descriptor.proto``.
 
     Raises:
-        InvalidSchemaError: they do not fit together.
+        InvalidSchemaError: the files contradict each other.
     """
     pool = DescriptorPool()
     own = descriptor_pb2.DESCRIPTOR
@@ -68,20 +68,20 @@ def link(files: Mapping[str, Any]) -> Any:
 
 
 def informed(file: Any, pool: Any) -> Any:
-    """Return the same file, with options that its imports define as ordinary fields."""
+    """Return the same file, in which options that its imports define are ordinary fields."""
     known = GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))
     return known.FromString(file.SerializeToString())
 
 
 def same(name: str, files: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Whether the file `name` says the same among `files` and among `others`, in the same order."""
+    """Whether the file `name` has the same content and order in `files` and in `others`."""
     pool = link(files)
     one, other = (_tidy(linked.FindFileByName(name)) for linked in (pool, link(others)))
     return bool(informed(one, pool) == informed(other, pool))
 
 
 def sort_imports(file: Any) -> None:
-    """Put the imports in the order of their names."""
+    """Sort the imports by name."""
     public = {file.dependency[number] for number in file.public_dependency}
     weak = {file.dependency[number] for number in file.weak_dependency}
     file.dependency.sort()

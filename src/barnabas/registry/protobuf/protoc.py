@@ -47,8 +47,8 @@ def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str,
     register: ``google/protobuf/``, ``google/type/`` and ``confluent/``. Blocks.
 
     Raises:
-        InvalidSchemaError: protoc refuses it, with protoc's reasons.
-        RegistryError: OPERATION_TIMEOUT, STORE_ERROR, protoc does not come to an end of its own.
+        InvalidSchemaError: protoc rejects the schema; the message has its reasons.
+        RegistryError: OPERATION_TIMEOUT or STORE_ERROR, protoc takes too long or crashes.
     """
     with tempfile.TemporaryDirectory(prefix="barnabas-protoc-") as made:
         folder = Path(made)
@@ -110,7 +110,7 @@ def _known_files() -> list[str]:
 
 
 def _complaints(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
-    """protoc's errors on one line; positions are LINE:COLUMN in the schema, or FILE:LINE:COLUMN."""
+    """Return protoc's errors on one line. A position is LINE:COLUMN in the schema, or FILE:LINE:COLUMN."""
     said = done.stderr.decode(errors="replace").replace(f"{sources}/", "").replace(f"{MAIN}:", "")
     lines = [line for line in said.splitlines() if line.strip() and not _REMARK.search(line)]
     return "; ".join(lines[:_MOST_COMPLAINTS])

@@ -251,7 +251,7 @@ class _Writer:
     # --- names ---
 
     def _name(self, full: str, scope: str) -> str:
-        """The shortest name that unambiguously means `full` within `scope`; `full` begins with a dot."""
+        """Return the shortest name that means `full` within `scope`. `full` begins with a dot."""
         full = full[1:]
         package = self._file.package
         short = full.removeprefix(f"{package}.") if package else full

@@ -1,4 +1,4 @@
-"""The application with all URLs."""
+"""The application of a registry with all URLs."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def build(
     access: ClusterAccess | None = None,
     hosts: frozenset[str] | None = None,
 ) -> web.Application:
-    """Return the application that answers from `state` and writes to `log`.
+    """Return the application that reads from `state` and writes to `log`.
 
     Args:
-        access: requires logins of clients; None for no logins.
+        access: authenticates clients; None if no login is needed.
         hosts: the accepted ``Host`` headers; None for any.
     """
     middlewares = [exchange, own_requests_only, authorize]

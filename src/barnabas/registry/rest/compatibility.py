@@ -1,4 +1,4 @@
-"""/compatibility: whether a schema might be registered, without registering it."""
+"""/compatibility: checks whether a schema could be registered, without registering it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by all URLs: decodes bodies, encodes answers, and errors in Confluent's format."""
+"""Code that all URLs share: decodes bodies, and encodes responses and errors in Confluent's format."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def answer(value: Json) -> web.Response:
-    """`value` as JSON."""
+    """Return a response with `value` as JSON."""
     return web.Response(text=_json(value))
 
 
@@ -99,7 +99,7 @@ def subject_of(request: web.Request) -> str:
 
 
 def scope_of(request: web.Request) -> str | None:
-    """The subject or context in an address of settings, in its canonical form; None for the whole registry.
+    """Return the canonical form of the subject or context in an address; None for the whole registry.
 
     Raises:
         RegistryError: INVALID_SUBJECT.
@@ -122,7 +122,7 @@ def id_of(request: web.Request) -> int:
 
 
 def flag(request: web.Request, name: str) -> bool:
-    """A boolean parameter; false if it is missing."""
+    """Return a boolean parameter; False if it is missing."""
     return request.query.get(name, "false").lower() == "true"
 
 
@@ -189,7 +189,7 @@ async def _decoded(data: bytes) -> Mapping[str, Any]:
 
 @web.middleware
 async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Negotiate the content type, and turn errors into answers."""
+    """Negotiate the content type, and turn errors into responses."""
     _body.set(None)
     content_type = _acceptable(request.headers.get("Accept", "*/*"))
     try:
@@ -216,7 +216,7 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 async def _computing(handler: Handler, request: web.Request) -> web.StreamResponse:
-    """Call `handler`, and again after each NotComputed: until then it has changed nothing."""
+    """Call `handler`, and call it again after each NotComputed. Before NotComputed it has changed nothing."""
     loop = asyncio.get_running_loop()
     deadline = time.monotonic() + _COMPUTE_S
     while True:

@@ -1,4 +1,4 @@
-"""/schemas and /contexts: schemas by their ids."""
+"""/schemas and /contexts: returns schemas by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/config and /mode: compatibility levels and modes, of the registry and of subjects."""
+"""/config and /mode: returns and changes compatibility levels and modes, of the registry or of subjects."""
 
 from __future__ import annotations
 

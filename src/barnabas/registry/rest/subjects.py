@@ -1,4 +1,4 @@
-"""/subjects: registering, looking up and deleting schemas by subject and version."""
+"""/subjects: registers, finds and deletes schemas by subject and version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ routes = web.RouteTableDef()
 
 
 def described(request: web.Request, version: Version) -> JsonObject:
-    """Return a version in the format of answers."""
+    """Return a version in the format of responses."""
     return {
         "subject": version.subject,
         "version": version.number,

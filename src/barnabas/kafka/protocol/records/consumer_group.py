@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` that store a group of the consumer protocol (KIP-848), one fact in each.
+"""Records of `__consumer_offsets` that store a group of the consumer protocol (KIP-848).
 
 Key and value each begin with an int16, which is not part of the declaration. The key's int16 is the kind of
 record, the value's its version. A null value deletes the entry of the key.

@@ -1,4 +1,4 @@
-"""All rules of a cluster, indexed by resource. The value is immutable; a change replaces one store node."""
+"""All rules of a cluster, indexed by resource. The value is immutable; a change makes a new one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PatternRules:
 
     @property
     def principals(self) -> set[str]:
-        """The principals that the entries name."""
+        """Return the principals that the entries name."""
         return set(self._by_principal)
 
     def of(self, principal: str) -> Iterator[tuple[AclEntry, str]]:
@@ -55,7 +55,7 @@ _NO_PRINCIPALS: Map[str, Map[ResourcePattern, None]] = Map()
 
 
 class Acls:
-    """Rules by resource pattern.
+    """The rules by resource pattern.
 
     A decision reads the rules of the name, of `*`, and of each prefix of the name that is as long as some
     prefixed pattern. Its cost does not grow with the number of rules.
@@ -86,7 +86,7 @@ class Acls:
 
     @classmethod
     def of(cls, bindings: Iterable[AclBinding]) -> Acls:
-        """Return the rules as one value."""
+        """Return the collection of these rules."""
         entries: dict[ResourcePattern, list[AclEntry]] = {}
         for resource, entry in bindings:
             entries.setdefault(resource, []).append(entry)
@@ -123,7 +123,7 @@ class Acls:
         return Acls(rules.finish(), lengths.finish(), by_principal.finish())
 
     def about(self, kind: ResourceType, name: str) -> Iterator[tuple[ResourcePattern, PatternRules]]:
-        """Yield the rules about one resource, with their patterns."""
+        """Yield the rules for one resource, with their patterns."""
         for resource in self._patterns(kind, name):
             rules = self.rules.get(resource)
             if rules is not None:

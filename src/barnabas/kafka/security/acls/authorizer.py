@@ -1,4 +1,4 @@
-"""Decisions for connected clients, remembered until the rules change."""
+"""Decides about the permissions of connected clients, and caches decisions until the rules change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _ALL_OPERATIONS = {
 
 
 class Access:
-    """The permissions of a connection. This class allows everything; `Authorizer.access` restricts."""
+    """The permissions of a connection.
+
+    This class allows everything. Those of `Authorizer.access` are restricted.
+    """
 
     #: whether nothing has to be asked at all
     is_unrestricted = True
@@ -37,7 +40,7 @@ class Access:
     known: Mapping[tuple[Operation, ResourceType], Container[str]] = {}
 
     def catch_up(self) -> None:
-        """Make `known` true by the latest rules."""
+        """Update `known` to the latest rules."""
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether an operation on one resource is allowed."""
@@ -158,9 +161,7 @@ class Authorizer:
         self._accesses: dict[tuple[Principal, str], Access] = {}
 
     def access(self, principal: Principal, host: str) -> Access:
-        """Return the permissions of a principal at a host (an IP address). They follow later changes of the
-        rules.
-        """
+        """Return the permissions of a principal at a host (an IP address). They change with the rules."""
         key = principal, host
         access = self._accesses.get(key)
         if access is None:

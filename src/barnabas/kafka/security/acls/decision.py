@@ -1,4 +1,4 @@
-"""Decisions of the rules on one operation: pure functions of rules, principal, host and resource."""
+"""Decides whether the rules allow an operation, as pure functions of rules, principal, host and resource."""
 
 from __future__ import annotations
 
@@ -65,9 +65,10 @@ def decide(
     kind: ResourceType,
     name: str,
 ) -> Decision:
-    """Whether a principal (``User:alice``) at a host may do something to a resource.
+    """Whether a principal (``User:alice``) at a host may perform an operation on a resource.
 
-    Any DENY wins. ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, of ALTER_CONFIGS DESCRIBE_CONFIGS.
+    Any DENY wins. ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE. ALLOW of ALTER_CONFIGS implies
+    DESCRIBE_CONFIGS.
     """
     if principal in subjects.super_users:
         return Decision(True, Reason.SUPER_USER)
@@ -95,10 +96,10 @@ def decide(
 def decide_any(
     acls: Acls, subjects: SubjectRules, principal: str, host: str, operation: Operation, kind: ResourceType
 ) -> bool:
-    """Whether a principal may do something to at least one possible resource of a type (KIP-679).
+    """Whether a principal may perform an operation on at least one possible resource of a type (KIP-679).
 
-    A rule that allows it counts unless a DENY covers all that it allows. Only rules that name the operation
-    or ALL count, on both sides.
+    A rule that allows it counts unless a DENY covers all that it allows. Both kinds of rules count only if
+    they name the operation or ALL.
     """
     if decide(acls, subjects, principal, host, operation, kind, _NO_NAME).is_allowed:
         return True

@@ -95,14 +95,14 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
 
 
 class ResourcePattern(NamedTuple):
-    """Some resources of one type: those of a name, those whose names begin with it, or all (`*`)."""
+    """A pattern that selects resources of one type: by name, by prefix, or all (`*`)."""
 
     type: ResourceType
     name: str
     pattern: PatternType = PatternType.LITERAL
 
     def matches(self, name: str) -> bool:
-        """Whether a resource of the pattern's type is one of these."""
+        """Whether the pattern selects a resource of its type."""
         if self.pattern is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, ANY_NAME)
@@ -120,7 +120,7 @@ class AclEntry(NamedTuple):
 
 
 class AclBinding(NamedTuple):
-    """A rule: an entry and the resources that it is about."""
+    """A rule: an entry, and the resources to which it applies."""
 
     resource: ResourcePattern
     entry: AclEntry
@@ -168,7 +168,7 @@ class AclFilter(NamedTuple):
 
     @property
     def exact(self) -> ResourcePattern | None:
-        """The only resource pattern that may be selected, if there is just one."""
+        """Return the only resource pattern that the filter can select; None if it can select several."""
         is_one = self.pattern in (PatternType.LITERAL, PatternType.PREFIXED)
         if is_one and self.name is not None and self.type is not ResourceType.ANY:
             return ResourcePattern(self.type, self.name, self.pattern)
