@@ -45,6 +45,7 @@ SLOW = (
     "tests/integration/test_long_listings.py",
     "tests/integration/test_many_members.py",
     "tests/integration/test_oauthbearer.py",
+    "tests/integration/test_share_group_clients.py",
     "tests/integration/test_ship.py::test_a_broker_killed_under_a_shipper_loses_and_repeats_nothing",
     "tests/integration/test_ship.py::test_a_shipper_killed_again_and_again_loses_and_repeats_nothing",
     "tests/integration/test_share_consumer.py",

@@ -1,4 +1,4 @@
-"""Apache Kafka's kafka-share-groups lists, describes, resets and deletes share groups of the broker."""
+"""Apache Kafka's tools for share groups: kafka-share-groups, kafka-console-share-consumer, kafka-configs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHea
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+CONFIGS = "kafka.admin.ConfigCommand"
 PATIENCE = 60.0
 
 
@@ -98,3 +100,24 @@ def test_kafka_share_groups_resets_and_deletes_offsets_and_groups(tool, topic, w
     assert name not in tool(GROUPS, "--describe", "--group", group)
     assert "successful" in tool(GROUPS, "--delete", "--group", group)
     assert group not in tool(GROUPS, "--list").splitlines()
+
+
+def test_console_share_consumers_share_a_topic_and_the_tool_shows_their_lag(java, broker, tool, topic, wire):
+    name, group = topic(partitions=2), f"g-{uuid.uuid4()}"
+    whose = ("--entity-type", "groups", "--entity-name", group)
+    tool(CONFIGS, "--alter", *whose, "--add-config", "share.auto.offset.reset=earliest")
+    assert "share.auto.offset.reset=earliest" in tool(CONFIGS, "--describe", *whose)
+    tool(PRODUCER, "--topic", name, stdin="".join(f"{i}\n" for i in range(50)))
+    consume = ("--bootstrap-server", broker.bootstrap, "--topic", name, "--group", group)
+    first, second = (java.start(CONSUMER, *consume, "--timeout-ms", "15000") for _ in range(2))
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in (first, second)]
+    assert sorted(int(line) for out in outputs for line in out.split()) == list(range(50))
+    places = rows(tool(GROUPS, "--describe", "--group", group))
+    assert {row["LAG"] for row in places} == {"0"}
+    assert sum(int(row["START-OFFSET"]) for row in places) == 50
+    tool(PRODUCER, "--topic", name, stdin="more\n")
+    assert sum(int(row["LAG"]) for row in rows(tool(GROUPS, "--describe", "--group", group))) == 1
+    consumed = tool(
+        CONSUMER, "--topic", name, "--group", group, "--max-messages", "1", "--timeout-ms", "15000"
+    )
+    assert consumed.split() == ["more"]

@@ -194,6 +194,7 @@ def a_group_of_another_type_is_no_share_group(wire):
         return
     use_share_groups(wire)
     wire.topic("t", 1)
+    joined(wire, id_of("s", wire), "t", partitions=1, group="s")  # Kafka makes the topic of states
     wire.ask(enter(wire, id_of("m", wire), "t", group="c"), 1)
     answer = wire.ask(join(wire.name("k")), 5)
     wire.ask(join(wire.name("k"), answer.member_id), 5)
