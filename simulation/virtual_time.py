@@ -37,10 +37,9 @@ class Killed(BaseException):
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """Instead of waiting for files, moves the loop's clock on by the time it was asked to wait."""
+    """No file is ever ready."""
 
     def __init__(self) -> None:
-        self.now = 0.0
         self._real = selectors.DefaultSelector()  # holds the loop's own wake-up pipe
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -50,9 +49,6 @@ class _VirtualSelector(selectors.BaseSelector):
         return self._real.unregister(fileobj)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise Deadlock("nothing is ready and no timer is set")
-        self.now += max(timeout, 0.0)
         return []
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
@@ -66,20 +62,45 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An asyncio loop in virtual time, which starts at 0."""
 
     def __init__(self) -> None:
-        self._virtual = _VirtualSelector()
+        self._now = 0.0
+        #: the timers by their time, those of one time in the order in which they were set
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timer_count = 0
         #: by its id, whose each asynchronous generator is; a weak reference would be gone before it is asked
         self._generators: dict[int, VirtualProcess | None] = {}
-        super().__init__(self._virtual)
+        super().__init__(_VirtualSelector())
 
     def time(self) -> float:
-        return self._virtual.now
+        return self._now
+
+    def close(self) -> None:
+        super().close()
+        self._timers.clear()
+
+    def _run_once(self) -> None:
+        """Run what is ready; when nothing is, move time on to the next timer."""
+        timers, ready = self._timers, self._ready  # type: ignore[attr-defined]
+        if not ready and not self._stopping:  # type: ignore[attr-defined]
+            while timers and timers[0][2].cancelled():
+                heapq.heappop(timers)
+            if not timers:
+                raise Deadlock("nothing is ready and no timer is set")
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
     # What a dead process schedules is cancelled at once; `VirtualProcess.kill` sees to what it had scheduled.
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = super().call_soon(callback, *args, context=context)
+        self._check_closed()  # type: ignore[attr-defined]
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
         process = _process_of(context)
         if process is None:
             return handle
@@ -93,15 +114,23 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
+        self._check_closed()  # type: ignore[attr-defined]
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
         process = _process_of(context)
-        if process is not None and process.is_paused:
-            handle = asyncio.TimerHandle(when, callback, args, self, context)
+        if process is None:
+            self._set(handle)
+        elif process.is_paused:
             process.held_timers.append(handle)
-            return handle
-        handle = super().call_at(when, callback, *args, context=context)
-        if process is not None and not process.is_alive:
+        elif process.is_alive:
+            self._set(handle)
+        else:
             handle.cancel()
         return handle
+
+    def _set(self, timer: asyncio.TimerHandle) -> None:
+        # Not in the loop's own heap, whose entries compare themselves in Python.
+        self._timer_count += 1
+        heapq.heappush(self._timers, (timer.when(), self._timer_count, timer))
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
@@ -132,7 +161,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Prevent everything that a process has scheduled."""
         # Private, and the same in every Python so far; the tests would say if that changed.
         held = [*process.held_ready, *process.held_timers]
-        for handle in [*held, *self._ready, *self._scheduled]:  # type: ignore[attr-defined]
+        timers = [timer for _, _, timer in self._timers]
+        for handle in [*held, *self._ready, *timers]:  # type: ignore[attr-defined]
             if handle._context.get(_current) is process:
                 self._prevent(handle)
 
@@ -152,14 +182,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 process.held_ready.append(handle)
                 # The loop counts what is ready before it runs it: something must stand in its place.
                 ready[place] = asyncio.Handle(_nothing, (), self)
-        stays: list[asyncio.TimerHandle] = []
-        for timer in self._scheduled:  # type: ignore[attr-defined]
-            is_held = timer._context.get(_current) is process and not timer.cancelled()
-            if is_held:
-                timer._scheduled = False
-            (process.held_timers if is_held else stays).append(timer)
-        heapq.heapify(stays)
-        self._scheduled[:] = stays  # type: ignore[attr-defined]
+        stays = []
+        for entry in sorted(self._timers):
+            timer = entry[2]
+            if timer._context.get(_current) is process and not timer.cancelled():  # type: ignore[attr-defined]
+                process.held_timers.append(timer)
+            else:
+                stays.append(entry)
+        self._timers = stays
 
     def release_handles_of(self, process: VirtualProcess) -> None:
         """Schedule again what was held; what is overdue comes at once, in the order of its times."""
@@ -168,8 +198,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._ready.extend(handle for handle in ready if not handle.cancelled())  # type: ignore[attr-defined]
         for timer in timers:
             if not timer.cancelled():
-                timer._scheduled = True  # type: ignore[attr-defined]
-                heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+                self._set(timer)
 
     def _write_to_self(self) -> None:
         """Nobody waits in `select`."""

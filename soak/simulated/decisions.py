@@ -23,6 +23,7 @@ class Decisions:
         states: of each partition, as the cluster has decided.
         topic_ids: of each topic that there is.
         deleted: the ids of topics whose deletion was decided.
+        version: a number that each change of these, and of who is complete, raises.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -30,6 +31,7 @@ class Decisions:
         self.states: dict[TopicPartition, PartitionState] = {}
         self.topic_ids: dict[str, TopicId] = {}
         self.deleted: dict[TopicId, None] = {}
+        self.version = 0
         #: told of each replica that a leader has had admitted to the ISR
         self.on_joined: Callable[[TopicPartition, BrokerId, PartitionState], None] = lambda *_: None
         self._assignments: dict[str, znodes.Assignment] = {}
@@ -43,6 +45,7 @@ class Decisions:
 
     def suspect(self, broker_id: BrokerId) -> None:
         """A machine has lost what it had not fsynced: it may be in sync only until the controller knows."""
+        self.version += 1
         for name, state in self.states.items():
             if broker_id in state.isr or broker_id in state.elr:
                 self._suspects[broker_id, name] = None
@@ -56,6 +59,7 @@ class Decisions:
 
     def committed(self, operations: Sequence[Operation], changes: Sequence[Change]) -> None:
         """A transaction was carried out."""
+        self.version += 1
         for change in changes:  # what others depend on comes first
             if change.path == znodes.CONTROLLER_EPOCH and change.after is not None:
                 self._controller_epoch = znodes.decode_controller_epoch(change.after.data)

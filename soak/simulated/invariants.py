@@ -8,6 +8,7 @@ from typing import NamedTuple
 from barnabas.broker.coordinator.groups.classic.group import ClassicGroup
 from barnabas.broker.coordinator.groups.classic.states import GroupState
 from barnabas.broker.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.broker.replication.partition import Partition
 from barnabas.broker.server.broker import Broker
 from soak.roles.common import SESSION_MS
 from soak.simulated.broker import SimulatedBroker
@@ -88,20 +89,23 @@ class _OfBroker:
             now = _Bounds(
                 log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
             )
-            name = f"{partition.topic_partition} of {self._broker.name}: {now}"
             if not now.start <= now.watermark <= now.end or now.stable > now.watermark:
-                self._stage.complain("bounds", name)
+                self._stage.complain("bounds", self._described(partition, now))
             latest = max(log.files.snapshots, default=0)
             if latest > now.end and latest not in self._stale:
                 self._stale[latest] = None
+                name = self._described(partition, now)
                 self._stage.complain("stale-snapshot", f"{name}, a snapshot of producers as of {latest}")
             before = self._bounds.get(partition)
             if before is not None and (
                 now.start < before.start
                 or (self._is_alone and (now.watermark < before.watermark or now.end < before.end))
             ):
-                self._stage.complain("bounds-fell", f"{name}, before {before}")
+                self._stage.complain("bounds-fell", f"{self._described(partition, now)}, before {before}")
             self._bounds[partition] = now
+
+    def _described(self, partition: Partition, now: _Bounds) -> str:
+        return f"{partition.topic_partition} of {self._broker.name}: {now}"
 
     def _check_groups(self, broker: Broker) -> None:
         alive = {client.name for client in self._cast.lives if client.is_alive}

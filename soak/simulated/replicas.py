@@ -23,8 +23,8 @@ from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.plan import LEAST_IN_SYNC
 from soak.simulated.stage import Stage, host_of
 
-#: seconds between two looks at all replicas
-_EVERY = 0.03
+#: seconds between two looks at all replicas, while there are faults and afterwards
+_EVERY, _EVERY_IN_CALM = 0.03, 0.1
 _READ_BYTES = 1 << 20
 
 #: a topic's id and the partition's number
@@ -59,14 +59,16 @@ class _Seen:
 
     Attributes:
         verified_to: below this the replica has what was committed.
+        look: what it depended on.
     """
 
     log: PartitionLog
     verified_to: Offset = 0
+    look: tuple[object, ...] = ()
 
 
 class Replicas:
-    """Looks at all replicas thirty times a second, and hears of each step that cannot be taken back."""
+    """Looks at all replicas many times a second, and hears of each step that cannot be taken back."""
 
     def __init__(self, stage: Stage, cluster: SimulatedCluster) -> None:
         self._stage = stage
@@ -120,19 +122,21 @@ class Replicas:
     async def _watch(self) -> None:
         while True:
             self.check()
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(_EVERY_IN_CALM if self._stage.is_calm else _EVERY)
 
     def check(self) -> None:
         """Complain of what does not hold now."""
-        running = self._cluster.running
         held = [
-            (number, broker, partition) for number, broker in running.items() for partition in broker.replicas
+            (number, list(broker.replicas), self._is_registered(number, broker))
+            for number, broker in self._cluster.running.items()
         ]
-        for number, _, partition in held:
-            if partition.is_leader:
-                self._check_leadership(number, partition)
-        for number, broker, partition in held:
-            self._check_replica(number, broker, partition)
+        for number, partitions, _ in held:
+            for partition in partitions:
+                if partition.is_leader:
+                    self._check_leadership(number, partition)
+        for number, partitions, is_registered in held:
+            for partition in partitions:
+                self._check_replica(number, partition, is_registered=is_registered)
 
     # --- leaders ---
 
@@ -175,7 +179,9 @@ class Replicas:
             end = replica.log.log_end_offset
             if replica._flushes._every == 1 or log.config.flush_messages == 1:
                 end = min(end, replica._flushes.safe_end())  # else what becomes due had counted before
-            if end < log.high_watermark and self._must_be_whole(number, broker, replica) is not None:
+            if end < log.high_watermark and self._must_be_whole(
+                number, replica, is_registered=self._is_registered(number, broker)
+            ):
                 self._complain(
                     "no-quorum",
                     f"{name} to {log.high_watermark}, broker {number} has {end}: {self._state(name)}",
@@ -183,7 +189,10 @@ class Replicas:
 
     def _advanced(self, log: PartitionLog) -> None:
         """Note what a leader has committed."""
-        oracle = self._oracles.setdefault((_topic_id(log), log.topic_partition.partition), _Oracle())
+        key = _topic_id(log), log.topic_partition.partition
+        oracle = self._oracles.get(key)
+        if oracle is None:
+            oracle = self._oracles[key] = _Oracle()
         if log.high_watermark <= oracle.watermark and oracle.known_to >= oracle.watermark:
             return
         oracle.watermark = max(oracle.watermark, log.high_watermark)
@@ -199,37 +208,59 @@ class Replicas:
             seen = self._seen[number, key] = _Seen(log, log.log_start_offset)
         return seen
 
-    def _check_replica(self, number: BrokerId, broker: Broker, partition: Partition) -> None:
-        key, log = self._key(partition), partition.log
+    def _check_replica(self, number: BrokerId, partition: Partition, *, is_registered: bool) -> None:
+        log = partition.log
+        key = log.files._topic_id, log.topic_partition.partition
         oracle = self._oracles.get(key)
         if oracle is None:
             return
-        name = partition.topic_partition
-        where = f"{name} of broker {number}"
         due = partition._flushes._due
+        seen = self._see(number, key, log)
+        look = (
+            seen.verified_to,
+            log.log_end_offset,
+            log.high_watermark,
+            due,
+            partition._role,
+            partition.state,
+            oracle.watermark,
+            oracle.known_to,
+            self._decisions.version,
+            is_registered,
+        )
+        if look == seen.look:
+            return  # all that is checked here follows from these
+        name = partition.topic_partition
         if due > log.log_end_offset:
             self._complain(
-                "due-behind-end", f"{where} is to be fsynced to {due}, ends at {log.log_end_offset}"
+                "due-behind-end",
+                f"{_where(number, name)} is to be fsynced to {due}, ends at {log.log_end_offset}",
             )
         if not partition.is_leader and log.high_watermark > oracle.watermark:
             self._complain(
-                "watermark-ahead", f"{where}: {log.high_watermark}, committed is {oracle.watermark}"
+                "watermark-ahead",
+                f"{_where(number, name)}: {log.high_watermark}, committed is {oracle.watermark}",
             )
-        must_be_whole = self._must_be_whole(number, broker, partition)
+        must_be_whole = self._must_be_whole(number, partition, is_registered=is_registered)
         if must_be_whole is not None and log.log_end_offset < oracle.watermark:
             self._complain(
                 must_be_whole,
-                f"{where} ends at {log.log_end_offset}, committed is {oracle.watermark}: {self._state(name)}",
+                f"{_where(number, name)} ends at {log.log_end_offset}, committed is {oracle.watermark}: "
+                f"{self._state(name)}",
             )
-        seen = self._see(number, key, log)
         limit = min(
             log.log_end_offset,
             oracle.known_to if must_be_whole is not None else min(log.high_watermark, oracle.known_to),
         )
         if seen.verified_to < limit:
-            self._verify(where, log, seen, oracle, limit)
+            self._verify(_where(number, name), log, seen, oracle, limit)
+        seen.look = (seen.verified_to, *look[1:])
 
-    def _must_be_whole(self, number: BrokerId, broker: Broker, partition: Partition) -> str | None:
+    def _is_registered(self, number: BrokerId, broker: Broker) -> bool:
+        """Whether a broker runs that the cluster knows in its present life."""
+        return self._cluster.registered_epoch(number) == broker.controller.registration.epoch
+
+    def _must_be_whole(self, number: BrokerId, partition: Partition, *, is_registered: bool) -> str | None:
         """The kind of a complaint when this replica lacks something; None when it may."""
         name = partition.topic_partition
         state = self._decisions.states.get(name)
@@ -237,8 +268,7 @@ class Replicas:
             return None
         if partition.is_leader and partition.leader_epoch == state.leader_epoch:
             return "incomplete-leader"
-        registered = self._cluster.registered_epoch(number)
-        if registered != broker.controller.registration.epoch:
+        if not is_registered:
             return None
         return "incomplete-replica" if self._decisions.is_complete(number, name) else None
 
@@ -286,7 +316,8 @@ class Replicas:
                 broker = self._cluster.running.get(number)
                 if oracle is None or broker is None or not isinstance(partition, Partition):
                     continue
-                is_counted_on = self._must_be_whole(number, broker, partition) is not None
+                is_registered = self._is_registered(number, broker)
+                is_counted_on = self._must_be_whole(number, partition, is_registered=is_registered)
                 if end < oracle.watermark and is_counted_on and log.log_start_offset < end:
                     self._complain(
                         "truncated-committed",
@@ -339,6 +370,10 @@ def _headers(log: PartitionLog, start: Offset, end: Offset) -> Iterator[BatchHea
 
 def _topic_id(log: PartitionLog) -> TopicId:
     return log.files._topic_id
+
+
+def _where(number: BrokerId, name: TopicPartition) -> str:
+    return f"{name} of broker {number}"
 
 
 def _origin(header: BatchHeader) -> tuple[int, int, int]:

@@ -54,8 +54,10 @@ class Lead(NamedTuple):
 class Trace:
     """A running hash of all that happens, so that two runs of a seed can be compared."""
 
-    def __init__(self, *, keep: bool = False) -> None:
+    def __init__(self, *, keep: bool = False, is_off: bool = False) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
+        #: whether nobody compares the run: then nothing is noted
+        self.is_off = is_off
         #: the lines themselves, where they are wanted
         self.lines: list[str] | None = [] if keep else None
 
@@ -64,12 +66,16 @@ class Trace:
         return self._hash.hexdigest()
 
     def note(self, line: str) -> None:
+        if self.is_off:
+            return
         self._hash.update(line.encode())
         if self.lines is not None:
             self.lines.append(line)
 
     def segment(self, source: str, target: str, segment: Segment) -> None:
         """Something has arrived by the network."""
+        if self.is_off:
+            return
         now = asyncio.get_running_loop().time()
         if isinstance(segment, bytes):
             digest = hashlib.blake2b(segment, digest_size=6).hexdigest()
@@ -90,7 +96,8 @@ class MemoryRecorder(Recorder):
     def note(self, what: str, **fields: Any) -> None:
         at = self._stage.now()
         self.events.append({"what": what, "at": at, **fields})
-        self._stage.trace.note(f"{what} {at} {fields}")
+        if not self._stage.trace.is_off:
+            self._stage.trace.note(f"{what} {at} {fields}")
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,8 @@ class Stage:
         #: what the cluster has decided of a partition, and what one of the brokers knows of that
         self.decided: Callable[[str, int], Lead | None] = lambda topic, partition: None
         self.known_by: Callable[[int, str, int], Lead | None] = lambda broker_id, topic, partition: None
+        #: whether the faults are over, and the clients need not come to an end yet
+        self.is_calm = False
         #: of the simulation itself, which is no process
         self.context = copy_context()
         self._last = 0

@@ -37,3 +37,18 @@ def test_waiting_for_nothing_is_a_deadlock() -> None:
 
     with pytest.raises(Deadlock):
         run_virtual(scenario())
+
+
+def test_timers_of_one_time_fire_in_the_order_in_which_they_were_set():
+    async def scenario() -> list[int]:
+        loop = asyncio.get_running_loop()
+        fired: list[int] = []
+        for number in range(50):
+            loop.call_at(1.0 if number % 3 else 2.0, fired.append, number)
+        loop.call_at(1.0, fired.append, -1).cancel()
+        await asyncio.sleep(3)
+        return fired
+
+    early = [number for number in range(50) if number % 3]
+    late = [number for number in range(50) if not number % 3]
+    assert run_virtual(scenario()) == [*early, *late]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from barnabas.base.errors import KafkaError
@@ -43,6 +43,8 @@ Q = TypeVar("Q", bound=Request)
 
 #: (its dependencies, context, request) -> the response, or None for no reply
 Handler: TypeAlias = Callable[..., MaybeAwaitable[Response | None]]
+#: the types of a handler's arguments: a process may start many brokers
+_hints = cache(get_type_hints)
 
 #: a request with more elements than this is not served in one turn of the event loop
 DIRECT_ELEMENTS = 1000
@@ -101,7 +103,7 @@ class Api(Generic[Q]):
         Raises:
             TypeError: the handler's last argument is not this request.
         """
-        *parts, _context, request, _answer = get_type_hints(self.handle).values()
+        *parts, _context, request, _answer = _hints(self.handle).values()
         if request is not self.request:
             raise TypeError(f"the handler of {self.request.__name__} takes {request}")
         return parts
@@ -109,7 +111,7 @@ class Api(Generic[Q]):
     @property
     def has_second_phase(self) -> bool:
         """Whether the handler's return type says that it can return a `SecondPhase`."""
-        answers = get_args(get_type_hints(self.handle)["return"])
+        answers = get_args(_hints(self.handle)["return"])
         return any(get_origin(kind) is SecondPhase for kind in answers)
 
     def using(self, *parts: Any) -> Served:
