@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from barnabas.base.errors import ErrorCode, KafkaError
@@ -213,7 +213,7 @@ class ConsumerMembership:
         leavers = {member.member_id for member in gone}
         if not leavers:
             return Result(response)
-        staying = [member for member in group.members.values() if member.member_id not in leavers]
+        staying = _classic_without(group, leavers)
         draft = GroupDraft(group)
         classic: ClassicGroup | None = None
         if may_downgrade(group, staying, self.view.config):
@@ -264,6 +264,17 @@ class ConsumerMembership:
             if not draft.group.subscribers(regex):
                 draft.remove_regex(regex)
         self.rounds.raise_epoch(draft)
+
+
+def _classic_without(group: ConsumerGroup, leavers: Collection[str]) -> list[ConsumerMember]:
+    """Return the members without `leavers`, if all of these use the classic protocol; else none."""
+    staying: list[ConsumerMember] = []
+    for member in group.members.values():
+        if member.member_id not in leavers:
+            if member.classic is None:  # of a large group usually the first
+                return []
+            staying.append(member)
+    return staying
 
 
 def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
