@@ -96,7 +96,7 @@ def simulate(
         keep: the outcome has the trace's lines and the histories, too.
         unclean: a client asks for unclean elections. What clients lose by them is not judged.
         bug: entered around it: what it plants in the broker.
-        is_traced: the outcome has the hash of the trace, which takes a tenth of the time.
+        is_traced: the outcome has the hash of the trace.
     """
     trace = Trace(keep=keep, is_off=not is_traced)
     outcome = Outcome(seed)

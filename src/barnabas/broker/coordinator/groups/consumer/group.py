@@ -24,7 +24,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 V = TypeVar("V")
 
-#: a mapping of up to so many keys is copied in a few microseconds
+#: a mapping with more keys is layered, and not copied
 _FEW = 200
 
 
