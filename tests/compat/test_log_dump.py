@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,13 @@ from tests.integration.conftest import Wire, use_share_groups
 from tests.integration.test_share_group_state import delete, initialize, ready, write
 
 from barnabas.cli.app import app
+from barnabas.kafka.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.kafka.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from barnabas.kafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from barnabas.testing import BarnabasBroker
 
 DUMP = "kafka.tools.DumpLogSegments"
@@ -88,3 +96,28 @@ def test_it_prints_the_states_of_share_groups_as_kafkas_tool_does(java, tmp_path
         wire.close()
     log = tmp_path / "data" / "__share_group_state-0" / "00000000000000000000.log"
     assert_same(java, log, "--share-group-state-decoder")
+
+
+def test_it_prints_share_groups_as_kafkas_tool_does(java, tmp_path):
+    def beat(epoch: int) -> Any:
+        request = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=epoch, rack_id="r", subscribed_topic_names=["t"]
+        )
+        return wire(request)
+
+    with BarnabasBroker({"offsets.topic.num.partitions": "1"}, data=tmp_path / "data") as broker:
+        broker.create_topic("t", partitions=2)
+        wire = Wire(broker.bootstrap_servers)
+        use_share_groups(wire)
+        wire(FindCoordinatorRequest(coordinator_keys=["any"]))  # makes the topic of the groups
+        answer = beat(0)
+        while answer.error_code or not answer.assignment.topic_partitions:
+            answer = beat(answer.member_epoch)
+        beat(-1)
+        topics = [DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
+        assert not wire(DeleteShareGroupOffsetsRequest(group_id="g", topics=topics)).error_code
+        assert not wire(DeleteGroupsRequest(groups_names=["g"])).results[0].error_code
+        wire.close()
+    assert_same(
+        java, tmp_path / "data" / "__consumer_offsets-0" / "00000000000000000000.log", "--offsets-decoder"
+    )
