@@ -327,6 +327,29 @@ def test_a_state_is_not_deleted_under_a_member_that_comes_meanwhile(coordinate, 
     coordinate(scenario)
 
 
+def test_a_group_has_one_conversation_at_a_time_also_when_one_comes_as_another_ends(coordinate):
+    async def scenario(groups):
+        ((_, shard),) = groups.coordinator.active_shards()
+        inside, most, tasks = 0, 0, []
+
+        async def talk():
+            nonlocal inside, most
+            async with shard.shares.states.conversation("g"):
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0.01)
+                inside -= 1
+
+        first, second = asyncio.ensure_future(talk()), asyncio.ensure_future(talk())
+        first.add_done_callback(lambda _: tasks.append(asyncio.ensure_future(talk())))
+        await first
+        await second
+        await asyncio.gather(*tasks)
+        assert most == 1
+
+    coordinate(scenario)
+
+
 @pytest.mark.parametrize("kind", ["missing", "consumer"])
 def test_offsets_of_groups_that_are_no_share_groups(coordinate, kind):
     async def scenario(groups):

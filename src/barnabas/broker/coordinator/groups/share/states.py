@@ -8,6 +8,7 @@ record names the partitions that wait for one. So the next coordinator of the gr
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -57,6 +58,8 @@ class ShareStates:
         self._change = change
         self._began = began
         self._conversations: dict[str, asyncio.Lock] = {}
+        #: by group: how many have a conversation, or wait for one
+        self._speakers: Counter[str] = Counter()
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._complaints = Complaints(logger)
 
@@ -77,12 +80,14 @@ class ShareStates:
     async def conversation(self, group_id: str) -> AsyncIterator[None]:
         """The only conversation about a group with the share coordinator."""
         lock = self._conversations.setdefault(group_id, asyncio.Lock())
+        self._speakers[group_id] += 1
         try:
             async with lock:
                 yield
         finally:
-            if not lock.locked() and self._conversations.get(group_id) is lock:
-                del self._conversations[group_id]
+            self._speakers[group_id] -= 1
+            if not self._speakers[group_id]:
+                del self._speakers[group_id], self._conversations[group_id]
 
     async def initialize(self, offsets: Mapping[SharePartitionKey, Offset], state_epoch: int) -> Failures:
         """Set the start offsets of partitions, in a conversation."""
