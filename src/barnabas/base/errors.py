@@ -1,4 +1,4 @@
-"""Every Kafka error code, and the exceptions Barnabas raises.
+"""Every Kafka error code, and the exceptions that Barnabas raises.
 
 The numbers and names are those of the Kafka protocol (https://kafka.apache.org/protocol, "Error Codes").
 *Retriable* says whether Kafka's own clients try the request again. `KafkaError` is the one exception whose
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """One code of the protocol: an int on the wire, with `retriable` and `doc`."""
+    """One error code of the protocol: an int in messages, with `retriable` and `doc`."""
 
     retriable: bool
     doc: str
@@ -169,7 +169,7 @@ def error_code(number: int) -> ErrorCode:
 
 
 class BarnabasError(Exception):
-    """The root of every exception Barnabas raises on purpose."""
+    """The base class of every exception that Barnabas raises on purpose."""
 
 
 class KafkaError(BarnabasError):
@@ -182,7 +182,7 @@ class KafkaError(BarnabasError):
 
 
 class ProtocolError(BarnabasError):
-    """Bytes that violate the protocol: the receiver closes the connection."""
+    """The bytes violate the protocol. The receiver closes the connection."""
 
 
 class TooManyElements(ProtocolError):

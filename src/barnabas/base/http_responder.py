@@ -1,4 +1,4 @@
-"""A small HTTP server on the broker's loop: GET of a few fixed pages, one request per connection.
+"""A small HTTP server on the broker's event loop: GET of a few fixed pages, one request per connection.
 
 It reads no request body and no files. Connections, the bytes of a request and the time for each are bounded.
 """
@@ -47,7 +47,7 @@ Handler: TypeAlias = Callable[[], "Short | AsyncIterator[str]"]
 
 
 class RequestError(Exception):
-    """A request that is refused, with its status."""
+    """A request that the server refuses, with the status of the response."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -85,7 +85,7 @@ def parse_request(head: bytes, *, only_local: bool) -> tuple[str, str, bool]:
 
 
 def is_local_name(host: str) -> bool:
-    """Whether `host` is ``localhost`` or an IP address: another site's DNS cannot point it here."""
+    """Whether `host` is ``localhost`` or an IP address: another site's DNS cannot redirect it."""
     if host.lower() == "localhost":
         return True
     try:
@@ -96,7 +96,7 @@ def is_local_name(host: str) -> bool:
 
 
 class Responder:
-    """Listens on an address and answers the paths of `handlers`."""
+    """Listens on an address, and responds to the paths of `handlers`."""
 
     def __init__(self, host: str, port: int, network: Network) -> None:
         self._host, self._port = host, port
@@ -163,7 +163,7 @@ def parse_listener(text: str) -> tuple[str, int]:
 
 
 class _Exchange(asyncio.Protocol):
-    """One connection: a request, its answer, the end."""
+    """One connection: a request and its response."""
 
     def __init__(self, responder: Responder) -> None:
         self._responder = responder
@@ -260,7 +260,7 @@ class _Exchange(asyncio.Protocol):
         self._transport.write(head + body if is_whole else head)
 
     async def _send_long(self, pieces: AsyncIterator[str], is_chunked: bool) -> None:
-        """Send a text piece by piece, since it may be large. An error ends it early."""
+        """Send a text in pieces, because it may be large. An error ends it early."""
         has_begun = False
         try:
             async with self._responder.long:

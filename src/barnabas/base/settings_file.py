@@ -1,4 +1,4 @@
-"""Reads files of settings: TOML, or properties as Apache Kafka writes them. The caller checks the names."""
+"""Reads files of settings: TOML, or properties as in Apache Kafka. The caller checks the names."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ SETTING_FORM = "write NAME=VALUE as in Kafka's server.properties, or TOML in a f
 
 
 class Given(NamedTuple):
-    """The value of a name in a file, and its line; 0 if the line is not known."""
+    """A setting in a file: its value, and its line; 0 if the line is not known."""
 
     text: str
     line: int
 
 
 def read_unchecked(path: Path) -> dict[str, str]:
-    """Return the settings of a file by name, unchecked: TOML in a ``.toml`` file, else properties.
+    """Return the settings in a file by name, unchecked: TOML for ``.toml``, otherwise properties.
 
-    The last value of a name counts.
+    If a name occurs several times, its last value is used.
 
     Raises:
-        ConfigError: the file cannot be read; it names file and line, and no value.
+        ConfigError: the file cannot be read. The message has file and line, and no value.
     """
     text = read_text(path)
     if path.suffix == ".toml":

@@ -1,4 +1,4 @@
-"""Tasks in the background. The event loop's exception handler receives all their errors.
+"""Runs tasks in the background. The event loop's exception handler receives all their errors.
 
 Asyncio alone reports the error of a task when the task is collected. It reports nothing while something
 refers to the task, and nothing after something has awaited it.

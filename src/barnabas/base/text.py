@@ -1,4 +1,4 @@
-"""Makes text from outside safe to log on one line, and URLs safe to show."""
+"""Makes text from outside safe for a line of a log, and URLs safe to be shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shown(text: object, most: int = MAX_SHOWN) -> str:
 
 
 def quoted(text: object) -> str:
-    """Return `shown`, cut to the 80 characters that an error message quotes."""
+    """Return `shown`, cut to 80 characters for an error message."""
     return shown(text, 80)
 
 

@@ -1,4 +1,4 @@
-"""Names that all packages share."""
+"""Types that all packages share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class StoredBytes(Protocol):
-    """Bytes that stay in their file until they are sent, so that they are not copied into this process.
+    """Bytes in a file that are sent from there, so that they are not copied into this process.
 
     Raises OSError as the system does.
     """
@@ -71,7 +71,7 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHAR
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic, by the topic's name."""
+    """One partition of a topic, with the topic's name."""
 
     topic: str
     partition: int
@@ -88,12 +88,12 @@ class ProducerIdentity(NamedTuple):
 
 
 def topic_id_to_str(topic_id: TopicId) -> str:
-    """URL-safe base64 without padding, 22 characters: how Kafka's tools print a topic id."""
+    """Return a topic id as Kafka's tools print it: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii")
 
 
 def topic_id_from_str(text: str) -> TopicId:
-    """The inverse of `topic_id_to_str`.
+    """Return the topic id in the text of `topic_id_to_str`.
 
     Raises:
         ValueError: the text is not 16 bytes of URL-safe base64.

@@ -1,4 +1,4 @@
-"""Tab completion: names from the broker, or none if it does not answer quickly."""
+"""Tab completion with names from the broker, or without names if it does not answer quickly."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def topic_settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """`name=` of each topic setting."""
+    """Return `name=` for each topic setting."""
     from barnabas.broker.config import TopicConfig
 
     return [f"{name}=" for name in TopicConfig.declared if name.startswith(incomplete)]
 
 
 def broker_settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """`name=` of each broker setting."""
+    """Return `name=` for each broker setting."""
     from barnabas.broker.config import BrokerConfig
 
     return [f"{name}=" for name in BrokerConfig.declared if name.startswith(incomplete)]
 
 
 def settings_of_resource(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """`name=` of each setting of the resource that --topic, --group, --broker and the like name."""
+    """Return `name=` for each setting of the resource in --topic, --group, --broker and similar options."""
     if ctx.params.get("group"):
         from barnabas.broker.config import GroupConfig
 

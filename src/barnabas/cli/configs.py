@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class UnknownSetting(BarnabasError):
-    """There is no setting of that name."""
+    """No setting has this name."""
 
 
 class _Resource(NamedTuple):
-    """The resource that the options name: its type, its name, and both as text."""
+    """The resource from the options: its type, its name, and both as text."""
 
     kind: str
     name: str
@@ -149,10 +149,12 @@ def alter(
 
 
 def require_known(admin: Admin, kind: str, name: str, settings: Sequence[str]) -> None:
-    """Refuse an unknown setting: brokers silently ignore the reset of a setting that they do not know.
+    """Raise an error for an unknown setting.
+
+    Brokers silently ignore a reset of a setting that they do not know.
 
     Raises:
-        UnknownSetting: there is no such setting.
+        UnknownSetting: no setting has this name.
     """
     if not settings:
         return

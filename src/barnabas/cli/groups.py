@@ -281,7 +281,7 @@ def _print_members(description: GroupDescription) -> None:
 
 
 def _shown(partitions: tuple[TopicPartition, ...]) -> str:
-    """Topics with their partitions as text: ``orders:0,2 payments:1``."""
+    """Return topics with their partitions as text, such as ``orders:0,2 payments:1``."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
@@ -332,12 +332,12 @@ def _share_progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) 
 
 
 def _starts(admin: Admin, group: str) -> dict[TopicPartition, int | None]:
-    """Return the start offsets of a share group; None before one is chosen."""
+    """Return the start offsets of a share group; None for a partition without one."""
     return {partition: offset.start for partition, offset in admin.share_offsets(group).items()}
 
 
 def _whole_topics(admin: Admin, topics: set[str]) -> set[TopicPartition]:
-    """Return all partitions of the existing topics: the group may not have read some of them yet."""
+    """Return all partitions of the existing topics, also those that the group has not read yet."""
     from barnabas.base.types import TopicPartition
 
     there = sorted(topics.intersection(admin.topics(internal=True)))

@@ -1,4 +1,4 @@
-"""Logging to stderr, as text or JSON. A line that repeats is counted, not repeated."""
+"""Writes the log to stderr, as text or JSON. It counts repeated lines instead of writing them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def log_to_stderr(level: str, form: str, broker: int | None = None) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """A line is an object: ``time`` (UTC), ``level``, ``logger``, ``message``, and an ``exception``.
+    """Formats a line as an object with ``time`` (UTC), ``level``, ``logger``, ``message`` and ``exception``.
 
     If several brokers share stderr, it also has ``broker``.
     """
@@ -51,7 +51,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Repeated:
-    """A written line: the record, and the number of repetitions since."""
+    """A written line: its record, and the number of repetitions since then."""
 
     __slots__ = ("count", "record")
 
@@ -61,9 +61,9 @@ class _Repeated:
 
 
 class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes a repeated line once per `WINDOW`, and the number of its repetitions afterwards.
+    """Writes a repeated line once in `WINDOW`, and then the number of its repetitions.
 
-    Otherwise a failing disk or a client in a loop would fill the log with one line and hide the others.
+    Otherwise a failing disk, or a client in a loop, would fill the log with one line and hide the others.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
         super().emit(record)
 
     def close(self) -> None:
-        """Write the counts that are still to be written."""
+        """Write the counts that have not been written yet."""
         for key in list(self._known):
             self._tell(key)
         super().close()

@@ -1,4 +1,4 @@
-"""Offsets in options: earliest, a number, a time, a duration ago."""
+"""Parses options for offsets: earliest, a number, a time, or a duration ago."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 
 
 def parse_time(text: str, option: str) -> int:
-    """An ISO 8601 time (local unless it names a zone) in milliseconds since 1970; 0 for any before that.
+    """Parse an ISO 8601 time, local if it has no zone. Return milliseconds since 1970, at least 0.
 
     Raises:
-        click.UsageError: it is not one.
+        click.UsageError: the text is not such a time.
     """
     try:
         return max(round(datetime.fromisoformat(text).timestamp() * 1000), 0)
@@ -33,10 +33,10 @@ def parse_time(text: str, option: str) -> int:
 
 
 def parse_duration(text: str, option: str) -> int:
-    """90s, 10m, 2h, 1d, 1w, 500ms in milliseconds.
+    """Parse a duration such as 90s, 10m, 2h, 1d, 1w or 500ms. Return milliseconds.
 
     Raises:
-        click.UsageError: it is not one.
+        click.UsageError: the text is not a duration.
     """
     match = re.fullmatch(r"([0-9]{1,15})(ms|[smhdw])", text)
     if match is None:
@@ -45,13 +45,13 @@ def parse_duration(text: str, option: str) -> int:
 
 
 def time_before_now(text: str, option: str) -> int:
-    """Return the time a duration ago, in ms since 1970; 0 for any before that. Raises as `parse_duration`."""
+    """Return the time a duration ago, in ms since 1970, at least 0. Raises as `parse_duration`."""
     return max(round(time.time() * 1000) - parse_duration(text, option), 0)
 
 
 @dataclass(frozen=True)
 class Target:
-    """The new offsets of a reset: one of the --to options."""
+    """The target of a reset of offsets: one of the --to options."""
 
     kind: str
     value: int = 0
@@ -66,7 +66,7 @@ class Target:
         to_datetime: str | None,
         by_duration: str | None,
     ) -> Target:
-        """Raises click.UsageError unless exactly one is given."""
+        """Return the target of the options. Raises click.UsageError if there is not exactly one."""
         given = []
         if to_earliest:
             given.append(cls("earliest"))
@@ -90,9 +90,9 @@ class Target:
     def offsets(
         self, admin: Admin, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return each partition's new offset, limited to its first and end offset as Kafka's tool does.
+        """Return each partition's new offset, limited to its first and end offset, as Kafka's tool does.
 
-        An offset that had to be changed is reported on stderr.
+        An offset that this limit has changed is reported on stderr.
         """
         earliest = admin.offsets(partitions, "earliest")
         latest = admin.offsets(partitions, "latest")

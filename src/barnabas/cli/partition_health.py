@@ -1,4 +1,4 @@
-"""Problems of partitions, as `topics describe` marks them and filters by them."""
+"""Finds problems of partitions, which `topics describe` shows and filters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _MIN_ISR = "min.insync.replicas"
 
 
 class Health:
-    """The marks of the partitions of some topics.
+    """Finds the problems of the partitions of some topics.
 
-    A broker without eligible leader replicas and reassignments (Kafka before 3.7) gives fewer marks.
+    If the broker reports no eligible leader replicas and reassignments (Kafka before 3.7), it finds fewer
+    problems.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Health:
     def marks(self, topic: str, partition: PartitionDescription) -> tuple[str, ...]:
         """Return the problems of a partition, the worst first; empty for a healthy one.
 
-        A replica that a reassignment is adding does not count as missing, as in Kafka's kafka-topics.
+        A replica that a reassignment is adding is not missing, as in Kafka's kafka-topics.
         """
         holders = self.holders(topic, partition)
         move = self._under_way.get(TopicPartition(topic, partition.partition))
@@ -66,5 +67,5 @@ class Health:
         return tuple(mark for mark, holds in found.items() if holds)
 
     def is_at_min_isr(self, topic: str, partition: PartitionDescription) -> bool:
-        """Whether the loss of one more replica would stop producers with acks=all."""
+        """Whether producers with acks=all would stop after the loss of one more replica."""
         return len(partition.isr) == self._min_isr[topic]

@@ -1,4 +1,4 @@
-"""A line of progress on stderr if that is a terminal."""
+"""Prints a line of progress on stderr, if it is a terminal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Counter:
 
 
 def human_bytes(size: float) -> str:
-    """1,234,567 as 1.2 MB."""
+    """Return a number of bytes as text: 1.2 MB for 1,234,567."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -22,7 +22,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
 
 
 class Outgoing(NamedTuple):
-    """A record to send."""
+    """A record to be sent."""
 
     value: bytes | None
     key: bytes | None = None
@@ -32,7 +32,7 @@ class Outgoing(NamedTuple):
 
 
 def to_json(record: Record) -> str:
-    """One line. Bytes that are not UTF-8 are written as {"base64": "..."}."""
+    """Return a record as one line of JSON. Bytes that are not UTF-8 become {"base64": "..."}."""
     content = {"key": bytes_to_json(record.key), "value": bytes_to_json(record.value)}
     if record.headers:
         content["headers"] = [[name, bytes_to_json(value)] for name, value in record.headers]
@@ -47,11 +47,11 @@ def from_json(line: bytes, encode_value: Encode | None = None, encode_key: Encod
     """Parse the output of `to_json`. Only `value` is required; a value that is not text is sent as JSON.
 
     Args:
-        encode_value: converts a value that is not null to bytes, in place of the default.
-        encode_key: the same for a key.
+        encode_value: converts a value that is not null to bytes, instead of the default conversion.
+        encode_key: the same for the key.
 
     Raises:
-        UnfitError: one of these functions refuses the value or the key.
+        UnfitError: one of these functions rejects the value or the key.
         ValueError: the line is not valid; the text is the reason.
     """
     try:
@@ -101,7 +101,7 @@ def _headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
 
 
 class Template:
-    r"""`{key} {value}\n` and the like, filled with a record's fields.
+    r"""A template such as `{key} {value}\n`, whose fields are those of a record.
 
     Raises:
         click.UsageError: a field is not known or the braces do not match.
@@ -136,7 +136,7 @@ class Template:
 
 
 def iso_time(timestamp_ms: int | None) -> str:
-    """Return a time in UTC with milliseconds; empty for no time, the number for one beyond the calendar."""
+    """Return a time in UTC with milliseconds; empty for None, the number for one beyond the calendar."""
     if timestamp_ms is None:
         return ""
     try:

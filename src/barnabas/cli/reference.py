@@ -1,4 +1,4 @@
-"""Generate docs/reference/cli.md: every command with its options, from the commands themselves."""
+"""Writes docs/reference/cli.md: every command with its options, from the commands themselves."""
 
 from __future__ import annotations
 

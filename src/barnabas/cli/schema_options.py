@@ -1,4 +1,4 @@
-"""The options of `barnabas produce` that name registered schemas."""
+"""The options of `barnabas produce` for registered schemas."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Schemas(NamedTuple):
     key_message: str
 
     def check(self, *, has_keys: bool) -> None:
-        """Raise click.UsageError if an option lacks the one that it needs."""
+        """Raise click.UsageError if an option is missing that another option requires."""
         for name, schema, message in (
             ("value", self.value_schema, self.value_message),
             ("key", self.key_schema, self.key_message),
@@ -68,11 +68,11 @@ class Schemas(NamedTuple):
             raise click.UsageError("--key-schema needs keys: add --key, --key-separator or --json")
 
     def add_to(self, form: InputForm, servers: str) -> InputForm:
-        """Return the form of the input with the encoders of the schemas.
+        """Return the input format, with the encoders of the schemas added.
 
         Raises:
-            SchemaNameError, RegistryError, SchemaError, ConfigError: the registry does not have a schema, or
-                it cannot be used.
+            SchemaNameError, RegistryError, SchemaError, ConfigError: the schema or the registry cannot be
+                used.
         """
         if self.registry is None:
             return form

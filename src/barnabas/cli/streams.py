@@ -1,4 +1,4 @@
-"""The standard streams, which may be closed, full or without a reader."""
+"""Makes the standard streams safe: they may be closed, full or without a reader."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prepare_streams() -> None:
 
 
 def stdin_bytes() -> IO[bytes]:
-    """stdin.
+    """Return all bytes of stdin.
 
     Raises:
         InputError: stdin is closed.
@@ -49,7 +49,7 @@ def stdin_bytes() -> IO[bytes]:
 
 
 def stdout_bytes() -> IO[bytes]:
-    """Return stdout for unchanged bytes."""
+    """Return stdout as a stream of bytes."""
     return sys.stdout.buffer
 
 
@@ -61,20 +61,20 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 
 def stdout_has_reader() -> bool:
-    """Whether stdout may still have a reader; False once the other end of a pipe is closed."""
+    """Whether stdout may still have a reader; False if the other end of a pipe is closed."""
     poll = select.poll()
     poll.register(1, 0)  # errors are always reported
     return not poll.poll(0)
 
 
 def report(text: str) -> None:
-    """Report a completed action on stdout; continue if the reader is gone."""
+    """Report a completed action on stdout. Continue if stdout has no reader any more."""
     with suppress(BrokenPipeError):
         click.echo(text)
 
 
 class _Stdout(io.FileIO):
-    """Descriptor 1; its errors name it."""
+    """A stream for descriptor 1 with errors that name it."""
 
     def __init__(self, number: int, *, closed: bool) -> None:
         super().__init__(number, "w", closefd=False)
@@ -95,7 +95,7 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
-    """Descriptor 2, whose errors are ignored: no output is left to report them."""
+    """A stream for descriptor 2 that ignores errors, because they could not be reported."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "w", closefd=False)

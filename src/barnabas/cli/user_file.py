@@ -1,4 +1,4 @@
-"""Client settings of a new user, derived from those of the administrator who adds it."""
+"""Writes client settings for a new user, based on those of the administrator who adds the user."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ _DEFAULT = "SCRAM-SHA-512"
 
 
 class NoFileError(ConfigError):
-    """The user's file cannot be written; the user exists nevertheless."""
+    """The user's file cannot be written. The user is added nevertheless."""
 
 
 def write_user_file(admin: Path, user: str, password: str) -> Path:
-    """Write ``USER.properties`` beside `admin`, with its addresses and trust, and the user's login.
+    """Write ``USER.properties`` beside `admin`, with its addresses and trust, and with the user's login.
 
-    Only the file's owner may read it. A file of the user is replaced, for it has the old password.
+    Only the file's owner can read it. An existing file of the user is replaced, because it has the old
+    password.
 
     Raises:
-        NoFileError: the name cannot name a file, a file of that name is not the user's, or the folder
-            cannot be written.
+        NoFileError: the name is not a valid file name, the file belongs to something else, or the folder is
+            read-only.
     """
     if not _FILE_NAME.fullmatch(user):
         raise NoFileError(f"{user!r} cannot be the name of a file")
@@ -62,7 +63,7 @@ def write_user_file(admin: Path, user: str, password: str) -> Path:
 
 
 def _user_of(path: Path) -> str | None:
-    """Return the user of the login in a file; None if there is no readable login."""
+    """Return the user in a file's login; None if it has no readable login."""
     try:
         return translate(read_unchecked(path)).settings.get("sasl.username")
     except BarnabasError:

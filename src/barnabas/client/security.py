@@ -1,4 +1,4 @@
-"""TLS and SASL for `barnabas.client.connection`."""
+"""TLS and SASL for connections of `barnabas.client.connection`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.kafka.security.sasl_client import ClientExchange
 
 @dataclass(frozen=True)
 class Sasl:
-    """A mechanism by its name, and how an exchange of it is begun."""
+    """A SASL mechanism: its name, and the function that begins its exchange."""
 
     mechanism: str
     begin: Callable[[], ClientExchange]
@@ -25,21 +25,21 @@ class Sasl:
 
 @dataclass(frozen=True)
 class ConnectionSecurity:
-    """TLS when there is a context for it, SASL when there is a mechanism, or both."""
+    """The security of a connection: TLS if there is a context, and SASL if there is a mechanism."""
 
     tls: ssl.SSLContext | None = None
     sasl: Sasl | None = None
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """Return the socket to talk over. Raises OSError as the system and TLS do."""
+        """Return the socket for the data. Raises OSError as the system and TLS do."""
         return plain if self.tls is None else self.tls.wrap_socket(plain, server_hostname=host)
 
     def authenticate(self, connection: BrokerConnection) -> None:
-        """Say who asks (KIP-152).
+        """Log in (KIP-152).
 
         Raises:
-            AuthenticationError: the broker does not offer the mechanism, or refuses the credentials.
-            ClientError: it does not answer.
+            AuthenticationError: the broker does not support the mechanism, or rejects the credentials.
+            ClientError: the broker does not answer.
         """
         if self.sasl is None:
             return

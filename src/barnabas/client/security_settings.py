@@ -1,4 +1,4 @@
-"""Settings of TLS and SASL under librdkafka's names, for connections of our own."""
+"""Settings of TLS and SASL with librdkafka's names, for our own connections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Given = Mapping[str, str]
 
 
 def refuse(name: str, value: object, cure: str) -> ConfigError:
-    """Return the error for a setting that cannot be used, in one line; secrets are not repeated in it."""
+    """Return the error for an invalid setting, on one line and without secrets."""
     shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
     return ConfigError(f"{name}={shown} is not allowed: {cure}")
 
@@ -84,7 +84,7 @@ def _tls(given: Given) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, given: Given, pem: str, location: str) -> None:
-    """Take the authorities that two settings name, or the system's when neither is given."""
+    """Trust the authorities from two settings, or those of the system if both are empty."""
     _load(given, pem, lambda text: context.load_verify_locations(cadata=text))
     _load(given, location, partial(_load_ca, context))
     if not {pem, location} & given.keys():

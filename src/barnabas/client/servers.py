@@ -1,4 +1,4 @@
-"""A cluster to connect to: its addresses, and what it takes to get in."""
+"""A cluster to connect to: its addresses, and settings for its security."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Servers(str):
-    """``host:port,...``: a text that may be shown anywhere, since it never has a secret.
+    """The text ``host:port,...`` with settings. It can be shown, because it never contains a secret.
 
     Clients of the cluster (`Admin`, `Producer`, `Consumer`, connections of our own) use its settings.
 
     Attributes:
-        settings: librdkafka's, of TLS, SASL and connections.
+        settings: settings of librdkafka for TLS, SASL and connections.
     """
 
     settings: Mapping[str, str]
@@ -31,10 +31,10 @@ class Servers(str):
 
     @cached_property
     def security(self) -> ConnectionSecurity | None:
-        """TLS and SASL for a connection of our own. None without either.
+        """Return TLS and SASL for our own connections; None if neither is configured.
 
         Raises:
-            SettingError: the settings ask for what cannot be done, or a file does not hold what it should.
+            SettingError: a setting is not supported, or a file has the wrong content.
         """
         if self.settings.get("security.protocol", "plaintext").lower() == "plaintext":
             return None
@@ -50,12 +50,12 @@ class Servers(str):
 
 
 def servers_of(text: str, settings: Mapping[str, object]) -> Servers:
-    """Return the cluster at `text` with further settings, which override those that it has."""
+    """Return the cluster at `text` with more settings, which override its own."""
     own = text.settings if isinstance(text, Servers) else {}
     given = {name: str(value) for name, value in settings.items() if isinstance(value, str | int)}
     return Servers(text, {**own, **given})
 
 
 def security_for(text: str) -> ConnectionSecurity | None:
-    """TLS and SASL for a connection to a broker of the cluster at `text`. Raises SettingError."""
+    """Return TLS and SASL for a connection to a broker of the cluster at `text`. Raises SettingError."""
     return text.security if isinstance(text, Servers) else None

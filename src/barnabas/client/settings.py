@@ -1,4 +1,4 @@
-"""From keyword arguments to librdkafka's settings."""
+"""Converts keyword arguments to settings of librdkafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ASK_AGAIN = {"connections.max.idle.ms": 10_000}
 
 
 def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate `linger_ms=5` to `linger.ms: 5`; librdkafka writes to stderr only on demand.
+    """Translate `linger_ms=5` to `linger.ms: 5`. librdkafka writes to stderr only if a setting asks for it.
 
     Settings of `bootstrap_servers` (`Servers`) apply unless `settings` override them.
     """
@@ -52,7 +52,7 @@ def create_client(
 
     Raises:
         ClientError: an address is not HOST:PORT.
-        SettingError: librdkafka knows no such setting, or refuses its value.
+        SettingError: librdkafka does not know the setting, or rejects its value.
     """
     import confluent_kafka  # takes a tenth of a second, and commands that only administer do without it
 
@@ -64,7 +64,7 @@ def create_client(
 
 
 def check_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> None:
-    """Raise as `create_client`, for settings of a client that uses no librdkafka itself."""
+    """Raise as `create_client` does, for a client without librdkafka."""
     from confluent_kafka.admin import AdminClient
 
     create_client(AdminClient, bootstrap_servers, settings)

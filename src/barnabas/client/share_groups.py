@@ -22,7 +22,7 @@ from barnabas.kafka.protocol.messages.share_group_describe import Member, ShareG
 
 
 class ShareOffset(NamedTuple):
-    """A group's place in a partition."""
+    """The offset of a group in a partition."""
 
     #: all records below it are finished; None before the partition's leader has chosen one
     start: int | None
@@ -34,8 +34,8 @@ def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: s
     """Return a share group.
 
     Raises:
-        KafkaError: the coordinator refused, GROUP_ID_NOT_FOUND among others.
-        ClientError: it does not answer; an `UnservedError` from a cluster without share groups.
+        KafkaError: the coordinator rejects the request, for example with GROUP_ID_NOT_FOUND.
+        ClientError: the coordinator does not answer; an `UnservedError` from a cluster without share groups.
     """
     (found,) = connection.ask(ShareGroupDescribeRequest(group_ids=[group])).groups
     check(found.error_code, group, found.error_message)
@@ -52,11 +52,11 @@ def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: s
 
 
 def start_offsets(connection: BrokerConnection, group: str) -> dict[TopicPartition, ShareOffset]:
-    """Return the group's place in each partition that it has a state for.
+    """Return the group's offset in each partition for which it has a state.
 
     Raises:
-        KafkaError: the coordinator refused.
-        ClientError: it does not answer.
+        KafkaError: the coordinator rejects the request.
+        ClientError: the coordinator does not answer.
     """
     request = DescribeShareGroupOffsetsRequest(
         groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)]
@@ -75,11 +75,11 @@ def start_offsets(connection: BrokerConnection, group: str) -> dict[TopicPartiti
 def set_start_offsets(
     connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, int]
 ) -> None:
-    """Let a group without members begin at these offsets.
+    """Set the start offsets of a group without members.
 
     Raises:
-        KafkaError: the coordinator refused, NON_EMPTY_GROUP among others.
-        ClientError: it does not answer.
+        KafkaError: the coordinator rejects the request, for example with NON_EMPTY_GROUP.
+        ClientError: the coordinator does not answer.
     """
     topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
     for partition, offset in offsets.items():

@@ -1,19 +1,20 @@
-"""Shipping log files into a topic: every record once, across rotation, restarts and crashes.
+"""Ships log files into a topic: each record once, despite rotation, restarts and crashes.
 
 These rules prevent lost and repeated records, without transactions:
 
-- A source's records go to one partition through an idempotent producer that fails rather than leave a gap
-  (librdkafka's `enable.gapless.guarantee`). So the topic always has an unbroken run of them from the first.
-- Each record has its number and the file position behind it (`barnabas.client.ship_state`). So the last
-  one in the topic says where to continue. No acknowledgement, and no state file, has to arrive for that.
-- One process ships a source at a time (a lock). After a crash the next one waits until the topic has been
-quiet for a moment. Bytes of the dead one may still be on their way to the broker.
+- A source's records go to one partition. The producer is idempotent, and fails instead of leaving a gap
+  (librdkafka's `enable.gapless.guarantee`). So the topic always has all records from the first to the last
+  one sent.
+- Each record has its number and the file position after it (`barnabas.client.ship_state`). So the last one
+  in the topic shows where to continue, even if an acknowledgement or a state file is lost.
+- One process at a time ships a source (a lock). After a crash the next one waits until no records have
+  arrived for a moment. Bytes of the crashed process may still be on their way to the broker.
 
-Transactions would fence the dead process at once. But its uncommitted records would be aborted and shipped
-again. Readers of uncommitted records, as Kafka's and Spark's are by default, would see them twice.
+Transactions would fence the crashed process at once. But its uncommitted records would be aborted and shipped
+again. Readers of uncommitted records, the default of Kafka and Spark, would read them twice.
 
-Records have the time of shipping, not the line's own. Retention counts from a record's timestamp, and lines
-of last year would be deleted at once. The line's time is in the value.
+The timestamp of a record is the time of shipping. Retention counts from it, so lines of last year would
+otherwise be deleted at once. The line's own time is in the value.
 """
 
 from __future__ import annotations
@@ -85,21 +86,25 @@ class _Source:
 
 
 class Shipper:
-    """Ships files into a topic, one JSON record (as `parse_line` gives) per log record, keyed by source.
+    """Ships files into a topic.
+
+    Each log record becomes a JSON record (see `parse_line`) with the source as its key.
 
     Args:
-        bootstrap: the brokers, `host:port,...`
-        topic: made with the broker's defaults when it is not there and the broker allows that.
-        files: paths, or {path: source}; a path alone is its own source. Rotated siblings given along with
-            their base (`app.log.1` with `app.log`) are read first, as part of it.
-        follow: go on as the files grow, until `stop`; else end when all has been acknowledged.
-        state_dir: where positions are kept; by default below `$XDG_STATE_HOME/barnabas/ship`.
-        on_progress: called a few times a second from `run` with the one `Progress` object.
-        poll_interval: seconds between looks at quiet files, above 0.
-        flush_after: seconds after which a record that might go on (a stack trace) is taken as whole.
-        settings: further librdkafka producer settings, e.g. {"compression.type": "zstd"}.
+        bootstrap: addresses of brokers, `host:port,...`
+        topic: topic to ship to. If it is missing, it is created with the broker's defaults, if the broker
+            allows that.
+        files: paths, or {path: source}. Without a name, the path is the source. Rotated files that are given
+            together with their base (`app.log.1` with `app.log`) belong to it and are read first.
+        follow: whether to wait for new lines until `stop`. Otherwise `run` ends when everything is
+            acknowledged.
+        state_dir: folder of the state files; by default in `$XDG_STATE_HOME/barnabas/ship`.
+        on_progress: called a few times a second in `run`, always with the same `Progress` object.
+        poll_interval: seconds between checks of quiet files, above 0.
+        flush_after: seconds after which a record that might continue (a stack trace) is complete.
+        settings: more producer settings of librdkafka, e.g. {"compression.type": "zstd"}.
 
-    `run` may be called once.
+    `run` can be called once.
     """
 
     def __init__(
@@ -132,17 +137,16 @@ class Shipper:
         self.progress = Progress(files=len(self._files))
 
     def stop(self) -> None:
-        """End `run` once all sent records are acknowledged; callable from a signal handler or thread."""
+        """End `run` when all sent records are acknowledged. A signal handler or any thread can call it."""
         self._stopped.set()
 
     def run(self) -> Progress:
-        """Ship until the files end (or, following, until `stop`).
+        """Ship the files to their end, or until `stop` if it follows them.
 
         Raises:
-            ClientError: no broker answers, a file cannot be read, another shipper is at it, or the broker
-                refused
-                a record for good.
-            KafkaError: the broker answered with an error.
+            ClientError: no broker answers, a file cannot be read, another shipper is active, or the broker
+                refused a record.
+            KafkaError: the broker answers with an error.
         """
         settings = {
             "linger.ms": 20,
@@ -240,7 +244,7 @@ class Shipper:
     # -- the work
 
     def _ship_some(self, source: _Source, producer: Producer) -> bool:
-        """Read and send a turn's worth; return whether there was anything."""
+        """Read and send some records. Return whether there were any."""
         for count in range(_TURN):
             line = source.tail.next_line(final=not self._follow)
             if line is None:

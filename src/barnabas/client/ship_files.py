@@ -1,4 +1,4 @@
-"""From the files a user names to the sources that are shipped."""
+"""Finds the sources for the files that a user names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.client.tail import is_rotated_name
 
 
 class SourceFile(NamedTuple):
-    """A file to follow, the name of its source, and the rotated siblings that were named along with it."""
+    """A file to follow, the name of its source, and its rotated files that the user has named."""
 
     path: Path
     source: str
@@ -22,10 +22,10 @@ class SourceFile(NamedTuple):
 def find_sources(
     files: Iterable[str | Path] | Mapping[Path, str],
 ) -> list[SourceFile]:
-    """Return the files to follow: each file once, its rotations with it.
+    """Return the files to follow, each once, with its rotated files.
 
     Raises:
-        ClientError: a file is missing, cannot be read, or two have one name.
+        ClientError: a file is missing or cannot be read, or two files have the same source.
     """
     if isinstance(files, Mapping):
         paths = {Path(path).absolute(): source for path, source in files.items()}

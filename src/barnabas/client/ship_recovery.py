@@ -1,4 +1,4 @@
-"""Finding in the topic itself how far each source has been shipped."""
+"""Finds in the topic up to where each source has been shipped."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def find_shipped(
     scan_unknown: bool,
     settle: float = 0.0,
 ) -> dict[str, Shipped]:
-    """Return the last record of each source that the topic holds, or held.
+    """Return the last record of each source that the topic has, or had.
 
     Args:
-        consumer: one of no group.
-        topic: the topic that is shipped to.
-        host: whose sources they are; those of the same name on other hosts are others.
-        sources: what the state files say; the topic is read from there on.
+        consumer: a consumer without a group.
+        topic: topic to which the records are shipped.
+        host: host of the sources. Sources with the same name on other hosts are different.
+        sources: content of the state files. The topic is read from their offsets on.
         scan_unknown: read the whole topic for sources without a state file.
-        settle: how many seconds of silence show that nothing of a killed shipper is still on its way.
+        settle: seconds without records after which no records of a killed shipper are expected any more.
     """
     places = consumer.partitions(topic)
     marks = {place: consumer.watermarks(place) for place in places}

@@ -1,10 +1,10 @@
-"""A shipper's progress, kept on this machine and in the topic itself.
+"""The progress of a shipper, in the topic itself and on this machine.
 
-Every shipped record has the header `barnabas.ship`: its number within its source, the position behind its
-lines, and the host, as ``<number>@<position>@<host>``. So the topic is the truth: exactly its records have
-been shipped. The state file saves reading the whole topic, and remembers the position of a record that
-retention has removed. Its folder has the topic's id as its name: a topic deleted and created again is a new
-one.
+Every shipped record has the header `barnabas.ship`: ``<number>@<position>@<host>``. The number is that of the
+record in its source, and the position is the one after its lines. So the topic shows exactly what has been
+shipped. With the state file the shipper need not read the whole topic, and knows the position after retention
+has removed a record. The topic's id is the name of its folder, because a topic that is deleted and created
+again is a new one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEADER = "barnabas.ship"
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """The last record of a source that the topic is known to hold; `number` 0 and offset -1 when none is."""
+    """The last record of a source in the topic. If there is none, `number` is 0 and the offset -1."""
 
     number: int
     position: Position | None
@@ -39,16 +39,15 @@ def encode_header(number: int, position: Position, host: str) -> bytes:
 
 
 def decode_header(value: bytes) -> tuple[int, Position, str]:
-    """Raises ValueError when it is not a shipper's header."""
+    """Decode the header. Raises ValueError if it is not a shipper's."""
     number, position, host = value.decode().split("@", 2)
     return int(number), Position.decode(position), host
 
 
 class SourceState:
-    """The state file of one source, locked for as long as it is open.
+    """The state file of one source. It is locked while it is open.
 
-    JSON with `source`, `number`, `position`, `partition`, `offset`, `time_ms` as `Shipped` has them, and
-    `clean`: whether everything sent had been acknowledged.
+    It is JSON with the fields of `Shipped`, and with `clean`: whether all sent records were acknowledged.
 
     Raises:
         ClientError: another process ships this source to this topic, or the file cannot be written.
@@ -71,7 +70,7 @@ class SourceState:
         self._load()
 
     def save(self, shipped: Shipped, *, clean: bool) -> None:
-        """Write durably: to a temporary file that then takes the name."""
+        """Write the file durably: write a temporary file, and rename it."""
         self.shipped, self.clean = shipped, clean
         document = {
             "source": self.source,

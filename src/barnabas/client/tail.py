@@ -1,9 +1,9 @@
-"""Following a log file through growth, rotation (by rename or by copy and truncate) and restarts.
+"""Follows a log file through growth, rotation (by rename, or by copy and truncate) and restarts.
 
-The content identifies a file, not only its inode: a `Position` has a checksum of the last bytes before it.
-If those bytes are still there, it is the same file. If not, the file was truncated or replaced. Then the file
-that still has them (a rotated sibling, compressed or not) is finished first. One case stays hidden: a file
-that was copied and truncated before a line of it was read.
+A file is recognised by its content, not only by its inode: a `Position` has a checksum of the last bytes
+before it. If those bytes are still there, it is the same file. If not, the file was truncated or replaced.
+Then the file that still has them (a rotated one, perhaps compressed) is read to its end first. One case
+cannot be detected: a file that was copied and truncated before any of its lines was read.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _CHUNK = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a file, right behind a line.
+    """A position in a file, after a line.
 
-    `offset` bytes into it (uncompressed); `check` is the CRC-32 of the `check_size` bytes before it.
+    `offset` is in bytes of the uncompressed file. `check` is the CRC-32 of the `check_size` bytes before it.
     """
 
     inode: int
@@ -62,15 +62,17 @@ def is_rotated_name(path: Path, base: Path) -> bool:
 
 
 class FileTail:
-    """The lines of a log file in the order they were written, from a position on.
+    """The lines of a log file in the order in which they were written, from a position on.
 
     Args:
-        path: the file's name; other files take it over as it is rotated.
-        position: where an earlier reader stopped; None begins with `history`, else with the file as it is.
-        since_ns: when the position was reached (ns since the epoch): if its file is gone for good, rotated
-            files written to after it are read.
-        history: rotated files to read before the file itself, when nothing was read before.
-        grace_polls: how many quiet polls a renamed file is given, for a writer that has not let go of it.
+        path: name of the file. After a rotation another file has it.
+        position: position at which an earlier reader stopped. None begins with `history`, or with the present
+            file.
+        since_ns: time at which the position was reached, in ns since the epoch. If its file no longer exists,
+            rotated files that were written after it are read.
+        history: rotated files to read before the file itself, if nothing was read before.
+        grace_polls: number of polls without new lines before a renamed file counts as complete, because a
+            writer may still have it open.
     """
 
     def __init__(
@@ -103,12 +105,12 @@ class FileTail:
 
     @property
     def position(self) -> Position:
-        """Behind the last line given out."""
+        """Return the position after the last line that was returned."""
         return Position(self._inode, self._offset, len(self._before), zlib.crc32(self._before))
 
     @property
     def unread(self) -> int:
-        """Bytes of the file at hand that have not been given out; 0 when it is compressed."""
+        """Return the bytes of the open file that were not returned yet; 0 if it is compressed."""
         if self._file is None:
             return _size(self.path)
         if _is_gzip(self._file):
@@ -116,10 +118,10 @@ class FileTail:
         return max(os.fstat(self._file.fileno()).st_size - self._offset, 0)
 
     def next_line(self, *, final: bool = False) -> bytes | None:
-        """Return the next line with its line end, or None when there is none now; `position` moves behind it.
+        """Return the next line with its line end; None if there is none now. `position` is then after it.
 
-        A last line without its newline waits for it, unless `final` or the file has been rotated away. So do
-        lines longer than `MAX_LINE`, which come in pieces.
+        The last line is returned only with its newline, or if `final` is set, or if the file has been
+        rotated. Lines longer than `MAX_LINE` are returned in pieces.
         """
         while not self._ready:
             if self._file is None and not self._open(self.path):
@@ -152,7 +154,7 @@ class FileTail:
             self._file = None
 
     def _fill(self) -> bool:
-        """Read on; return whether there is a line to give out."""
+        """Read more. Return whether there is a line to return."""
         assert self._file is not None
         try:
             chunk = self._file.read(_CHUNK)
@@ -169,7 +171,7 @@ class FileTail:
         return bool(self._ready) or self._fill()
 
     def _was_truncated(self) -> bool:
-        """Whether the open file has lost the bytes that were read from it."""
+        """Whether bytes that were read from the open file are no longer in it."""
         assert self._file is not None
         if _is_gzip(self._file):
             return False
@@ -178,7 +180,7 @@ class FileTail:
         return pread(self._file.fileno(), len(expected), read_to - len(expected)) != expected
 
     def _is_current(self) -> bool:
-        """Whether the open file is still the one that has the name, or no other has taken it yet."""
+        """Whether the open file still has the name, or no other file has it yet."""
         try:
             return self.path.stat().st_ino == self._inode
         except FileNotFoundError:
@@ -207,7 +209,7 @@ class FileTail:
         self._open(following if following is not None else self.path)
 
     def _successor(self) -> Path | None:
-        """Return the file written to next after the open one: rotations may have come in between."""
+        """Return the file that was written after the open one. There may have been several rotations."""
         family = self._family()
         for is_finished in (self._has_inode, self._is_copy):
             for index, path in enumerate(family):
@@ -220,7 +222,7 @@ class FileTail:
         return _inode(path) == self._inode
 
     def _is_copy(self, path: Path) -> bool:
-        """Whether a file ends where the finished one ended, with the same bytes: compressed, say."""
+        """Whether a file, perhaps compressed, ends with the same bytes at the same place as the old one."""
         end = self.position if self._offset else self._last_end  # an empty file is like any other
         return end is not None and _bytes_before(path, end, at_end=True) is not None
 
@@ -228,7 +230,7 @@ class FileTail:
         return next((path for path in self._family() if _mtime(path) > time_ns), None)
 
     def _family(self) -> list[Path]:
-        """Return the file and its rotations, the oldest first."""
+        """Return the file and its rotated files, the oldest first."""
         paths = {path for path in self.path.parent.iterdir() if is_rotated_name(path, self.path)}
         # While a rotation is being compressed, both forms are there.
         paths = {path for path in paths if path.suffix != ".gz" or path.with_suffix("") not in paths}
@@ -237,7 +239,7 @@ class FileTail:
         return sorted(paths, key=self._age)
 
     def _age(self, path: Path) -> tuple[int, int, str]:
-        """Sorts the oldest first: .2 before .1, dates as they pass, the name itself last."""
+        """Return the sort key of a file: .2 comes before .1, dates ascend, and the name itself is last."""
         suffix = _ROTATED_SUFFIX.fullmatch(path.name, len(self.path.name))
         if suffix is None:
             return (1, 0, "")
@@ -247,7 +249,7 @@ class FileTail:
         return (0, -1_000_000, stamp)
 
     def _resume(self, position: Position, since_ns: int) -> None:
-        """Open the file that holds the position, wherever it has gone."""
+        """Open the file that contains the position, which may have another name now."""
         if self._open_holder(position):
             return
         if position.offset:
@@ -260,7 +262,10 @@ class FileTail:
             self._open(following)
 
     def _leave_truncated(self) -> None:
-        """Continue in the copy of the file's old content, if there is one; then read the file anew."""
+        """Continue in the copy of the file's old content, if there is one.
+
+        Then read the file from its start.
+        """
         truncated_at = self._offset
         if truncated_at and self._open_holder(self.position):
             return
@@ -273,7 +278,7 @@ class FileTail:
         self._open(self.path)
 
     def _open_holder(self, position: Position) -> bool:
-        """Open the file that has the position's bytes at its place, at that place."""
+        """Open the file that has the same bytes before the position, and go to the position."""
         family = self._family()
         family.sort(key=lambda path: _inode(path) != position.inode)
         for path in family:
@@ -287,9 +292,9 @@ class FileTail:
 
 
 def _bytes_before(path: Path, position: Position, *, at_end: bool = False) -> bytes | None:
-    """The bytes the position's checksum is of, or None when the file does not have them there.
+    """Return the bytes before the position whose checksum it has; None if the file does not have them there.
 
-    With `at_end` they must be the file's last.
+    With `at_end` they must be the last bytes of the file.
     """
     try:
         with _open_log(path) as file:

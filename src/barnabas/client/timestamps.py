@@ -1,6 +1,6 @@
-"""The timestamps log files are written with, read into ISO 8601.
+"""Converts the timestamps in log files to ISO 8601.
 
-A time zone is given only when the line gave one: a guess would be wrong half the time, and silently.
+The result has a time zone only if the line has one, because a guess would often be wrong.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FORMS = tuple(
 
 
 def take_timestamp(text: str, start: int = 0) -> tuple[str, int] | None:
-    """The timestamp that begins at `start`, in ISO 8601, and where it ends; None when there is none."""
+    """Return the timestamp at `start` in ISO 8601, and its end; None if there is none."""
     for form in _FORMS:
         match = form.match(text, start)
         if match is not None:
@@ -50,12 +50,12 @@ def take_timestamp(text: str, start: int = 0) -> tuple[str, int] | None:
 
 
 def starts_with_timestamp(text: str, start: int = 0) -> bool:
-    """Whether something that looks like a timestamp begins at `start` (it may not be a real date)."""
+    """Whether the text at `start` has the form of a timestamp. It may not be a real date."""
     return any(form.match(text, start) is not None for form in _FORMS)
 
 
 def iso_timestamp(value: object) -> str | None:
-    """Return a timestamp of a structured line: text, or seconds, milli-, micro- or nanoseconds since 1970."""
+    """Return the timestamp of a structured line: a text, or seconds to nanoseconds since 1970."""
     if isinstance(value, dict):  # MongoDB's {"$date": ...}
         value = value.get("$date")
     if isinstance(value, str):
@@ -113,7 +113,7 @@ def _full_year(year: int) -> int:
 
 
 def _latest_past_year(moment: datetime) -> datetime:
-    """Return the year syslog leaves out: this one, or the last when that would lie ahead."""
+    """Return the year, which syslog omits: this year, or last year if the date would be in the future."""
     now = datetime.fromtimestamp(SystemClock().now_ms() / 1000)
     for year in (now.year, now.year - 1, now.year - 2, now.year - 3, now.year - 4):
         try:

@@ -21,13 +21,13 @@ from barnabas.kafka.protocol.messages.metadata import MetadataResponseTopic
 
 
 def list_topics(brokers: Brokers) -> list[str]:
-    """Return the names of all topics, internal ones included."""
+    """Return the names of all topics, with internal ones."""
     metadata = brokers.insist(lambda deadline: brokers.metadata(None, deadline))
     return sorted(topic.name for topic in metadata.topics if topic.name is not None)
 
 
 def describe_topics(brokers: Brokers, names: Sequence[str]) -> list[TopicDescription]:
-    """Topics in the order of `names`. Raises KafkaError when one is not there."""
+    """Return the topics in the order of `names`. Raises KafkaError if one does not exist."""
     metadata = brokers.insist(lambda deadline: brokers.metadata(list(dict.fromkeys(names)), deadline))
     found = {topic.name: topic for topic in metadata.topics}
     for name in names:
@@ -55,7 +55,7 @@ def new_topic(
     configs: Mapping[str, str] | None,
     assignments: Sequence[Sequence[int]] | None,
 ) -> CreatableTopic:
-    """Return a topic as CreateTopics has it; None leaves a value to the broker's default."""
+    """Return a topic for CreateTopics. None means the broker's default."""
     if assignments is not None:  # they say both
         partitions = replication_factor = None
     return CreatableTopic(

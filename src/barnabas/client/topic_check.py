@@ -1,4 +1,4 @@
-"""Making sure of a topic before anything is sent to it."""
+"""Checks that a topic exists, before a client sends records to it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _ANSWER_S = 5.0
 
 
 def not_a_name(topic: str) -> ClientError:
-    """Return the error for a name of which librdkafka makes no topic: it is empty or very long."""
+    """Return the error for a name that librdkafka does not accept: an empty or a very long one."""
     return ClientError(
         f"'{shown(topic)}' is not a valid topic name: use 1 to 249 ASCII letters and digits, '.', '_' and '-'"
     )
 
 
 def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -> int:
-    """Return the number of the topic's partitions. The request creates it where the broker allows that.
+    """Return the number of the topic's partitions. The broker creates the topic if it allows that.
 
-    Without this, librdkafka would wait half a minute for a topic that never comes.
+    Without this check, librdkafka would wait half a minute for a topic that does not exist.
 
     Raises:
-        ClientError: no broker answers, or the topic cannot be used, with the cure.
-        KafkaError: the broker refused.
+        ClientError: no broker answers, or the topic cannot be used.
+        KafkaError: the broker rejects the request.
     """
     deadline = time.monotonic() + _CREATION
     while True:

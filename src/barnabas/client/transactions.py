@@ -1,6 +1,6 @@
-"""Transactions as an administrator sees them (KIP-664): listed, described, and ended when they hang.
+"""Transactions for an administrator (KIP-664): lists, describes and aborts hanging ones.
 
-librdkafka has no calls for these, so they are asked in the protocol itself.
+librdkafka has no functions for these requests, so this module sends them itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The coordinator's state of a transaction; `started_ms` is None where no transaction has begun."""
+    """The coordinator's state of a transaction. `started_ms` is None if no transaction has begun."""
 
     transactional_id: str
     coordinator: int
@@ -55,7 +55,10 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """A producer that a partition's leader remembers; `transaction_start` is None without an open one."""
+    """A producer that a partition's leader remembers.
+
+    `transaction_start` is None without an open transaction.
+    """
 
     partition: TopicPartition
     producer_id: int
@@ -69,11 +72,10 @@ class ProducerDescription:
 class Transactions:
     """The transactions of one cluster. Close it, or use it in a with block.
 
-    Brokers that die meanwhile are no errors as long as another one can answer in time.
+    A broker that dies meanwhile is not an error if another one answers in time.
 
-    Raises (every method):
-        KafkaError: a broker refused, with its code.
-        ClientError: a broker does not answer within `timeout` seconds.
+    Every method raises KafkaError if a broker rejects the request, and ClientError if a broker does not
+    answer within `timeout` seconds.
     """
 
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, *, timeout: float = 15.0) -> None:
@@ -99,13 +101,13 @@ class Transactions:
         longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all brokers that match each filter given.
+        """Return the transactional ids of all brokers that match all given filters.
 
         Args:
-            states: the allowed states.
-            producer_ids: the allowed producers.
-            longer_than_ms: open for longer than this.
-            pattern: a regular expression.
+            states: allowed states.
+            producer_ids: allowed producer ids.
+            longer_than_ms: least age of an open transaction.
+            pattern: regular expression for the id.
         """
         request = ListTransactionsRequest(
             state_filters=[*states],
@@ -134,7 +136,7 @@ class Transactions:
         return self._brokers.insist(attempt)
 
     def describe(self, transactional_id: str) -> TransactionDescription:
-        """One transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND."""
+        """Return the state of one transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND."""
 
         def ask(connection: BrokerConnection, node_id: BrokerId) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -158,7 +160,10 @@ class Transactions:
         return self._brokers.ask_coordinator(transactional_id, ask, CoordinatorType.TRANSACTION)
 
     def producers(self, partitions: Iterable[TopicPartition]) -> list[ProducerDescription]:
-        """The producers that the leaders of `partitions` remember. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the producers that the leaders of `partitions` remember.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION.
+        """
         told = ask_leaders(self._brokers, partitions, producers_request, patience=PATIENCE)
         return [
             _producer(partition, state)
@@ -175,10 +180,10 @@ class Transactions:
     def hanging(
         self, partitions: Iterable[TopicPartition], *, longer_than_ms: int, now_ms: int
     ) -> list[ProducerDescription]:
-        """Open transactions in `partitions` that no coordinator will end.
+        """Return the open transactions in `partitions` that no coordinator will end.
 
-        Silent for longer than the longest transaction may take, and their coordinator does not know them, or
-        not that they have written to the partition.
+        Such a transaction had no records for longer than the longest transaction timeout. Its coordinator
+        does not know it, or does not know that it has written to the partition.
         """
         silent = [
             producer
@@ -197,7 +202,8 @@ class Transactions:
     def abort(self, producer: ProducerDescription) -> None:
         """Write an abort marker for a producer's open transaction into its partition.
 
-        For one that hangs: where a coordinator still knows it, that is at odds with the partition afterwards.
+        Use this only for a transaction that hangs. If a coordinator still knows it, the coordinator and the
+        partition then disagree.
         """
         topic, number = producer.partition
         marker = WritableTxnMarker(

@@ -1,4 +1,4 @@
-"""Several brokers as one cluster to test against, with the faults that a cluster must survive."""
+"""A cluster of several brokers for tests, with the faults that a cluster must survive."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ HOST = "127.0.0.1"
 
 
 class BarnabasCluster(TemporaryCluster):
-    """Brokers 1 to `brokers` for as long as the `with` block lasts.
+    """Brokers 1 to `brokers`, which run while the `with` block runs.
 
     Args:
         brokers: the number of brokers.
@@ -119,31 +119,31 @@ class BarnabasCluster(TemporaryCluster):
 
     @property
     def brokers(self) -> Sequence[int]:
-        """The ids of all brokers, running or not."""
+        """Return the ids of all brokers, running or not."""
         return self._ids
 
     @property
     def running(self) -> Sequence[int]:
-        """The ids of the brokers that run and are not paused."""
+        """Return the ids of the brokers that run and are not paused."""
         return [broker for broker in self._ids if broker in self._nodes and broker not in self._paused]
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port,host:port,...`` of all brokers, to give to any Kafka client."""
+        """Return ``host:port,host:port,...`` of all brokers, which any Kafka client accepts."""
         if not self._bootstrap_servers:
             raise RuntimeError("the cluster has not been started: use it in a with block, or call start()")
         return self._bootstrap_servers
 
     @property
     def data(self) -> Path:
-        """The directory of their data, with one folder for each broker: ``broker-1``, ..."""
+        """Return the folder of their data, which has a folder for each broker: ``broker-1``, ..."""
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
             self._exits.callback(shutil.rmtree, self._data, ignore_errors=True)
         return self._data
 
     def address_of(self, broker: int) -> str:
-        """``host:port`` of one broker."""
+        """Return ``host:port`` of one broker."""
         self._check_id(broker)
         return f"{HOST}:{self._ports[broker]}"
 
@@ -171,18 +171,18 @@ class BarnabasCluster(TemporaryCluster):
     # -- faults
 
     def stop(self, broker: int) -> None:
-        """Stop a broker cleanly: leadership moves away first."""
+        """Stop a broker cleanly. First it hands its leaderships over."""
         self._take(broker).stop()
 
     def kill(self, broker: int) -> None:
-        """End a broker as SIGKILL does.
+        """Kill a broker, as SIGKILL does.
 
         The others notice when its session ends (``zookeeper.session.timeout.ms``, 2 s here).
         """
         self._take(broker).kill()
 
     def pause(self, broker: int) -> None:
-        """Freeze a broker, with its connections open, as SIGSTOP does."""
+        """Suspend a broker with its connections open, as SIGSTOP does."""
         node = self._node(broker)
         if broker not in self._paused:
             self._paused.add(broker)
@@ -196,7 +196,7 @@ class BarnabasCluster(TemporaryCluster):
             self._paused.discard(broker)
 
     def restart(self, broker: int) -> None:
-        """Start a broker again with its data and on its port; one that runs is stopped cleanly first."""
+        """Start a broker again with its data and its port. If it runs, stop it cleanly first."""
         self._check_id(broker)
         if broker in self._nodes:
             self.stop(broker)
@@ -205,11 +205,12 @@ class BarnabasCluster(TemporaryCluster):
     def partition(self, a: int | Iterable[int], b: int | Iterable[int], *, one_way: bool = False) -> None:
         """Cut the network between two brokers, or two groups of brokers.
 
-        TCP retransmits: data sent meanwhile arrives after `heal`, unless one end has closed the connection.
+        TCP retransmits: data that was sent meanwhile arrives after `heal`, unless one end has closed the
+        connection.
 
         Args:
-            a: one side.
-            b: the other side.
+            a: brokers of one side.
+            b: brokers of the other side.
             one_way: hold back only what `a` sends to `b`.
         """
         ways = [(x, y) for x in self._some(a) for y in self._some(b) if x != y]
@@ -220,7 +221,7 @@ class BarnabasCluster(TemporaryCluster):
         self._relays.heal()
 
     def expire_session(self, broker: int) -> None:
-        """Have the metadata store expire a broker's session now."""
+        """Make the metadata store expire a broker's session now."""
         self._node(broker).expire_session()
 
     def fill_disk(self, broker: int) -> None:
@@ -237,7 +238,7 @@ class BarnabasCluster(TemporaryCluster):
         """Return the broker that leads a partition: one that runs, and is not paused.
 
         Raises:
-            TimeoutError: none leads it within `timeout` seconds.
+            TimeoutError: no broker leads it within `timeout` seconds.
         """
         found: list[int] = []
 
@@ -363,7 +364,7 @@ class BarnabasCluster(TemporaryCluster):
     def _partitions(
         self, topics: Sequence[str] | None, broker: int | None = None
     ) -> dict[tuple[str, int], tuple[int, Sequence[int], Sequence[int]]]:
-        """Leader, replicas and ISR by topic and partition, as a broker knows them; of all topics for None."""
+        """Return leader, replicas and ISR by partition, as a broker knows them; for None of all topics."""
         return {
             (topic.name, partition.partition_index): (
                 partition.leader_id,
@@ -382,7 +383,7 @@ class BarnabasCluster(TemporaryCluster):
         return self._ask(request, broker)
 
     def _ask(self, request: Request, broker: int | None = None) -> Any:
-        """Return the answer of one broker, or of the first that answers."""
+        """Return the response of one broker, or of the first that answers."""
         failure: ClientError | None = None
         for asked in self.running if broker is None else [broker]:
             try:
@@ -410,7 +411,7 @@ class BarnabasCluster(TemporaryCluster):
 
 
 class _Processes:
-    """Starts brokers in processes, with a metadata store for them alone."""
+    """Starts brokers in processes, with their own metadata store."""
 
     def __init__(self, folder: Path, store: str) -> None:
         self._server: StoreServerThread | ZooKeeperServer
@@ -455,9 +456,10 @@ class _Threads:
 
 @contextmanager
 def _reserved_ports(count: int) -> Iterator[list[int]]:
-    """Ports that stay reserved while their broker is down.
+    """Return ports that stay reserved while their broker is down.
 
-    Linux assigns no port to which a socket is bound, and lets a broker listen on it while that one does not.
+    Linux never assigns a port to which a socket is bound. While that socket does not listen, a broker can
+    listen on the port.
     """
     with ExitStack() as exits:
         held = [exits.enter_context(socket.socket()) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""A broker for tests: it starts fast on a free port, and is removed with its data at the end of the block."""
+"""A broker for tests. It starts fast on a free port, and is removed with its data at the end of the block."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ TEST_SETTINGS = {
 
 
 class BarnabasBroker(TemporaryCluster):
-    """A Barnabas broker for as long as the `with` block lasts.
+    """A Barnabas broker that runs while the `with` block runs.
 
     Args:
         settings: broker settings by Kafka's names, e.g. {"num.partitions": "3"}.
-        data: a directory for its data, which is kept. By default a temporary directory, removed at the end.
+        data: folder for its data, which is kept. By default it is a temporary folder, removed at the end.
         mode: "thread" runs it in this process (fastest, and a debugger reaches it); "process" runs
             `barnabas start` beside it, which can also be killed.
-        port: 0 takes a free one; it stays the same over `restart`.
+        port: 0 chooses a free one. It stays the same after `restart`.
 
-    `bootstrap_servers` is a plain ``host:port``, for any client.
+    `bootstrap_servers` is ``host:port``, for any client.
     """
 
     def __init__(
@@ -60,21 +60,21 @@ class BarnabasBroker(TemporaryCluster):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` to give to any Kafka client."""
+        """Return ``host:port``, which any Kafka client accepts."""
         if not self._bootstrap_servers:
             raise RuntimeError("the broker has not been started: use it in a with block, or call start()")
         return self._bootstrap_servers
 
     @property
     def data(self) -> Path:
-        """The directory of its data."""
+        """Return the folder of its data."""
         if self._data is None:
             self._temporary = tempfile.mkdtemp(prefix="barnabas-test-")
             self._data = Path(self._temporary)
         return self._data
 
     def start(self) -> Self:
-        """Start it and wait until it serves. Does nothing if it runs."""
+        """Start the broker and wait until it serves. Do nothing if it runs."""
         if self._runner is None:
             settings = {
                 **self._settings,
@@ -91,25 +91,25 @@ class BarnabasBroker(TemporaryCluster):
         return self
 
     def stop(self) -> None:
-        """Shut it down cleanly; its data stays until `close`."""
+        """Stop the broker cleanly. Its data stays until `close`."""
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.stop()
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL); only in mode "process"."""
+        """Kill the broker, as a crash would (SIGKILL); only in mode "process"."""
         if not isinstance(self._runner, ProcessRunner):
             raise RuntimeError('only a broker of mode="process" can be killed')
         runner, self._runner = self._runner, None
         runner.kill()
 
     def restart(self) -> None:
-        """Stop it cleanly (if it still runs) and start it again with its data, on its port."""
+        """Stop the broker cleanly if it runs, and start it again with its data and its port."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop it and remove its temporary data."""
+        """Stop the broker, and remove its temporary data."""
         self.stop()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Shared by all clusters for tests: topics, and clients of `barnabas.client`."""
+"""Code that all clusters for tests share: topics, and clients of `barnabas.client`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` to give to any Kafka client."""
+        """Return ``host:port``, which any Kafka client accepts."""
         return self._bootstrap_servers
 
     def admin(self, **settings: Any) -> Admin:
@@ -27,13 +27,13 @@ class Cluster:
         return Admin(self.bootstrap_servers, **settings)
 
     def producer(self, **settings: Any) -> Producer:
-        """Return a `Producer` of `barnabas.client` for this cluster: use it in a with block."""
+        """Return a `Producer` of `barnabas.client` for this cluster. Use it in a with block."""
         from barnabas.client import Producer
 
         return Producer(self.bootstrap_servers, **settings)
 
     def consumer(self, *topics: str, group: str | None = None, **settings: Any) -> Consumer:
-        """Return a `Consumer` of `barnabas.client` for this cluster: use it in a with block."""
+        """Return a `Consumer` of `barnabas.client` for this cluster. Use it in a with block."""
         from barnabas.client import Consumer
 
         return Consumer(self.bootstrap_servers, *topics, group=group, **settings)
@@ -41,34 +41,37 @@ class Cluster:
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic; return its name."""
+        """Create a topic, and return its name."""
         self.admin().create_topic(name, partitions, configs=configs)
         return name
 
     def produce(self, topic: str, *values: object) -> None:
-        """Send values (bytes, text, or anything JSON takes) and wait until they are stored."""
+        """Send values (bytes, text, or any JSON value), and wait until they are stored."""
         with self.producer() as producer:
             for value in values:
                 producer.send(topic, value)
 
     def consume(self, topic: str, count: int, *, timeout: float = 30.0) -> Sequence[Record]:
-        """The first `count` records of a topic. Raises ClientError when fewer come in `timeout` seconds."""
+        """Return the first `count` records of a topic.
+
+        Raises ClientError if there are fewer after `timeout` seconds.
+        """
         with self.consumer(topic) as consumer:
             return consumer.take(count, timeout)
 
 
 class TemporaryCluster(Cluster):
-    """A cluster that runs for as long as the `with` block lasts."""
+    """A cluster that runs while the `with` block runs."""
 
     def __init__(self) -> None:
         super().__init__("")
 
     def start(self) -> Self:
-        """Start it and wait until it serves."""
+        """Start the cluster, and wait until it serves."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Stop it and remove its temporary data."""
+        """Stop the cluster, and remove its temporary data."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Faults in the environment of one broker: connections rerouted, a full disk, a killed process."""
+"""Faults in the environment of one broker: other routes, a full disk, a killed process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class AdjustableClock(SystemClock):
-    """The machine's clock, or one that is set wrong."""
+    """A clock that can be ahead of the machine's clock, or behind it."""
 
     def __init__(self) -> None:
         #: milliseconds ahead of the machine's clock
@@ -33,10 +33,10 @@ class AdjustableClock(SystemClock):
 
 
 class RoutedNetwork(SocketNetwork):
-    """The system's network, in which some ports of this machine are reached through others.
+    """The system's network, in which other ports replace some ports of this machine.
 
     Args:
-        routes: the port to connect to, by the port that is requested.
+        routes: by requested port, the port to connect to.
     """
 
     def __init__(self, routes: Mapping[int, int]) -> None:
@@ -63,7 +63,7 @@ class RoutedNetwork(SocketNetwork):
         return transport, protocol
 
     def die(self) -> None:
-        """Close everything, as the system does when a process ends; on the event loop."""
+        """Close everything, as the system does when a process ends. Call it on the event loop."""
         self._is_dead = True
         for bound in self._listening:
             bound.close()
@@ -72,7 +72,10 @@ class RoutedNetwork(SocketNetwork):
 
 
 class FillableDisk(OsFileSystem):
-    """The system's files, on a disk that may be full, of a process that may be killed. For any thread."""
+    """The system's files, on a disk that may be full, for a process that may be killed.
+
+    Any thread can use it.
+    """
 
     def __init__(self) -> None:
         self.is_full = False
@@ -124,11 +127,11 @@ class FillableDisk(OsFileSystem):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def die(self) -> None:
-        """Let every call fail from now on."""
+        """Make every later call fail."""
         self._is_dead = True
 
     def bury(self) -> None:
-        """Close the files that were left open, once no thread uses them."""
+        """Close the files that are still open, when no thread uses them."""
         for file in list(self._files):
             file.close()
         for lock in list(self._locks):
@@ -162,7 +165,7 @@ class FillableFile(OsFile):
 
 
 class KillableLock(OsLock):
-    """A lock that may be released again."""
+    """A lock that can be released more than once."""
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
@@ -171,7 +174,7 @@ class KillableLock(OsLock):
 
 
 class KillableThreads(Threads):
-    """Threads whose end can be waited for."""
+    """A pool of threads whose end a test can await."""
 
     def __init__(self) -> None:
         self._pools: list[_Pool] = []
@@ -181,7 +184,7 @@ class KillableThreads(Threads):
         return self._pools[-1]
 
     def bury(self) -> None:
-        """Accept no more calls, and wait for running ones."""
+        """Accept no more calls, and wait for the running ones."""
         for pool in self._pools:
             pool.abandon()
             pool.join()

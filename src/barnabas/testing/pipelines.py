@@ -1,4 +1,4 @@
-"""Tests of pipeline files: rows in, rows out, on a real broker and a real Spark.
+"""Tests pipeline files, with rows as input and output, on a real broker and a real Spark.
 
     def test_dear_orders(barnabas_pipeline):
         shop = barnabas_pipeline("shop.py")
@@ -43,10 +43,10 @@ _LINES = ("json", "csv", "text")
 
 
 class PipelineUnderTest:
-    """A pipeline file, its topics on a test's own broker, and folders of the test's own.
+    """A pipeline file, its topics on the test's own broker, and folders for the test.
 
-    Topics keep their names, and have one partition each. A folder of the test's replaces a folder that is
-    read or written as Parquet. A topic of JSON replaces a sink to a database, a table or the screen.
+    Topics keep their names, and have one partition each. For Parquet, a folder of the test replaces the
+    folder that is read or written. A topic with JSON replaces a sink to a database, a table or the screen.
 
     Attributes:
         cluster: the broker, for tests that use it directly.
@@ -67,7 +67,7 @@ class PipelineUnderTest:
             cluster.create_topic(topic)
 
     def run(self, /, **rows: Sequence[object]) -> dict[str, list[Any]]:
-        """Write rows to the sources, run the queries until all are read, and return what they have written.
+        """Write rows to the sources, run the queries to their end, and return their output.
 
         Each run continues from the previous run's checkpoints, like a pipeline that is restarted.
 
@@ -99,8 +99,7 @@ class PipelineUnderTest:
         return dict(self._written())
 
     def step(self, name: str, /, **inputs: Sequence[Row] | DataFrame) -> list[Row]:
-        """Return the output of a source's function, a step or a sink for these rows, without topics and
-        streams.
+        """Return the output of a source's function, a step or a sink for these rows, without topics.
 
         Args:
             name: of the source, the step or the sink.
@@ -175,7 +174,7 @@ class PipelineUnderTest:
                 yield f"{sink.name}.dead_letter", [record.value for record in letters]
 
     def _new_records(self, topic: str) -> list[Record]:
-        """Return the committed records of a topic that the previous run had not read."""
+        """Return the committed records of a topic that the previous run did not read."""
         found: list[Record] = []
         with self.cluster.consumer(isolation_level="read_committed") as consumer:
             starts, ends = {}, {}
@@ -203,7 +202,7 @@ class PipelineUnderTest:
     # --- the file ---
 
     def _moved(self, read: Pipeline) -> Pipeline:
-        """Return the pipeline with its folders inside the test's, and with topics for some sinks."""
+        """Return the pipeline with folders of the test, and with topics in place of some sinks."""
         kafka = {key: value for key, value in read.options.kafka.items() if not key.startswith(_SECRETS)}
         made = replace(read, options=replace(read.options, kafka=kafka, config="", checkpoints=""))
         made.sources = [

@@ -1,7 +1,7 @@
-"""A broker of a cluster under test in a process of its own: ``python -m barnabas.testing.process_broker``.
+"""A broker of a test's cluster in its own process: ``python -m barnabas.testing.process_broker``.
 
-The process reads its settings from stdin as one line of JSON, then commands (`_Inside`), a line each. It
-answers each with a line on stdout.
+The process reads from stdin: its settings as one line of JSON, then one command on each line (`_Inside`). It
+writes one line to stdout for each command.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _ANSWER_TIMEOUT = 60.0
 
 
 class ProcessBroker:
-    """A broker in a process of its own, which logs to a file beside its data.
+    """A broker in its own process, which logs to a file beside its data.
 
     Args:
-        settings: the broker's settings.
-        launcher: a command that runs the broker's command, e.g. in another network namespace.
+        settings: settings of the broker.
+        launcher: command that runs the broker's command, e.g. in another network namespace.
     """
 
     def __init__(self, settings: BrokerSettings, launcher: Sequence[str] = ()) -> None:
@@ -61,7 +61,7 @@ class ProcessBroker:
         self._process: subprocess.Popen[str]
 
     def begin(self) -> Self:
-        """Start it; `wait_ready` waits until it serves."""
+        """Start the broker. `wait_ready` waits until it serves."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -78,7 +78,7 @@ class ProcessBroker:
         return self
 
     def wait_ready(self) -> None:
-        """Raises BrokerDied if it does not start."""
+        """Wait until the broker serves. Raises BrokerDied if it does not start."""
         try:
             self._hear("start", _START_TIMEOUT)
         except BaseException:
@@ -89,7 +89,7 @@ class ProcessBroker:
         """Whether the broker serves already.
 
         Raises:
-            BrokerDied: it does not start.
+            BrokerDied: the broker does not start.
         """
         if self._lines.empty():
             return False
@@ -131,7 +131,7 @@ class ProcessBroker:
 
     @property
     def last_words(self) -> str:
-        """The last lines of its log."""
+        """Return the last lines of its log."""
         return self._said()
 
     def expire_session(self) -> None:
@@ -165,7 +165,7 @@ class ProcessBroker:
             raise BrokerDied(f"broker {self._settings.broker_id} could not {word}: {line or self._said()}")
 
     def _read(self) -> None:
-        """Read in a thread, since not every system can wait for a pipe with a timeout."""
+        """Read its output, in a thread, because some systems cannot wait for a pipe with a timeout."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._lines.put(line.rstrip("\n"))
@@ -195,7 +195,7 @@ def main() -> None:
 
 
 class _Inside:
-    """The broker, and the commands of stdin."""
+    """The broker in the process, and the commands from stdin."""
 
     def __init__(self, config: BrokerConfig, routes: Mapping[int, int]) -> None:
         self._config = config
@@ -245,7 +245,7 @@ class _Inside:
             self._disk.is_full = word == _FILL
 
     def _expire(self) -> None:
-        """End the session: any client that knows its password can close it, and then it counts as ended."""
+        """End the session. A client that knows its password can close it, and the server then ends it."""
         address = parse_address(self._config.zookeeper_connect or "")
         thief = KazooClient(
             kazoo_hosts(address),

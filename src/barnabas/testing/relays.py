@@ -1,7 +1,8 @@
-"""TCP relays on the loopback interface, one for each ordered pair of brokers, that a test cuts and heals.
+"""TCP relays on the loopback interface between brokers, which a test can cut and heal.
 
-A cut holds data back. As on a real network, TCP keeps it and delivers it after the healing, if neither
-end has closed the connection. So a test can separate two brokers without root.
+There is one relay for each ordered pair of brokers. A cut holds data back. As in a real network, TCP delivers
+it after the healing, if neither end has closed the connection. So a test can separate two brokers without
+root permissions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Pair = tuple[int, int]
 
 
 class Relays:
-    """The relays of a cluster, served by one thread. Its methods may be called from any other one."""
+    """The relays of a cluster, in one thread. Any other thread can call the methods."""
 
     def __init__(self) -> None:
         self._loop = event_loop.new_event_loop()
@@ -30,25 +31,25 @@ class Relays:
         self._relays: dict[Pair, _Relay] = {}
 
     def start(self, ports: dict[int, int]) -> dict[Pair, int]:
-        """Begin to relay between all brokers; return the port of each pair's relay.
+        """Start relays between all brokers. Return the port of each pair's relay.
 
         Args:
-            ports: the port of each broker on 127.0.0.1.
+            ports: port of each broker on 127.0.0.1.
         """
         self._thread.start()
         pairs = [(a, b) for a in ports for b in ports if a != b]
         return self._call(self._start, pairs, ports)
 
     def cut(self, ways: Iterable[Pair]) -> None:
-        """Hold back all data from the first of each pair to the second."""
+        """Hold back all data from the first to the second broker of each pair."""
         self._call(self._set, list(ways), True)
 
     def heal(self, ways: Iterable[Pair] | None = None) -> None:
-        """Let everything pass again; without `ways`, everywhere."""
+        """Let all data pass again, between these pairs or (without `ways`) everywhere."""
         self._call(self._set, None if ways is None else list(ways), False)
 
     def stop(self) -> None:
-        """Close all connections and stop listening."""
+        """Close all connections, and stop listening."""
         if self._thread.is_alive():
             self._call(self._stop)
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -77,7 +78,7 @@ class Relays:
 
 
 class _Relay:
-    """Passes bytes between its own port and that of one broker."""
+    """A relay between its own port and the port of one broker."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -167,7 +168,7 @@ class _Half(asyncio.Protocol):
             self._transport.close()
 
     def look(self) -> None:
-        """Read or stop reading, by the state of the relay and of the other connection."""
+        """Start or stop reading, according to the state of the relay and of the other connection."""
         self._pass_on()
         reads = not (self.is_full or self._relay.holds(self))
         if reads != self._is_reading and not self._transport.is_closing():

@@ -1,4 +1,4 @@
-"""Two ways to run a broker for a test: in a thread of this process, or as a process of its own."""
+"""Two ways to run a broker for a test: in a thread of this process, or in its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.base.system.processes import ask_to_stop, own_group
 
 
 class BrokerDied(BarnabasError):
-    """The broker's process ended or did not start; the text has its last output."""
+    """The broker's process ended or did not start. The text has its last output."""
 
 
 class Runner(Protocol):
@@ -40,7 +40,7 @@ class ThreadRunner:
 
 
 class ProcessRunner:
-    """`barnabas start` in a process of its own; its output goes to a file beside its data."""
+    """`barnabas start` in its own process. Its output goes to a file beside its data."""
 
     start_timeout = 60.0
     stop_timeout = 60.0
@@ -84,7 +84,7 @@ class ProcessRunner:
         self._cleanup()
 
     def _await_ready(self) -> str:
-        """Return the address from the line that says `ready`."""
+        """Return the address from the output line that contains `ready`."""
         assert self._process.stdout is not None
         lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         read = self._process.stdout.readline

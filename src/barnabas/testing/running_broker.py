@@ -1,4 +1,4 @@
-"""One broker of a cluster under test, as the cluster handles it."""
+"""The interface of one broker in a test's cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The settings that one broker is started with.
+    """The settings with which one broker is started.
 
     Attributes:
         broker_id: ``node.id``.
-        settings: all its settings, by Kafka's names.
-        routes: by the port of another broker, that of the relay to it.
+        settings: all its settings, with Kafka's names.
+        routes: by port of another broker, the port of the relay to it.
     """
 
     broker_id: int
@@ -26,19 +26,19 @@ class RunningBroker(Protocol):
     """A running broker. It cannot be used after `stop` or `kill`: a restart makes a new one."""
 
     def stop(self) -> None:
-        """Stop it cleanly, and wait for that."""
+        """Stop the broker cleanly, and wait for its end."""
 
     def kill(self) -> None:
-        """End it at once, as SIGKILL does. Its session with the store ends by timeout."""
+        """Kill the broker, as SIGKILL does. Its session with the store ends after the timeout."""
 
     def pause(self) -> None:
-        """Freeze it, with its connections open."""
+        """Suspend the broker, with its connections open."""
 
     def resume(self) -> None:
         """Undo `pause`."""
 
     def expire_session(self) -> None:
-        """Have the metadata store expire its session now."""
+        """Make the metadata store expire its session now."""
 
     def fill_disk(self, is_full: bool) -> None:
-        """Let every write to its disk fail (ENOSPC), or succeed again."""
+        """Make every write to its disk fail (ENOSPC), or succeed again."""

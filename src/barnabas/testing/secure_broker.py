@@ -1,4 +1,4 @@
-"""A broker with TLS, logins and ACLs to test against."""
+"""A broker with TLS, logins and ACLs for tests."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class SecureBroker(TemporaryCluster):
-    """A Barnabas broker in this process whose one listener requires TLS and a login (SASL_SSL).
+    """A Barnabas broker in this process whose only listener requires TLS and a login (SASL_SSL).
 
-    Only the user admin may do anything until `grant` allows it. This object itself is the admin:
-    `create_topic`, `produce`, `consume` and the like always work.
+    Until `grant` allows more, only the user admin has permissions. This object uses the login of admin, so
+    that `create_topic`, `produce`, `consume` and similar methods always work.
 
     Args:
-        settings: broker settings by Kafka's names.
+        settings: broker settings with Kafka's names.
 
     Attributes:
         certificates: clients must trust its `authority`; it issues more certificates on request.
@@ -55,7 +55,7 @@ class SecureBroker(TemporaryCluster):
         self._server: BrokerServer | None = None
 
     def start(self) -> Self:
-        """Start it and wait until it serves."""
+        """Start the broker, and wait until it serves."""
         self.certificates.create_authority("tests")
         self.certificates.issue("server", _HOSTS)
         settings = {
@@ -74,14 +74,17 @@ class SecureBroker(TemporaryCluster):
         return self
 
     def client(self, user: str) -> dict[str, str]:
-        """Settings of librdkafka for a user. A new user is created, with no permissions until `grant`."""
+        """Return settings of librdkafka for a user.
+
+        A new user is created; it has no permissions until `grant`.
+        """
         if user not in self._passwords:
             self._passwords[user] = secrets.token_urlsafe(18)
             self.admin().set_password(user, self._passwords[user])
         return {"bootstrap.servers": str(self.bootstrap_servers), **self._login(user)}
 
     def properties(self, user: str) -> Path:
-        """Return the same as a file for Java's clients and tools, and for `--config`."""
+        """Return a file with the same settings, for Java's clients and tools and for `--config`."""
         self.client(user)
         return self.certificates.write_login(user, self._passwords[user], str(self.bootstrap_servers))
 
@@ -93,7 +96,7 @@ class SecureBroker(TemporaryCluster):
         group: str | None = None,
         deny: bool = False,
     ) -> None:
-        """Allow (or deny) a user operations, such as "READ", on a topic, a group, or else the cluster.
+        """Allow a user (or deny it) operations such as "READ" on a topic, a group, or else the cluster.
 
         A name that ends in * matches every name with that prefix.
         """
@@ -115,7 +118,7 @@ class SecureBroker(TemporaryCluster):
             future.result()
 
     def close(self) -> None:
-        """Stop it and remove its data."""
+        """Stop the broker, and remove its data."""
         server, self._server = self._server, None
         try:
             if server is not None:

@@ -1,4 +1,4 @@
-"""A metadata store that several brokers of one process share, each on an event loop and a thread of its own.
+"""A metadata store that several brokers of one process share, each with its own event loop and thread.
 
 `SharedServer` replaces ZooKeeper: it has the tree, and expires the session of a client that has sent no
 heartbeat for the session timeout. Clients send heartbeats from their event loops, so a broker whose loop is
@@ -37,10 +37,10 @@ _BEATS = 4
 
 
 class SharedServer:
-    """The tree, and the sessions with it. Any thread may use it; a context manager.
+    """The tree and the sessions of the store. Any thread can use it; it is a context manager.
 
     Args:
-        session_timeout: seconds of silence after which a session ends.
+        session_timeout: seconds without a heartbeat after which a session ends.
     """
 
     def __init__(self, session_timeout: float) -> None:
@@ -62,7 +62,7 @@ class SharedServer:
         self._reaper.join()
 
     def begin(self, client: SharedStore) -> int:
-        """Begin a session; return its number."""
+        """Begin a session, and return its number."""
         with self._lock:
             self._last_session += 1
             self._clients[self._last_session] = client
@@ -70,29 +70,29 @@ class SharedServer:
             return self._last_session
 
     def beat(self, session: int) -> None:
-        """Take a heartbeat of a session's client."""
+        """Record a heartbeat from the client of a session."""
         with self._lock:
             if session in self._heard:
                 self._heard[session] = time.monotonic()
 
     def knows(self, session: int) -> bool:
-        """Whether the session has not ended."""
+        """Whether the session is still open."""
         return session in self._clients
 
     def read(self, session: int, function: Callable[[Tree], T]) -> T:
-        """Return the result of `function`. Raises StoreUnavailableError when the session has ended."""
+        """Return the result of `function`. Raises StoreUnavailableError if the session has ended."""
         with self._lock:
             self._check_lives(session)
             return function(self._tree)
 
     def apply(self, session: int, operations: Sequence[Operation]) -> list[int]:
-        """Apply a transaction, as `MetadataStore.multi`."""
+        """Apply a transaction, as `MetadataStore.multi` does."""
         with self._lock:
             self._check_lives(session)
             return self._apply(session, operations)
 
     def end(self, session: int) -> None:
-        """End a session: remove its ephemeral nodes and tell its client. Does nothing if it has ended."""
+        """End a session: remove its ephemeral nodes, and notify its client. Do nothing if it has ended."""
         with self._lock:
             self._end(session)
 
@@ -115,7 +115,7 @@ class SharedServer:
             raise StoreUnavailableError("the session with the metadata store has ended")
 
     def _reap(self) -> None:
-        """Expire sessions without heartbeats."""
+        """Expire sessions that send no heartbeats."""
         period = self.session_timeout / (2 * _BEATS)
         woken = time.monotonic()
         while not self._closing.wait(period):
@@ -130,9 +130,9 @@ class SharedServer:
 
 
 class SharedStore(SingleOperations):
-    """One broker's client of a `SharedServer`. Made and used on that broker's event loop.
+    """The client of a `SharedServer` for one broker. It is created and used on that broker's event loop.
 
-    When its session expires it begins another, as a real client does.
+    When its session expires, it begins another one, as a real client does.
     """
 
     def __init__(self, server: SharedServer) -> None:
@@ -199,22 +199,22 @@ class SharedStore(SingleOperations):
         self._session.enter(SessionState.CLOSED)
 
     def abandon(self) -> None:
-        """Stop sending and receiving, like a killed process: the session ends by timeout."""
+        """Stop sending and receiving, like a killed process. The session ends after the timeout."""
         self._beating.cancel()
         self._watches.clear()
 
     def expire(self) -> None:
-        """Have the server expire the session; from any thread."""
+        """Make the server expire the session. Any thread can call it."""
         self._server.end(self._session_id)
 
     def hear(self, news: Iterable[tuple[Event, str] | None]) -> None:
-        """Take an event, on any thread, and deliver it on the event loop."""
+        """Receive an event on any thread, and deliver it on the event loop."""
         self._news.extend(news)
         with suppress(RuntimeError):  # its loop was closed: the broker was killed
             self._loop.call_soon_threadsafe(self._deliver)
 
     def _read(self, function: Callable[[Tree], T]) -> T:
-        """Deliver pending events first: as with ZooKeeper, no client reads a change before its event."""
+        """Deliver pending events, then read: as in ZooKeeper, a client sees a change after its event."""
         self._deliver()
         self._check_open()
         answer = self._server.read(self._session_id, function)

@@ -1,4 +1,4 @@
-"""A broker of a cluster under test in a thread of this process."""
+"""A broker of a test's cluster, in a thread of this process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _DYING = 1.0
 
 
 class ThreadBroker:
-    """A broker with an event loop and a thread of its own, on a store that others share.
+    """A broker with its own event loop and thread, and a store that it shares with others.
 
-    A kill cuts off its files, connections and store at one moment; code of it that still runs changes nothing
-    outside.
+    A kill disconnects its files, connections and store at one moment. Code of the broker that still runs has
+    no effect outside.
     """
 
     def __init__(self, settings: BrokerSettings, server: SharedServer) -> None:
@@ -49,12 +49,12 @@ class ThreadBroker:
         )
 
     def begin(self) -> Self:
-        """Start it; `wait_ready` waits until it serves."""
+        """Start the broker. `wait_ready` waits until it serves."""
         self._thread.start()
         return self
 
     def wait_ready(self) -> None:
-        """Raises the error that kept it from starting."""
+        """Wait until the broker serves. Raises the error if it did not start."""
         self._started.wait()
         if self._failure is not None:
             self._thread.join()
@@ -106,7 +106,7 @@ class ThreadBroker:
         self._stopping.set()
 
     def _die(self) -> None:
-        """Run on the event loop, so that no task there answers anything afterwards."""
+        """Kill the broker. This runs on its event loop, so that no task there responds afterwards."""
         self._disk.die()
         self._network.die()
         self._broker.connections.close_all()

@@ -1,4 +1,4 @@
-"""The environment of a broker: interfaces, each with an implementation by the operating system.
+"""The environment of a broker: interfaces to the system, and their real implementations.
 
 A broker receives these from its caller and has no other access to the system. Thus several brokers can run
 in virtual time, from a seed, in one process: `simulation` implements the interfaces for that.

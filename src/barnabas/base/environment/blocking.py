@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop: pools of threads, behind an interface that a simulation can implement.
+"""Pools of threads for blocking work, behind an interface that a simulation can implement.
 
 A function that runs in a pool must own its data: threads touch nothing that belongs to the event loop.
 """
@@ -21,12 +21,13 @@ Mutex = Lock
 
 
 class Pool(Protocol):
-    """Threads that start calls in the order of submission. Used from the event loop only."""
+    """Threads that start calls in the order of submission. Only the event loop uses it."""
 
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """Submit a call of `function` to a thread; return a future of its result.
 
-        Cancelling the future prevents a call that has not started; one that has started continues.
+        If the future is cancelled, a call that has not started is not made. A call that has started
+        continues.
         """
         ...
 
@@ -40,7 +41,7 @@ class Pool(Protocol):
 
 
 class Signal(Protocol):
-    """An event that any thread may set once, to notify another thread."""
+    """An event that any thread can set once, to notify another thread."""
 
     def set(self) -> None: ...
 
@@ -50,7 +51,7 @@ class Signal(Protocol):
 
 
 class ForEach(Protocol):
-    """Calls a function with each item, several at a time."""
+    """A function that calls another function with each item, several at a time."""
 
     def __call__(self, function: Callable[[T], object], items: Iterable[T], /) -> None:
         """Return when all calls have been made.
@@ -69,11 +70,11 @@ class Blocking(Protocol):
         ...
 
     def signal(self) -> Signal:
-        """Return a signal to calls that run in a pool."""
+        """Return a signal for calls that run in a pool."""
         ...
 
     def side_by_side(self, threads: int) -> AbstractContextManager[ForEach]:
-        """Run calls in that many threads within the block, for code that itself blocks."""
+        """Run calls in that many threads within the block, for code that may itself block."""
         ...
 
 
@@ -101,7 +102,7 @@ class ThreadPool:
 
 
 class Threads:
-    """`Blocking` by the operating system's threads."""
+    """An implementation of `Blocking` with the operating system's threads."""
 
     def pool(self, name: str, threads: int) -> ThreadPool:
         return ThreadPool(name, threads)

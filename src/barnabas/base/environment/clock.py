@@ -1,4 +1,4 @@
-"""Wall time, behind an interface, so that a test or a simulation can supply its own.
+"""Wall time behind an interface, so that a test or a simulation can provide its own.
 
 Timers are the event loop's `call_later`, which a virtual-time loop (`simulation.virtual_time`) runs
 without waiting.
@@ -15,11 +15,11 @@ class Clock(Protocol):
     """A source of wall time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch; the clock may be set back."""
+        """Return the milliseconds since the Unix epoch. The clock may be set back."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary moment, to measure durations."""
+        """Return the seconds since an arbitrary moment, to measure durations."""
         ...
 
 

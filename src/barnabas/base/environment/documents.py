@@ -1,4 +1,7 @@
-"""Documents that a broker's settings name, on an https server or in a file. The calls block: use a thread."""
+"""Reads documents that a broker's settings name, from an https server or a file.
+
+Calls block: use a thread.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ _MOST_BYTES = 1 << 20
 
 
 class DocumentError(BarnabasError):
-    """A document cannot be read; the text says why, without the address."""
+    """A document cannot be read. The text has the reason, without the address."""
 
 
 def check_address(url: str) -> None:
-    """Refuse an address that `read_document` does not read.
+    """Raise an error for an address that `read_document` does not support.
 
     Raises:
-        DocumentError: it is not https://, file:/// or, on this machine, http://.
+        DocumentError: the address is not https://, file:/// or, for this machine, http://.
     """
     try:
         parts = urlsplit(url)
@@ -38,10 +41,10 @@ def check_address(url: str) -> None:
 
 
 def read_document(url: str) -> bytes:
-    """The document at `url`, at most a mebibyte. A server's certificate must be one that the system trusts.
+    """Return the document at `url`, at most a mebibyte. The system must trust a server's certificate.
 
     Raises:
-        DocumentError: it cannot be read.
+        DocumentError: the document cannot be read.
     """
     check_address(url)
     parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""The file system of logs, behind an interface: a test can use one that loses, tears and refuses writes.
+"""The file system of logs behind an interface, so that a test can use one that loses and refuses writes.
 
 All methods raise OSError as the system does. A file's bytes are durable after `File.sync`; its name is
 durable after `sync_directory` of its folder.
@@ -38,10 +38,10 @@ class Volume(NamedTuple):
 
 
 class File(Protocol):
-    """An open file, read and written by position."""
+    """An open file. Reads and writes have a position."""
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Read `size` bytes; fewer only at the file's end."""
+        """Read `size` bytes; fewer only at the end of the file."""
         ...
 
     def is_cached(self, size: int, position: int) -> bool:
@@ -68,7 +68,7 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """An exclusive lock, held until it is released or the process ends."""
+    """An exclusive lock. It is held until it is released or the process ends."""
 
     def release(self) -> None: ...
 
@@ -111,7 +111,10 @@ class FileSystem(Protocol):
         ...
 
     def folder_problem(self, path: str) -> Problem | None:
-        """Why a broker cannot store its data in a folder, or None. A missing folder is created."""
+        """Return why a broker cannot store its data in a folder; None if it can.
+
+        A missing folder is created.
+        """
         ...
 
     def volume(self, path: str) -> Volume:
@@ -151,7 +154,7 @@ def read_file(fs: FileSystem, path: str) -> bytes:
 
 
 def write_file(fs: FileSystem, path: str, data: bytes) -> None:
-    """Write a small file without durability: after a crash it may be missing or torn."""
+    """Write a small file. It is not durable: after a crash it may be missing or incomplete."""
     file = fs.open(path, create=True)
     try:
         file.truncate(0)
@@ -161,7 +164,7 @@ def write_file(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
-    """Replace a small file atomically and durably: after a crash it is the old or the new one, whole."""
+    """Replace a small file atomically and durably: after a crash its content is the old or the new one."""
     temporary = path + ".tmp"
     file = fs.open(temporary, create=True)
     try:
@@ -175,7 +178,7 @@ def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def make_durable_directory(fs: FileSystem, path: str) -> bool:
-    """Create a folder with its parents, durably; return False if it existed."""
+    """Create a folder and its parents durably. Return False if it existed."""
     parent, slash, _ = path.rpartition("/")
     if parent and not _is_there(fs, parent):
         make_durable_directory(fs, parent)
@@ -193,7 +196,7 @@ def _is_there(fs: FileSystem, path: str) -> bool:
 
 
 class VectoredFile:
-    """Writes any number of chunks by a call with a limit, which may write less, such as pwritev.
+    """Writes any number of chunks with a call that has a limit and may write less, such as pwritev.
 
     This class handles the limit and short writes for every file system. The tests' file system in memory
     refuses and shortens writes as the system would.
@@ -202,7 +205,7 @@ class VectoredFile:
     __slots__ = ()
 
     def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
-        """Write at most `IOV_MAX` chunks, perhaps not all of them; return how many bytes were written."""
+        """Write at most `IOV_MAX` chunks, perhaps not completely. Return the number of bytes written."""
         raise NotImplementedError
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
@@ -219,7 +222,7 @@ class VectoredFile:
             position += sum(map(len, part))
 
     def _write_rest(self, chunks: Sequence[Buffer], position: int, written: int) -> None:
-        """Write the rest. The system writes only a part when the disk fills up, or above 2 GiB."""
+        """Write the remaining bytes. The system writes only a part when the disk is full, or above 2 GiB."""
         for chunk in chunks:
             size = len(chunk)
             skipped = min(written, size)

@@ -18,7 +18,7 @@ _OWN_FILES = re.compile(r"\.lock|\.kafka_cleanshutdown|meta\.properties|metadata
 
 
 def folder_problem(fs: FileSystem, folder: str) -> Problem | None:
-    """Why this process cannot store data in a folder, or None.
+    """Return why this process cannot store data in a folder; None if it can.
 
     A missing folder is created with its parents. A folder that another broker uses is refused.
     """
@@ -40,7 +40,7 @@ def folder_problem(fs: FileSystem, folder: str) -> Problem | None:
 
 
 def explain(path: Path, error: OSError) -> str:
-    """Return one line for an error of opening a folder: the problem and the cure."""
+    """Return one line for an error when a folder is opened: the problem and the cure."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
             f"{_nearest(path)}: permission denied for user {_user()}: "
@@ -56,7 +56,7 @@ def explain(path: Path, error: OSError) -> str:
 
 
 def _denied_part(folder: Path) -> Path | None:
-    """Return the folder, or the file directly in it, that this process may not read and write."""
+    """Return the folder, or the file in it, that this process may not read and write."""
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         if is_read_only(folder):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -76,5 +76,5 @@ def _user() -> str:
 
 
 def _nearest(path: Path) -> Path:
-    """`path`, or its nearest parent that exists and can be seen."""
+    """Return `path`, or its nearest parent that exists and is visible."""
     return next((each for each in (path, *path.parents) if os.path.lexists(each)), path)

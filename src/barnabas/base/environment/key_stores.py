@@ -1,4 +1,4 @@
-"""Keys and certificates for `ssl`, from files or text; `ssl` itself takes keys from PEM files only.
+"""Loads keys and certificates into contexts of `ssl`, from files or text.
 
 The calls block.
 """
@@ -24,8 +24,8 @@ def load_key(
     """Load the key and the certificates of a PEM or PKCS#12 file into a context.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it has no key or certificate, or the password is wrong; also as `ssl.SSLError`, an
+        OSError: the file cannot be read.
+        ValueError: the file has no key or certificate, or the password is wrong; also as `ssl.SSLError`, an
             OSError.
     """
     data = _read(path)
@@ -43,7 +43,7 @@ def load_key_text(context: ssl.SSLContext, key: str, chain: str, key_password: s
 
 
 def load_trust_text(context: ssl.SSLContext, certificates: str) -> None:
-    """Trust the certificates of PEM text. Raises as `load_key`."""
+    """Trust the certificates in PEM text. Raises as `load_key`."""
     context.load_verify_locations(cadata=certificates_of_text(certificates))
 
 

@@ -1,4 +1,4 @@
-"""Facts about this machine: the name to advertise to clients, and the process that uses a port."""
+"""Finds facts about this machine: its name for clients, and the process that uses a port."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ELSEWHERE = ("192.0.2.1", 9)
 
 
 def machine_name() -> str:
-    """Return the name by which clients can find this machine, else its address, else ``127.0.0.1``.
+    """Return the name by which clients can find this machine, or its address, or ``127.0.0.1``.
 
     It is the canonical host name, as with Apache Kafka, if that resolves to an address of this machine.
     """
@@ -36,7 +36,7 @@ def port_owner(port: int) -> str | None:
 
 
 def _is_ours(family: int, host: object) -> bool:
-    """Whether an address belongs to this machine: only such an address can be bound."""
+    """Whether an address belongs to this machine, which can bind only its own addresses."""
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.bind((host, 0))
         return True

@@ -31,28 +31,30 @@ HANDSHAKE_SECONDS = 10.0
 
 
 class BindError(OSError):
-    """The address cannot be bound; the message has the reason and the cure."""
+    """The address cannot be bound. The message has the reason and the cure."""
 
 
 class Secured(Protocol):
-    """A protocol that receives a call for a TLS connection before its handshake."""
+    """A protocol that is also told about a TLS connection before its handshake."""
 
     def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
-        """A connection was accepted; return the seconds to delay its handshake, or None to refuse it.
+        """Called when a connection is accepted.
+
+        Return the seconds to delay its handshake, or None to refuse it.
 
         `give_up` ends the connection before `connection_made`, and then calls `not_secured`.
         """
 
     def not_secured(self, error: BaseException) -> None:
-        """An accepted connection has ended before its handshake. No other method is called."""
+        """Called when an accepted connection has ended before its handshake. No other method is called."""
 
 
 class ServerSocket(Protocol):
-    """A bound address. Connections are accepted from `accept` on."""
+    """A bound address. It accepts connections after `accept`."""
 
     @property
     def port(self) -> int:
-        """The port, also if a free one was requested."""
+        """Return the port, also if a free one was requested."""
         ...
 
     async def accept(
@@ -62,23 +64,23 @@ class ServerSocket(Protocol):
         backlog: int,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """Start accepting connections; return at once.
+        """Start to accept connections, and return at once.
 
         Args:
             protocol_factory: makes the protocol of each connection; one with TLS is `Secured`, too.
-            backlog: how many connections may wait to be accepted.
+            backlog: number of connections that may wait to be accepted.
             tls: returns the TLS context of connections; protocols get the decrypted data. It is called for
             each connection, so that a new key applies to new connections.
         """
         ...
 
     def close(self) -> None:
-        """Stop accepting and release the address; open connections stay."""
+        """Stop accepting connections, and release the address. Open connections stay."""
         ...
 
 
 class Network(Protocol):
-    """One machine's network. Used on the event loop's thread only."""
+    """The network of one machine. Only the event loop's thread uses it."""
 
     def bind(self, host: str, port: int) -> ServerSocket:
         """Bind an address to listen on.
@@ -124,7 +126,7 @@ def canonical_address(host: str) -> str:
 
 
 def set_buffer_sizes(transport: asyncio.BaseTransport, *, send: int, receive: int) -> None:
-    """Set the kernel's buffers of a connection, in bytes, if it has a socket; -1 leaves one as it is."""
+    """Set the kernel's buffers for a connection, if it has a socket, in bytes; -1 changes nothing."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
@@ -135,7 +137,7 @@ def set_buffer_sizes(transport: asyncio.BaseTransport, *, send: int, receive: in
 
 
 def sendfile_descriptor(transport: asyncio.BaseTransport) -> int | None:
-    """The descriptor to which the kernel may send a file; None if the bytes must pass the transport."""
+    """Return the descriptor for `sendfile`; None if the bytes must go through the transport."""
     sock = transport.get_extra_info("socket")
     if sock is None or transport.get_extra_info("sslcontext") is not None:
         return None
@@ -144,7 +146,7 @@ def sendfile_descriptor(transport: asyncio.BaseTransport) -> int | None:
 
 
 class SocketNetwork:
-    """The operating system's network, through the running event loop."""
+    """The operating system's network, with the running event loop."""
 
     def bind(self, host: str, port: int) -> ServerSocket:
         sockets: list[socket.socket] = []
@@ -179,7 +181,7 @@ class SocketNetwork:
 class _TlsAcceptor:
     """Accepts the TLS connections of a socket.
 
-    The event loop would report a connection only after its handshake: unfinished ones would be uncounted.
+    The event loop reports a connection only after its handshake, so it would not count unfinished ones.
     """
 
     def __init__(
@@ -289,7 +291,10 @@ class _ServerSockets:
 def _bind(
     family: int, kind: int, proto: int, address: tuple[Any, ...], port: int, *, both: bool
 ) -> socket.socket:
-    """Return a listening socket; on IPv6 it also takes IPv4 connections if `both`, as Java's ``::`` does."""
+    """Return a listening socket.
+
+    On IPv6 it also accepts IPv4 connections if `both`, as Java's ``::`` does.
+    """
     sock = socket.socket(family, kind, proto)
     try:
         claim_alone(sock)

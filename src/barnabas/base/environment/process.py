@@ -1,4 +1,4 @@
-"""This process's use of the machine."""
+"""Measures this process's use of the machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def process_use() -> ProcessUse:
 
 
 def _started() -> float:
-    """Return the process's start. Linux counts it in ticks since the machine's."""
+    """Return the start of the process. Linux counts it in ticks since the start of the machine."""
     ticks = int(Path("/proc/self/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     booted = next(
         int(line.split()[1])

@@ -9,7 +9,7 @@ from barnabas.base.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID, TopicId, topic
 
 
 def system_random() -> Random:
-    """Return the operating system's random numbers: safe from any thread, different at every start."""
+    """Return the operating system's random numbers. Any thread can use them."""
     return SystemRandom()
 
 
@@ -19,7 +19,7 @@ def new_uuid(random: Random) -> UUID:
 
 
 def new_topic_id(random: Random) -> TopicId:
-    """Return a random topic id: not a reserved one and, as in Kafka, not one whose text starts with ``-``."""
+    """Return a random topic id. It is not reserved and, as in Kafka, its text does not start with ``-``."""
     while True:
         candidate = new_uuid(random).bytes
         is_reserved = candidate in (ZERO_TOPIC_ID, METADATA_TOPIC_ID)

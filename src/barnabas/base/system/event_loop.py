@@ -1,4 +1,4 @@
-"""The event loop of a broker: uvloop where it can be imported, else asyncio's."""
+"""The event loop of a broker: uvloop if it can be imported, otherwise asyncio's."""
 
 from __future__ import annotations
 

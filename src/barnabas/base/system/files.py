@@ -1,4 +1,4 @@
-"""Files by position, their durability and their permissions.
+"""Reads and writes files by position, makes them durable, and sets their permissions.
 
 All functions raise OSError as the system does. `pread`, `pwritev` and `sendfile` are the system's own
 functions if it has them, so that this module adds no cost.
@@ -139,7 +139,7 @@ def sync_directory(path: str) -> None:
 
 
 def open_file(path: str, mode: int, *, create: bool) -> int:
-    """Open a file for reading and writing. Other code may rename or remove it while it is open.
+    """Open a file for reading and writing. Other code can rename or remove it while it is open.
 
     Args:
         mode: the permissions of a new file. On Windows it has those of its folder.

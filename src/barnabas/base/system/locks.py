@@ -1,4 +1,4 @@
-"""Locks on files, released when the process that holds them ends in any way."""
+"""Locks on files. The system releases them when the process that holds them ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of an HTTP server on this machine. Pages of other sites use other names (DNS rebinding)."""
+"""Lists the names of an HTTP server on this machine. Pages of other sites use other names (DNS rebinding)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that this one starts, asks to stop, and kills."""
+"""Starts processes, asks them to stop, and kills them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _IS_WINDOWS = os.name == "nt"
 
 
 def stoppable() -> dict[str, Any]:
-    """Arguments for `subprocess.Popen`: the new process can be asked to stop; on Unix it receives Ctrl-C."""
+    """Return arguments for `subprocess.Popen` with which the process can be asked to stop."""
     return own_group() if _IS_WINDOWS else {}
 
 
 def own_group() -> dict[str, Any]:
-    """Arguments for `subprocess.Popen`: the new process does not receive Ctrl-C of this terminal."""
+    """Return arguments for `subprocess.Popen`: the process does not receive Ctrl-C of this terminal."""
     if _IS_WINDOWS:
         return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
     return {"start_new_session": True}
 
 
 def inherits(connection: Connection) -> dict[str, Any]:
-    """Arguments for `subprocess.Popen`: the new process gets `connection`, by its number (`inherited`)."""
+    """Return arguments for `subprocess.Popen`: the process gets `connection`, by its number (`inherited`)."""
     number = connection.fileno()
     if not _IS_WINDOWS:
         return {"pass_fds": [number]}

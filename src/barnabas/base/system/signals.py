@@ -1,4 +1,4 @@
-"""The signals by which a process is asked to stop."""
+"""Handles the signals that ask a process to stop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOP_SIGNALS: tuple[signal.Signals, ...] = (
 
 
 def handle_stop_signals(loop: asyncio.AbstractEventLoop, handle: Callable[[int], object]) -> None:
-    """Call `handle` on the event loop with the number of each of `STOP_SIGNALS`; for the main thread only."""
+    """Call `handle` on the event loop with the number of each of `STOP_SIGNALS`. Only for the main thread."""
     for number in STOP_SIGNALS:
         _handle(loop, number, handle)
 
@@ -39,7 +39,7 @@ def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
 
 
 def handle_reload_signal(loop: asyncio.AbstractEventLoop, handle: Callable[[], object]) -> None:
-    """Call `handle` on the event loop at each SIGHUP; for the main thread only.
+    """Call `handle` on the event loop at each SIGHUP. Only for the main thread.
 
     A process with a terminal keeps the default. There SIGHUP means that the terminal has closed, and it ends
     the process.
@@ -63,7 +63,7 @@ def _handle(loop: asyncio.AbstractEventLoop, number: signal.Signals, handle: Cal
 
 
 def stop_this_process() -> None:
-    """Ask this process to stop, like SIGTERM. May be called from any thread."""
+    """Ask this process to stop, as SIGTERM does. Any thread can call it."""
     if os.name == "nt":  # os.kill would end it at once
         signal.raise_signal(signal.SIGTERM)
     else:

@@ -1,4 +1,4 @@
-"""Addresses for one process only, and sockets with a path."""
+"""Binds addresses for one process only, and connects to sockets with a path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.base.errors import ConfigError
 
 
 def claim_alone(sock: socket.socket) -> None:
-    """Prepare a `bind` that can take a port just given up, and cannot take one in use.
+    """Prepare a `bind` that succeeds for a port that was just closed, and fails for one in use.
 
     On Windows SO_REUSEADDR would let two processes listen on one port.
     """

@@ -1,6 +1,6 @@
-"""A private certificate authority, and the keys and certificates that it signs, as bytes without files.
+"""Creates a private certificate authority, keys and certificates, as bytes without files.
 
-`cryptography` is imported on first use: most brokers make no certificates.
+`cryptography` is imported on first use, because most brokers create no certificates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLOCKS_DIFFER = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Issued:
-    """A key and its certificate, PEM."""
+    """A key and its certificate in PEM."""
 
     key: bytes = field(repr=False)
     certificate: bytes
@@ -34,7 +34,7 @@ class Issued:
 
     @property
     def pem(self) -> bytes:
-        """The contents of a file for ``ssl.keystore.location``: the key, then the certificate chain."""
+        """Return the content of a file for ``ssl.keystore.location``: the key, then the certificate chain."""
         return self.key + self.certificate + self.authority
 
     def pkcs12(self, name: str, password: str) -> bytes:
@@ -63,7 +63,7 @@ class Description:
 
 
 class Authority:
-    """Signs certificates.
+    """A certificate authority, which signs certificates.
 
     Args:
         certificate: PEM.
@@ -95,12 +95,12 @@ class Authority:
         return cls(_pem(made), _key_pem(key))
 
     def issue(self, name: str, hosts: Iterable[str], now: datetime, days: int = CERTIFICATE_DAYS) -> Issued:
-        """Return a new key with a certificate for `name`: a server's if it has `hosts`, else a client's.
+        """Return a new key with a certificate for `name`: a server's if it has `hosts`, otherwise a client's.
 
-        A server's certificate is good for a client, too, since brokers connect to each other.
+        A server's certificate is also valid for a client, because brokers connect to each other.
 
         Raises:
-            ConfigError: the certificate cannot name one of `hosts`.
+            ConfigError: the certificate cannot contain one of `hosts`.
         """
         from cryptography import x509
         from cryptography.hazmat.primitives.hashes import SHA256
@@ -207,7 +207,7 @@ def _new_key() -> EllipticCurvePrivateKey:
 
 
 def _read_key(pem: bytes) -> EllipticCurvePrivateKey:
-    """Return a key that `_new_key` has made. Raises ConfigError for another."""
+    """Return a key from `_new_key`. Raises ConfigError for any other."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 

@@ -18,17 +18,17 @@ _WIDTH = 64
 
 
 def kind_of(data: bytes) -> str:
-    """Return the format of a store's content: PEM, JKS or PKCS12, whatever its name says."""
+    """Return the format of a store's content: PEM, JKS or PKCS12. Its name is ignored."""
     if data.startswith(JKS_MAGIC):
         return "JKS"
     return "PEM" if _PEM_MARK in data else "PKCS12"
 
 
 def pem_of_pkcs12(data: bytes, password: str | None) -> tuple[str, str]:
-    """Return the private key, unencrypted, and the certificates, its own first, of a PKCS#12 store.
+    """Return the unencrypted private key of a PKCS#12 store, and its certificates, the key's own first.
 
     Raises:
-        ValueError: it is none, the password is wrong, or it has no key.
+        ValueError: the content is not PKCS#12, the password is wrong, or it has no key.
     """
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
@@ -49,7 +49,7 @@ def trusted_of_pkcs12(data: bytes, password: str | None) -> str:
     """Return the certificates of a PKCS#12 truststore, as PEM.
 
     Raises:
-        ValueError: it is none, the password is wrong, or it has no certificate.
+        ValueError: the content is not PKCS#12, the password is wrong, or it has no certificate.
     """
     from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
@@ -62,10 +62,10 @@ def trusted_of_pkcs12(data: bytes, password: str | None) -> str:
 
 
 def key_of_text(text: str) -> str:
-    """Return the private key of a setting as PEM; spaces may replace line ends, as in Java.
+    """Return the private key from a setting as PEM. Spaces may replace line ends, as in Java.
 
     Raises:
-        ValueError: it is not one private key in PKCS#8.
+        ValueError: the text is not one private key in PKCS#8.
     """
     blocks = _pem_blocks(text)
     if [label for label, _ in blocks] not in (["PRIVATE KEY"], ["ENCRYPTED PRIVATE KEY"]):
@@ -74,10 +74,10 @@ def key_of_text(text: str) -> str:
 
 
 def certificates_of_text(text: str) -> str:
-    """Return the certificates of a setting as PEM; spaces may replace line ends.
+    """Return the certificates from a setting as PEM. Spaces may replace line ends.
 
     Raises:
-        ValueError: it has none, or something else.
+        ValueError: the text has no certificate, or something else.
     """
     blocks = _pem_blocks(text)
     if not blocks or any(label != "CERTIFICATE" for label, _ in blocks):

@@ -1,1 +1,1 @@
-"""`barnabas log`: look at, check and repair the files of a broker's logs."""
+"""`barnabas log`: shows, checks and repairs the files of a broker's logs."""

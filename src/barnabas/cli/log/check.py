@@ -53,11 +53,11 @@ _FS = OsFileSystem()
 
 
 class DirectoryInUse(BarnabasError):
-    """A broker runs on a log directory that is to be checked."""
+    """A broker is running on a log directory that is to be checked."""
 
 
 class DirectoryShared(BarnabasError):
-    """A folder has no logs of its own, but the folders of several brokers."""
+    """A folder has no logs of its own. Instead it has the folders of several brokers."""
 
 
 @dataclass(slots=True)
@@ -80,12 +80,12 @@ class Directories:
 
 
 def check_directories(paths: Sequence[Path]) -> Directories:
-    """Read everything and change nothing.
+    """Read all files, without a change.
 
     Raises:
-        DirectoryInUse: a broker runs on one of them.
+        DirectoryInUse: a broker is running on one of the directories.
         DirectoryShared: the folders of several brokers are in one of them.
-        OSError: one cannot be listed.
+        OSError: a directory cannot be listed.
     """
     for path in paths:
         _check_not_shared(path)
@@ -118,7 +118,7 @@ def check_directories(paths: Sequence[Path]) -> Directories:
 
 
 def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
-    """Return the topics that the metadata knows."""
+    """Return the topics in the metadata."""
     prefix = znodes.TOPICS + "/"
     return {
         path.removeprefix(prefix): znodes.decode_topic(node.data)
@@ -128,9 +128,9 @@ def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
 
 
 def scan_segment(path: Path, floor: int) -> Segment:
-    """Read a segment's file through.
+    """Read a segment's whole file.
 
-    `floor` is the end offset of the segment before: batches below it are ignored.
+    `floor` is the end offset of the segment before it. Batches with lower offsets are ignored.
     """
     base_offset = int(path.stem)
     segment = Segment(path, base_offset, path.stat().st_size, end=max(base_offset, floor))
@@ -161,7 +161,7 @@ def check_not_in_use(path: Path) -> None:
 
 
 def _check_not_shared(path: Path) -> None:
-    """Raise DirectoryShared when the folders of several brokers are in a folder."""
+    """Raise DirectoryShared if a folder contains the folders of several brokers."""
     if (path / SHARED).exists():
         raise DirectoryShared(
             f"{path} has the folders of several brokers: name one of them, such as {path}/broker-1. If the "
@@ -173,7 +173,7 @@ def _check_not_shared(path: Path) -> None:
 def _check_cluster_metadata(
     paths: Sequence[Path], findings: list[Finding]
 ) -> Mapping[str, znodes.Assignment]:
-    """Return the topics of the broker's latest backup: its metadata is in ZooKeeper."""
+    """Return the topics from the broker's latest backup, if its metadata is in ZooKeeper."""
     folders = [str(path) for path in paths]
     for file in embedded_files(_FS, folders):
         detail = "a broker of a cluster has no such file; an earlier version's `log repair` may have made it"

@@ -1,4 +1,4 @@
-"""Reads every kind of file in a partition's directory, into entries that print like DumpLogSegments."""
+"""Reads all kinds of files in a partition's directory, for output in the format of DumpLogSegments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.kafka.records.batch import DELETE_HORIZON_FLAG, HEADER_SIZE
 
 
 class Entry(NamedTuple):
-    """A batch, an index entry or the like: as text, as fields, and its problem if there is one."""
+    """One entry of a file, such as a batch: as text, as fields, and with its problem if it has one."""
 
     text: str
     fields: dict[str, Any]
@@ -38,8 +38,8 @@ def dump_file(path: Path, *, records: bool, from_offset: int) -> Iterator[Entry]
     """Yield the entries of one file.
 
     Args:
-        records: also the records of each batch of a .log file.
-        from_offset: leave out batches that end before it.
+        records: whether to include the records of each batch of a .log file.
+        from_offset: batches that end before this offset are left out.
     """
     dumper = _dumper(path)
     if dumper is None:
@@ -196,7 +196,7 @@ def _dump_epochs(path: Path) -> Iterator[Entry]:
 
 
 def _pairs(path: Path, layout: Any) -> Iterator[tuple[int, int]]:
-    """Yield the entries of an index; while a broker runs, the space after them is filled with zeros."""
+    """Yield the entries of an index. While a broker runs, the file ends in zeros."""
     with _contents(path) as data:
         previous = -1
         for number in range(len(data) // layout.size):
@@ -209,7 +209,7 @@ def _pairs(path: Path, layout: Any) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def _contents(path: Path) -> Iterator[Buffer]:
-    """The file's bytes, mapped: a segment may be a gigabyte."""
+    """Return the file's bytes. They are mapped, because a segment may have a gigabyte."""
     with path.open("rb") as file:
         if not path.stat().st_size:
             yield b""

@@ -1,4 +1,4 @@
-"""Findings of `log check` in log directories, from which `log repair` works."""
+"""The problems that `log check` finds in log directories, and `log repair` repairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of a segment in words: of any topic, and decoded for those that coordinators write."""
+"""Prints the records of a segment. It decodes the records that coordinators write."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _plain(name: str, value: Any, version: int) -> Any:
 
 
 def _consumer_protocol(name: str, data: bytes) -> Any:
-    """Decode a consumer's stored data; that of others (Kafka Connect) stays as base64."""
+    """Decode a consumer's stored data. That of other members (Kafka Connect) stays base64."""
     cls = ConsumerProtocolSubscription if name == "subscription" else ConsumerProtocolAssignment
     try:
         (version,) = _VERSION.unpack_from(data)

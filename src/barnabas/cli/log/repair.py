@@ -1,4 +1,4 @@
-"""Makes the undamaged data that `log check` finds servable again. Damaged files are moved aside."""
+"""Repairs log directories so that a broker can serve the undamaged data. Damaged files are moved away."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _TRANSACTIONS_AHEAD = 1 << 32
 
 
 class Repair:
-    """One run over a broker's log directories.
+    """One repair of a broker's log directories.
 
     Args:
         found: the findings of the check.
-        say: receives one line about each step.
-        dry_run: report the steps and change nothing.
+        say: receives one line of text for each step.
+        dry_run: report the steps without a change.
     """
 
     def __init__(self, found: Directories, say: Callable[[str], None], *, dry_run: bool) -> None:
@@ -64,7 +64,7 @@ class Repair:
         self._unsure: dict[Path, set[TopicPartition]] = {}
 
     def run(self) -> bool:
-        """Repair, and return whether anything was (or with `dry_run` would be) repaired.
+        """Repair, and return whether anything was repaired (with `dry_run`: would be).
 
         Raises:
             OSError: a file cannot be written or moved.
@@ -91,7 +91,7 @@ class Repair:
     # --- in a cluster ---
 
     def _repair_in_cluster(self) -> None:
-        """Repair files that the broker can neither copy from others nor make again by itself.
+        """Repair files that the broker cannot copy from other brokers and cannot rebuild itself.
 
         The repair keeps the undamaged part of a damaged replica and marks it as incomplete: if there is no
         other replica, it may be elected.
@@ -117,7 +117,7 @@ class Repair:
             self._forget_recovery_points(path, unsure)
 
     def _cluster_properties(self) -> dict[str, str] | None:
-        """Return the known content of a lost meta.properties: from the other directories, or the backup."""
+        """Return the content of a lost meta.properties, from the other directories or the backup."""
         found = {"version": "1", checkpoints.METADATA_STORE: checkpoints.ZOOKEEPER}
         cluster_id, broker = self._identity()
         if cluster_id:
@@ -185,7 +185,7 @@ class Repair:
         return journal
 
     def _producer_id_block(self, journal: Journal) -> StoreNode:
-        """Return a block that ends above all producer ids in the data."""
+        """Return a block of producer ids that ends above all producer ids in the data."""
         last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
         node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, StoreNode(b"", 0, 1))
         if node.data:
@@ -235,7 +235,7 @@ class Repair:
         return sorted(folders)
 
     def _identity(self) -> tuple[str, int]:
-        """Return the cluster's id and the broker's, as the first whole meta.properties says."""
+        """Return the ids of the cluster and the broker from the first undamaged meta.properties."""
         for path in self._found.paths:
             try:
                 found = checkpoints.decode_properties((path / checkpoints.META_PROPERTIES).read_bytes())
@@ -384,7 +384,7 @@ class Repair:
     def _aborted_in(
         self, partition: Partition, segment: Segment, holes: list[tuple[int, int]]
     ) -> list[AbortedTransaction]:
-        """Return a segment's aborted transactions by its index, else those that may end in its gaps."""
+        """Return a segment's aborted transactions from its index, or else those that may end in its gaps."""
         aborted = aborted_by_index(segment)
         for start, end in holes:
             if end <= partition.safe_end and is_index_proven(partition, segment):
@@ -429,7 +429,7 @@ def _last_epoch(partition: Partition) -> int:
 
 
 def _holes(segment: Segment) -> list[tuple[int, int]]:
-    """Return the offsets that are lost between whole batches of a segment."""
+    """Return the offsets that are lost between the undamaged batches of a segment."""
     starts = {end: offset for _, end, offset in segment.damaged}
     return [
         (starts[position], header.base_offset)
@@ -439,7 +439,7 @@ def _holes(segment: Segment) -> list[tuple[int, int]]:
 
 
 def _epoch_of(partition: Partition, aborted: AbortedTransaction) -> int | None:
-    """Return the producer's epoch in the transaction; None if no batch is left, which needs no marker."""
+    """Return the producer's epoch in the transaction; None if it has no batch left and needs no marker."""
     for segment in reversed(partition.segments):
         for _, header in reversed(segment.batches):
             is_inside = aborted.first_offset <= header.base_offset < aborted.last_offset

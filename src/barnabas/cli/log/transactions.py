@@ -1,4 +1,4 @@
-"""Aborted transactions of a stopped broker's partition, by its batches and by its `.txnindex` files."""
+"""Finds aborted transactions of a stopped broker's partition, in its batches and its `.txnindex` files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INDEX = ".txnindex"
 
 
 class _Open(NamedTuple):
-    """A transaction that has not ended yet."""
+    """A transaction without an end so far."""
 
     first_offset: Offset
     epoch: int
@@ -38,9 +38,9 @@ class _Open(NamedTuple):
 
 
 def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
-    """Yield the `.txnindex` files that are missing or name other transactions than their segments abort.
+    """Yield the `.txnindex` files that are missing or disagree with their segments.
 
-    Skips segments after damage, and logs whose producer state at the start is unknown.
+    It skips segments after damage, and logs whose producer state at the start is unknown.
     """
     producers = _producers_at_start(partition)
     if producers is None:
@@ -96,9 +96,10 @@ def is_index_proven(partition: Partition, segment: Segment) -> bool:
 def perhaps_aborted(
     partition: Partition, segment: Segment, start: Offset, end: Offset, known: list[AbortedTransaction]
 ) -> list[AbortedTransaction]:
-    """Return the transactions that may have ended in the lost offsets from `start` to `end`, as aborted.
+    """Return the transactions that may have ended in the lost offsets from `start` to `end`.
 
-    Their result is unknown. If they stayed open, the producer's next marker would commit them.
+    They count as aborted, because their result is unknown. If they stayed open, the producer's next marker
+    would commit them.
     """
     taken = {aborted.last_offset for aborted in known}
     free = (offset for offset in range(end - 1, start - 1, -1) if offset not in taken)
@@ -144,7 +145,7 @@ def _aborted_by_batches(segment: Segment, producers: Producers) -> Iterator[Abor
 
 
 def _open_at(partition: Partition, offset: Offset) -> dict[ProducerId, _Open]:
-    """Return the transactions that the batches before `offset` leave open, the oldest first."""
+    """Return the transactions that are open after the batches before `offset`, the oldest first."""
     opened: dict[ProducerId, _Open] = {}
     for header in _transactional(partition):
         if header.base_offset >= offset:
@@ -162,7 +163,7 @@ def _open_at(partition: Partition, offset: Offset) -> dict[ProducerId, _Open]:
 def _may_have_ended(
     partition: Partition, producer_id: ProducerId, transaction: _Open, start: Offset, end: Offset
 ) -> bool:
-    """Whether its marker may be lost. It is not if it was aborted later, or if only its records were lost."""
+    """Whether the transaction's marker may be lost: not if it was aborted later, or only lost its records."""
     is_next = True
     for header in _transactional(partition):
         if header.base_offset < end or header.producer_id != producer_id:

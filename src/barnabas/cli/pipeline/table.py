@@ -1,4 +1,4 @@
-"""A pipeline's status on a terminal; a separate module, because rich takes 0.1 s to load."""
+"""Prints a pipeline's status on a terminal. It is a separate module, because rich takes 0.1 s to load."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PARTITIONS_SHOWN = 8
 
 
 class LiveTable:
-    """A status that is updated in place; other output stays above it."""
+    """A status that is updated in place. Other output stays above it."""
 
     def __init__(self, *, stderr: bool) -> None:
         self._live = Live(console=Console(stderr=stderr), auto_refresh=False)
@@ -60,7 +60,7 @@ _HEADINGS = (
 
 
 def print_status(status: PipelineStatus) -> None:
-    """The status as text, in lines as long as they need to be."""
+    """Print the status as text. Lines are not wrapped."""
     click.echo(_head(status) + status.state + _age(status))
     print_table(_HEADINGS, map(_row, status.queries))
     for alert in status.alerts:
@@ -71,7 +71,7 @@ def print_status(status: PipelineStatus) -> None:
 
 
 def render(status: PipelineStatus) -> Group:
-    """Return the queries as a table, their partitions and their last errors below it."""
+    """Return the queries as a table, with their partitions and last errors below it."""
     head = Text.from_markup(f"{escape(_head(status))}{_coloured(status.state)}{_age(status)}")
     table = Table(box=None, pad_edge=False)
     for name in _HEADINGS[:2]:

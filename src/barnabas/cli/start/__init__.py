@@ -1,1 +1,1 @@
-"""`barnabas start`: a broker, with the registry and the console beside it if asked."""
+"""`barnabas start`: runs a broker, with a registry and a console if requested."""

@@ -1,4 +1,4 @@
-"""`barnabas start`: a broker in the foreground."""
+"""`barnabas start`: runs a broker in the foreground."""
 
 from __future__ import annotations
 
@@ -216,17 +216,17 @@ def start(
 
 
 def _may_be_shared(values: Mapping[str, str]) -> bool:
-    """Whether the settings may name the data of several brokers. This is only a first check."""
+    """Whether the settings may be for the data of several brokers. This is only a first check."""
     with suppress(OSError, ValueError):  # an impossible path: the broker reports it
         return any((Path(each) / "cluster.json").exists() for each in BrokerConfig.from_text(values).log_dirs)
     return False
 
 
 def _refuse_to_open(folders: Iterable[Path]) -> None:
-    """Refuse to serve secured data without a login only because --secure was left out.
+    """Refuse to serve secured data without logins only because --secure was omitted.
 
     Raises:
-        ConfigError: `--secure` has made one of `folders`.
+        ConfigError: `--secure` has created one of `folders`.
     """
     for folder in folders:
         with suppress(OSError, ValueError):  # an impossible path: the broker reports it
@@ -240,7 +240,7 @@ def _refuse_to_open(folders: Iterable[Path]) -> None:
 
 
 def _all(companions: Sequence[Companion]) -> Companion:
-    """All companions of the broker as one context manager."""
+    """Return a context manager with all companions of the broker."""
 
     @contextmanager
     def run(broker: Broker) -> Iterator[None]:
@@ -254,7 +254,7 @@ def _all(companions: Sequence[Companion]) -> Companion:
 
 @contextmanager
 def _told_in_one_line() -> Iterator[None]:
-    """End the command in one line at any other error, a bug; --log-level debug shows where."""
+    """End the command with one line for an unexpected error. --log-level debug shows the traceback."""
     try:
         yield
     except (BarnabasError, OSError, click.ClickException, click.exceptions.Exit):
@@ -268,7 +268,7 @@ def _told_in_one_line() -> Iterator[None]:
 
 
 def _summary(broker: Broker, config: BrokerConfig) -> str:
-    """Return the lines for a user at a terminal once the broker serves."""
+    """Return the lines for a user at a terminal, for a broker that serves."""
     folders = ", ".join(str(Path(folder).absolute()) for folder in config.log_dirs)
     lines = [f"broker {broker.node_id} of cluster {broker.cluster_id}"]
     for bound, told in zip(broker.bound, broker.advertised, strict=True):
@@ -290,7 +290,7 @@ def _read_values(
     file: Path | None,
     is_secure: bool,
 ) -> dict[str, str]:
-    """Return the options' settings: they override --set, which overrides the file."""
+    """Return the settings from the options. They override --set, which overrides the file."""
     values: dict[str, str] = {}
     if file is not None:
         from barnabas.broker.config.files import read_settings
@@ -316,7 +316,7 @@ def _read_values(
 
 
 def _only_listener(values: Mapping[str, str]) -> str:
-    """Return the name of the listener to which --advertise applies."""
+    """Return the name of the listener for --advertise."""
     listeners = [item.strip() for item in values.get("listeners", "PLAINTEXT://").split(",")]
     if len(listeners) > 1:
         raise click.UsageError(

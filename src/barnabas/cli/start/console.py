@@ -1,4 +1,4 @@
-"""`barnabas start --console`: the console in a process of its own beside the broker."""
+"""`barnabas start --console`: runs the console in a process of its own beside the broker."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def beside_broker(listen: str, login: Callable[[str], Sequence[str]], registry: 
     """Return the companion that runs the console.
 
     Args:
-        login: the options of `barnabas console` for a login to the broker at an address.
-        registry: the address of the schema registry that runs beside the broker, too.
+        login: returns the options of `barnabas console` to log in to the broker at an address.
+        registry: address of the schema registry, if one runs beside the broker.
 
     Raises:
         ConfigError: the console is not installed.

@@ -1,4 +1,4 @@
-"""`barnabas start --brokers`: several brokers on this machine as one cluster, which needs no ZooKeeper.
+"""`barnabas start --brokers`: runs several brokers on this machine as a cluster without ZooKeeper.
 
 Each broker is a process of its own. This process supervises them, and serves the embedded metadata store.
 """
@@ -45,19 +45,19 @@ _OF_EACH = ("node.id", "metadata.store")
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Services beside the brokers: the addresses of a registry and of a console, or None."""
+    """The addresses of a registry and a console to run beside the brokers. None if it is not requested."""
 
     registry: str | None = None
     console: str | None = None
 
 
 def log_dirs_of(values: Mapping[str, str]) -> ClusterFolder:
-    """Return the folder that the settings name."""
+    """Return the folder from the settings."""
     return ClusterFolder(*map(Path, BrokerConfig.from_text(values).log_dirs))
 
 
 def brokers_of(folder: ClusterFolder) -> Layout | None:
-    """Return the brokers that share the folder; None if there is none or only one."""
+    """Return the brokers whose data is in the folder; None if there is at most one."""
     layout = folder.layout()
     if layout is not None and not layout.is_embedded:
         raise ClusterFolderError(
@@ -68,7 +68,7 @@ def brokers_of(folder: ClusterFolder) -> Layout | None:
 
 
 def count_of(asked: str | None, layout: Layout | None) -> int:
-    """Return the number of brokers to run: the option's, or that of the existing brokers."""
+    """Return the number of brokers to run, from the option or from the existing brokers."""
     there = 1 if layout is None else len(layout.addresses)
     if asked is None:
         return there
@@ -76,10 +76,10 @@ def count_of(asked: str | None, layout: Layout | None) -> int:
 
 
 def make_lone(folder: ClusterFolder, layout: Layout) -> int:
-    """Turn several brokers into a single one, which must already have all partitions; return its id.
+    """Make several brokers into a single one, which must have a replica of every partition. Return its id.
 
     Raises:
-        ClusterFolderError: another broker has a partition.
+        ClusterFolderError: only another broker has a replica of some partition.
         StoreUnavailableError: the metadata cannot be read.
     """
     broker, *others = sorted(layout.addresses)
@@ -102,15 +102,15 @@ def run(
     """Run `count` brokers until a signal.
 
     Args:
-        folder: for their data.
-        values: the settings of all brokers, as those of a lone one.
-        options: further options of `barnabas start`, for each broker.
-        services: the services to run with them.
+        folder: folder for their data.
+        values: settings of all brokers, as for a single broker.
+        options: more options of `barnabas start`, for each broker.
+        services: services to run beside them.
         is_secure: whether to set up TLS and logins.
 
     Raises:
-        ConfigError: a setting does not go with several brokers.
-        ClusterFolderError: the folder is in use, or a broker that is to go has partitions.
+        ConfigError: a setting is not allowed with several brokers.
+        ClusterFolderError: the folder is in use, or a broker to be removed has partitions.
         StoreUnavailableError: the metadata cannot be used.
         ClusterStartError: a broker did not start.
     """
@@ -160,7 +160,7 @@ def run(
 
 
 def _listener(values: Mapping[str, str]) -> tuple[Endpoint, Address | None]:
-    """Return the listener of broker 1, and the address that clients are told, if another one is set."""
+    """Return the listener of broker 1, and its advertised address if that is different."""
     config = BrokerConfig.from_text(values)
     bound = bound_endpoints(config)
     if len(bound) > 1:
@@ -177,7 +177,7 @@ def _listener(values: Mapping[str, str]) -> tuple[Endpoint, Address | None]:
 
 
 def _planned(folder: ClusterFolder, count: int, bound: Endpoint, is_given: bool) -> Layout:
-    """Return the brokers to run: the existing ones, fewer, or more."""
+    """Return the brokers to run, which may be more or fewer than the existing ones."""
     before = brokers_of(folder)
     lone = conversion.lone_broker_of(folder, 1) if before is None else None
     ids = sorted(before.addresses) if before is not None else [lone or 1]
@@ -230,7 +230,7 @@ def _secured(
 
 
 def _beside(services: Services, secured: SecuredCluster | None, key: str | None) -> Beside:
-    """Return the companion that runs the services. Their addresses are bound or checked at once."""
+    """Return the companion that runs the services. It binds or checks their addresses at once."""
     registry: Any = None
     if services.registry is not None:
         from barnabas.cli.start.registry import registry_at

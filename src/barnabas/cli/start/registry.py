@@ -1,4 +1,4 @@
-"""`barnabas start --registry`: a schema registry in a thread of the process that runs the command."""
+"""`barnabas start --registry`: runs a schema registry in a thread of the command's process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None = None) -> Companion:
-    """Return the companion that runs the registry. Its address is bound at once.
+    """Return the companion that runs the registry. It binds the registry's address at once.
 
     Args:
-        servers_at: the login to the broker at an address (`barnabas.client.servers`).
-        tls: the key of a secured broker. The registry then serves HTTPS with it and requires logins.
+        servers_at: returns the login to the broker at an address (`barnabas.client.servers`).
+        tls: key of a secured broker. The registry then serves HTTPS with it, and requires logins.
 
     Raises:
         ConfigError: the address is in use, or the registry is not installed.
@@ -32,7 +32,7 @@ def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None
 def registry_at(
     listen: str, servers_at: Callable[[str], str], tls: str | None = None
 ) -> Callable[[str], AbstractContextManager[None]]:
-    """Return the function that runs the registry of brokers at an address, as `beside_broker`."""
+    """Return a function that runs a registry at an address, as `beside_broker` does."""
     require_registry()
     claimed = claim(listen)
 

@@ -1,7 +1,7 @@
-"""Encodes a value in a process of its own, whose time and memory the operating system bounds.
+"""Encodes a value in a separate process, with limits of time and memory.
 
-A schema and a value may cost any time: a pattern that backtracks, choices within choices, defaults within
-defaults. No program can stop a thread, and a thread holds the interpreter's lock, which an event loop needs.
+Some schemas and values take any amount of time: a pattern that backtracks, or nested choices and defaults. A
+thread cannot be stopped, and it holds the interpreter's lock, which an event loop needs.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _ENCODED, _UNFIT, _UNUSABLE, _TOO_MUCH = b"e", b"u", b"s", b"m"
 
 
 def encode_alone(schema: Registered, message: str, text: str, path: str) -> bytes:
-    """Return the payload of a JSON text; arguments as of `Encoder`. Blocks.
+    """Return the payload of a JSON text. The arguments are those of `Encoder`. This blocks.
 
     Raises:
-        UnfitError: the text is not JSON, the schema does not allow it, or it takes too much to find out.
+        UnfitError: the text is not JSON, the schema does not allow it, or the check takes too long.
         SchemaError: the schema cannot be used.
-        ClientError: too many values are being encoded.
+        ClientError: too many values are being encoded now.
     """
     job = json.dumps([_CPU_S, _MEMORY, schema, message, path, text]).encode()
     if not _free.acquire(timeout=_TURN_S):

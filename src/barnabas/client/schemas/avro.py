@@ -1,4 +1,4 @@
-"""Registered Avro: from payloads to values, and from JSON to payloads."""
+"""Registered Avro schemas: decodes payloads, and encodes JSON values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.client.schemas.registered import Registered
 
 
 class AvroSchema:
-    """An Avro schema. Raises ValueError, TypeError or KeyError if it is none."""
+    """An Avro schema. Its creation raises ValueError, TypeError or KeyError if the schema is not valid."""
 
     def __init__(self, schema: Registered) -> None:
         import fastavro
@@ -26,7 +26,7 @@ class AvroSchema:
         self._json = AvroJson(self._parsed, names)
 
     def read(self, data: bytes) -> Any:
-        """Return the value. Raises any error if the bytes are not this schema's."""
+        """Return the value. It raises any exception if the bytes do not fit the schema."""
         import fastavro
 
         return fastavro.schemaless_reader(io.BytesIO(data), self._parsed, None)

@@ -1,12 +1,12 @@
 """Avro's binary encoding of JSON values.
 
-It takes what Avro's JSON encoding has, and what the console shows of a record:
+The accepted values are those of Avro's JSON encoding, and those that the console shows:
 
-- A value of a union may stand in an object with its branch's name, ``{"string": "x"}``. It may stand alone
-  where it fits one branch better than the others.
+- A value of a union may be in an object with the name of its branch: ``{"string": "x"}``. It may be without
+  the object if it fits one branch better than the others.
 - Bytes are ``{"base64": ...}``, or a text whose characters are the bytes, from U+0000 to U+00FF.
 - Dates and times are numbers or ISO 8601. Decimals are numbers, or texts, which keep all digits.
-- A field that is left out gets its default.
+- An omitted field gets its default.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class AvroJson:
     """Writes values of one schema.
 
     Args:
-        schema: as fastavro has parsed it.
-        names: its named types, by their full names.
+        schema: parsed schema from fastavro.
+        names: named types of the schema, by full name.
     """
 
     def __init__(self, schema: Any, names: Mapping[str, Any]) -> None:
@@ -182,7 +182,7 @@ class _Writing:
         self.write(branches[index], value, path)
 
     def _branch(self, branches: list[Any], value: Any, path: str) -> tuple[int, Any]:
-        """Return the index of the branch that a value is of, and the value without the branch's name."""
+        """Return the index of the value's branch, and the value without the name of the branch."""
         if isinstance(value, dict) and len(value) == 1 and not self._in_default:
             (name,) = value
             named = [index for index, each in enumerate(branches) if name in self._branch_names(each)]
@@ -202,7 +202,7 @@ class _Writing:
         return index, value
 
     def _branch_names(self, schema: Any) -> tuple[str, ...]:
-        """Return the names of a branch: its type's; of a named type the full one and the simple one."""
+        """Return the names of a branch: of its type, or of a named type the full name and the simple name."""
         schema = self._named(schema)
         if isinstance(schema, str):
             return (schema,)
@@ -211,7 +211,7 @@ class _Writing:
         return (str(schema["type"]),)
 
     def _fit(self, schema: Any, value: Any) -> int:
-        """Rate the fit of a value to a branch, by the value itself and the names in it."""
+        """Return how well a value fits a branch, from the value itself and the names in it."""
         schema = self._named(schema)
         kind = schema if isinstance(schema, str) else schema["type"]
         if not isinstance(kind, str) or kind in self._names:

@@ -1,4 +1,4 @@
-"""Avro's logical types: JSON values as values of the types below them."""
+"""Avro's logical types: converts JSON values to values of the underlying types."""
 
 from __future__ import annotations
 

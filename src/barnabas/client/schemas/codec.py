@@ -1,4 +1,4 @@
-"""Payloads by registered schemas, whatever their format."""
+"""Reads and writes payloads of registered schemas in every format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Codec(Protocol):
     """Reads and writes the payloads of a schema, without the magic byte and the id."""
 
     def read(self, data: bytes) -> Any:
-        """Return the value. Raises any error if the bytes are not this schema's."""
+        """Return the value. It raises any exception if the bytes do not fit the schema."""
         ...
 
     def write(self, value: Any, path: str) -> bytes:
@@ -33,10 +33,10 @@ def codec_of(schema: Registered, message: str = "") -> Codec:
     """Return the codec of a schema.
 
     Args:
-        message: of Protobuf, the message that is written; by default the first one.
+        message: name of the Protobuf message to write; by default the first one.
 
     Raises:
-        SchemaError: it is no schema of its format, or its format is not known.
+        SchemaError: the schema is not valid in its format, or its format is not known.
         ConfigError: a package that the format needs is not installed.
     """
     try:
@@ -66,11 +66,11 @@ class Encoder:
     """Turns JSON values into payloads of one schema.
 
     Args:
-        message: of Protobuf, the message that is written; by default the first one.
-        path: what messages call the value: "value" or "key".
+        message: name of the Protobuf message to write; by default the first one.
+        path: name of the value in error messages: "value" or "key".
 
     Raises:
-        SchemaError, ConfigError: as `codec_of`; or a message is named, and the format has none.
+        SchemaError, ConfigError: as `codec_of`; or `message` is set for a format without messages.
     """
 
     def __init__(self, schema: Registered, message: str = "", path: str = "value") -> None:
@@ -106,14 +106,14 @@ class Encoder:
 
 
 def schema_id(data: bytes) -> int | None:
-    """Return the id of the schema by which a payload begins; None where there is none."""
+    """Return the schema id at the start of a payload; None if there is none."""
     if len(data) < PREFIX or data[0] != _MAGIC:
         return None
     return int.from_bytes(data[1:PREFIX], "big")
 
 
 def prefix(id_: int) -> bytes:
-    """Return the magic byte and a schema's id."""
+    """Return the magic byte and a schema's id, with which a payload begins."""
     return bytes([_MAGIC]) + id_.to_bytes(PREFIX - 1, "big")
 
 

@@ -1,4 +1,4 @@
-"""Registered Protobuf: from payloads to JSON, and back."""
+"""Registered Protobuf schemas: decodes payloads to JSON, and encodes JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from barnabas.kafka.records.message_indexes import read_message_indexes, write_m
 
 
 class ProtobufSchema:
-    """One schema with all that it imports.
+    """One schema, with all files that it imports.
 
     Args:
-        message: the message that is written, by its full name or its name in the schema's package; by
-            default the first one.
+        message: message to write, by its full name or its name in the schema's package; by default the first
+            one.
 
     Raises:
         ValueError, ModuleNotFoundError: as `ProtobufFile`.
@@ -28,14 +28,17 @@ class ProtobufSchema:
 
     @property
     def messages(self) -> list[str]:
-        """The names of its messages, the first one first, nested ones behind their outer one's."""
+        """Return the names of its messages, the first one first.
+
+        Nested ones follow the message that contains them.
+        """
         return self._file.messages
 
     def read(self, data: bytes) -> Any:
         """Return the JSON of a payload.
 
         Raises:
-            ValueError, DecodeError: it is no message of this schema.
+            ValueError, DecodeError: the payload is not a message of this schema.
         """
         from google.protobuf.json_format import MessageToDict
         from google.protobuf.message_factory import GetMessageClass
@@ -48,8 +51,8 @@ class ProtobufSchema:
         """Return the payload of a JSON value.
 
         Raises:
-            UnfitError: the message has no such form.
-            ValueError: the schema has no such message.
+            UnfitError: the value does not fit the message.
+            ValueError: the schema does not have the message.
         """
         from google.protobuf.message_factory import GetMessageClass
 

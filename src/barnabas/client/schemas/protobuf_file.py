@@ -1,6 +1,6 @@
 """Registered Protobuf schemas, linked with the files that they import.
 
-The registry compiles; here its FileDescriptorProtos are only linked, so that no protoc is needed.
+The registry compiles schemas. This module only links its FileDescriptorProtos, so it needs no protoc.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _CONFLUENT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class ProtobufFile:
-    """A schema's descriptors.
+    """The descriptors of a schema.
 
     Raises:
-        ValueError: it is no FileDescriptorProto, or does not fit what it imports, or an import is missing.
+        ValueError: the bytes are not a FileDescriptorProto, contradict an import, or an import is missing.
         ModuleNotFoundError: the package of a well-known file is not installed.
     """
 
@@ -56,19 +56,19 @@ class ProtobufFile:
 
     @property
     def pool(self) -> Any:
-        """The pool of its descriptors and those of its imports."""
+        """Return the pool of its descriptors and those of its imports."""
         return self._pool
 
     @property
     def messages(self) -> list[str]:
-        """The full names of its messages; a nested one follows the message that contains it."""
+        """Return the full names of its messages. A nested one follows the message that contains it."""
         return list(_names(self._main.message_types_by_name.values()))
 
     def message(self, name: str = "") -> Any:
-        """Return the descriptor of a message by its full name or its name in the package; else the first one.
+        """Return the descriptor of a message, by its full name or its name in the package.
 
         Raises:
-            ValueError: there is no such message.
+            ValueError: the schema does not have the message.
         """
         if not name:
             return self.at((0,))
@@ -81,7 +81,7 @@ class ProtobufFile:
         raise ValueError(f"there is no message {shown(name, 100)} in it; its messages are {there or 'none'}")
 
     def at(self, indexes: Sequence[int]) -> Any:
-        """Return the message at these indexes: of the first level, then within. Raises ValueError."""
+        """Return the message with these indexes, from the top level inwards. Raises ValueError."""
         found: Any = None
         messages = list(self._main.message_types_by_name.values())
         for index in indexes:
@@ -92,7 +92,7 @@ class ProtobufFile:
         return found
 
     def indexes_of(self, message: Any) -> tuple[int, ...]:
-        """Return the inverse of `at`. Raises ValueError if an import defines the message."""
+        """Return the indexes of a message. Raises ValueError if an import defines the message."""
         if message.file.name != _MAIN:
             raise ValueError(f"message {message.full_name} is of an import, and cannot be written by itself")
         found: list[int] = []
@@ -104,7 +104,7 @@ class ProtobufFile:
         return tuple(found)
 
     def _add(self, name: str, depth: int) -> None:
-        """Add a file to the pool after those that it imports."""
+        """Add a file to the pool, after the files that it imports."""
         if name in self._added:
             return
         if depth > DEEPEST or len(self._added) > MOST_REFERENCES:
@@ -137,7 +137,7 @@ def _decoded(name: str, text: str) -> FileDescriptorProto:
 
 
 def _known(name: str) -> FileDescriptorProto:
-    """Return a file that libraries have and registries do not."""
+    """Return a file that libraries contain and registries do not store."""
     if name in _CONFLUENT:
         return _confluent(name)
     if _WELL_KNOWN.fullmatch(name) is None:

@@ -1,7 +1,7 @@
-"""Protobuf messages from JSON, by the mapping of proto3. Errors have the path to what does not fit.
+"""Converts JSON to Protobuf messages, by proto3's mapping. Errors have the path to the wrong part.
 
-The library's own parser serves types with a JSON form of their own, such as ``google.protobuf.Timestamp``.
-Bytes may also be ``{"base64": ...}``.
+The library's own parser converts types with a special JSON form, such as ``google.protobuf.Timestamp``. Bytes
+may also be ``{"base64": ...}``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def fill(message: Any, value: Any, path: str, pool: Any) -> None:
     """Fill an empty message with a JSON value.
 
     Args:
-        pool: of descriptors, for ``google.protobuf.Any``.
+        pool: pool of descriptors for ``google.protobuf.Any``.
 
     Raises:
-        UnfitError: it does not fit.
+        UnfitError: the value does not fit the message.
     """
     try:
         _fill(message, value, path, pool)
@@ -109,7 +109,7 @@ def _set(message: Any, field: Any, value: Any, path: str, pool: Any) -> None:
 
 
 def _key(field: Any, name: str, path: str) -> Any:
-    """Return a key of a map, which is a text in JSON."""
+    """Return a key of a map; in JSON it is a string."""
     if field.cpp_type == field.CPPTYPE_BOOL:
         require(name in ("true", "false"), path, name, '"true" or "false"')
         return name == "true"

@@ -1,6 +1,6 @@
 """The client of a schema registry, over Confluent's REST API.
 
-It uses the standard library alone: Spark's executors import it.
+It uses only the standard library, because Spark's executors import it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _TEMPORARY = (408, 429)
 
 
 class Patience(NamedTuple):
-    """The seconds until an answer to a read and to a change, and the attempts.
+    """Time limits, in seconds, for reads and changes, and the number of attempts.
 
-    A change takes longer: the registry compiles, compares and replicates it first.
+    A change takes longer, because the registry first compiles, compares and replicates the schema.
     """
 
     read_s: float
@@ -49,11 +49,11 @@ STEADY = Patience(10.0, 15.0, 5)
 
 
 class RegistryError(BarnabasError):
-    """The schema registry does not answer, or refuses."""
+    """The schema registry does not answer, or refuses the request."""
 
 
 class RegistryRefused(RegistryError):
-    """The schema registry has answered, and refuses.
+    """The schema registry has answered, and refuses the request.
 
     Attributes:
         is_missing: the registry does not have the item.
@@ -75,12 +75,13 @@ class RegistryDenied(RegistryRefused):
 
 
 class SchemaRegistry:
-    """A registry, for any thread.
+    """A client of one registry. Any thread can use it.
 
     Args:
-        url: ``http://user:password@host:8081`` logs in. Other characters than letters and digits are
-            percent-encoded in both.
-        login: a cluster whose authorities are the registry's, too, and whose user, unless the URL has one.
+        url: address. ``http://user:password@host:8081`` logs in; other characters than letters and digits are
+            percent-encoded in the user and password.
+        login: cluster whose authorities the registry's certificate may have, and whose user logs in, unless
+            the URL has one.
 
     Raises:
         ConfigError: the URL is malformed. The text does not contain its password.
@@ -105,7 +106,7 @@ class SchemaRegistry:
             self._login += ["--cacert", authorities] if authorities else []
 
     def get(self, path: str) -> Any:
-        """Return a JSON answer. Raises RegistryError."""
+        """Return the JSON of a response. Raises RegistryError."""
         return self._ask("GET", path, None, self._patience.read_s)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -113,18 +114,21 @@ class SchemaRegistry:
         return self._ask(method, path, body, self._patience.change_s)
 
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:
-        """Return the command that sends the same. It has no password."""
+        """Return a curl command for the same request. It has no password."""
         data = [] if body is None else ["--header", f"Content-Type: {_TYPE}", "--data", _json(body)]
         request = ["--request", method, *data, *self._login, self._url + path]
         return ["curl", "--silent", "--show-error", *request]
 
     @property
     def options(self) -> list[str]:
-        """The options by which a `barnabas` command reaches it. They have no password."""
+        """Return the options with which a `barnabas` command connects to the registry.
+
+        They have no password.
+        """
         return ["--registry", self._shown, *(["--registry-login"] if self._has_login else [])]
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> Any:
-        """Return the answer of the first attempt that the registry does not fail."""
+        """Return the response to the first attempt to which the registry responds without a failure."""
         left, pause = self._patience.attempts, _FIRST_PAUSE_S
         while True:
             left -= 1
@@ -178,7 +182,7 @@ def _parsed(url: str) -> urllib.parse.SplitResult:
 
 
 def _user(parts: urllib.parse.SplitResult, login: Servers | None) -> tuple[str, str] | None:
-    """Return the user and the password of the URL, else those of the cluster."""
+    """Return user and password from the URL, or else those of the cluster."""
     if parts.username is not None:
         return urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
     if login is not None:
@@ -193,7 +197,7 @@ def _malformed(url: str, why: str) -> ConfigError:
 
 
 def subject_path(subject: str) -> str:
-    """Return a subject's name as a part of an address."""
+    """Return a subject's name, encoded as a part of a URL."""
     return urllib.parse.quote(subject, safe="")
 
 

@@ -1,4 +1,4 @@
-"""Values that a schema does not allow, and the path to what is wrong in them."""
+"""Errors for values that a schema does not allow, with the path to the wrong part."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _LONGEST_VALUE = 80
 
 
 class UnfitError(BarnabasError):
-    """A value that its schema does not allow. The text begins with the path to what is wrong in it."""
+    """A schema does not allow the value. The text begins with the path to the wrong part."""
 
 
 def inside(path: str, step: str | int) -> str:
-    """Return the path to a field, a key or an item of the value at `path`: ``value.lines[2].price``."""
+    """Return the path to a field, key or item of the value at `path`, such as ``value.lines[2].price``."""
     if isinstance(step, int):
         return f"{path}[{step}]"
     return f"{path}.{step}" if step.isidentifier() else f"{path}[{told(step, _LONGEST_STEP)}]"
 
 
 def told(value: Any, most: int = _LONGEST_VALUE) -> str:
-    """Return a JSON value for a message, cut where it is long."""
+    """Return a JSON value for an error message, shortened if it is long."""
     if isinstance(value, dict) and value:
         return f"an object of {', '.join(told(name, _LONGEST_STEP) for name in list(value)[:5])}"
     if isinstance(value, list) and value:
@@ -34,7 +34,7 @@ def told(value: Any, most: int = _LONGEST_VALUE) -> str:
 
 
 def require(fits: bool, path: str, value: Any, allowed: str) -> None:
-    """Raise UnfitError unless the value fits.
+    """Raise UnfitError if the value does not fit.
 
     Args:
         allowed: what the schema allows, such as "a string".

@@ -1,4 +1,4 @@
-"""``zookeeper.connect``: which servers, and below which node the cluster lives."""
+"""The value of ``zookeeper.connect``: the servers, and the node under which the cluster's nodes are."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _UNIX = "unix:"
 
 
 class ZooKeeperAddress(NamedTuple):
-    """The servers as ``host:port``, IPv6 addresses in brackets; `chroot` is empty or a path (``/prod``).
+    """The servers as ``host:port``, with IPv6 addresses in brackets. `chroot` is empty or a path (``/prod``).
 
-    The one server at a Unix socket is ``unix:/path``; it has no chroot.
+    A server at a Unix socket is ``unix:/path``. It is the only server, and has no chroot.
     """
 
     servers: tuple[str, ...]
@@ -25,7 +25,7 @@ class ZooKeeperAddress(NamedTuple):
 
     @property
     def socket_path(self) -> str | None:
-        """The path of the server's Unix socket; None for servers of TCP."""
+        """Return the path of the server's Unix socket; None for TCP servers."""
         return self.servers[0].removeprefix(_UNIX) if self.servers[0].startswith(_UNIX) else None
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ def unix_address(socket_path: str) -> str:
 
 
 def parse_address(text: str, name: str = "zookeeper.connect") -> ZooKeeperAddress:
-    """Read the value of ``zookeeper.connect``, or of the option `name`.
+    """Parse the value of ``zookeeper.connect``, or of the option `name`.
 
     Raises:
         ConfigError: it is not of the form ``host:port,host:port/chroot``, or ``unix:/path``.

@@ -1,11 +1,11 @@
-"""kazoo's client, run in its own thread, for a store on an event loop.
+"""Runs kazoo's client in its own thread for a store on an event loop.
 
 kazoo connects, keeps the session alive, finds the next server and authenticates. This module adds:
 
 - requests of our own;
 - events of recursive watches;
 - the time of the ensemble's last packet;
-- one wake-up of the event loop for everything that kazoo's thread finds at once.
+- one wake-up of the event loop for everything that kazoo's thread has found.
 
 The thread passes everything through one inbox in the order of arrival. An event comes before the response to
 the request that caused it, the failures of a connection before its end.
@@ -90,11 +90,11 @@ class Owner(Protocol):
     def node_changed(self, event: Event, path: str) -> None: ...
 
     def inbox_emptied(self) -> None:
-        """Called once after a burst of the others."""
+        """Called once after several calls of the other methods."""
 
 
 class Pending:
-    """A request under way, in place of kazoo's own ``AsyncResult``."""
+    """A request without a response yet, in place of kazoo's own ``AsyncResult``."""
 
     __slots__ = ("_connection", "future", "request")
 
@@ -113,7 +113,7 @@ class Pending:
 
 
 class ZooKeeperConnection:
-    """One kazoo client. Its methods belong to the event loop, `post` to any thread."""
+    """One kazoo client. Any thread can call `post`. Only the event loop may call the other methods."""
 
     def __init__(
         self,
@@ -136,17 +136,17 @@ class ZooKeeperConnection:
 
     @property
     def heard_at(self) -> float:
-        """The time of the ensemble's last packet, in seconds of `time.monotonic`."""
+        """Return the time of the ensemble's last packet, in seconds of `time.monotonic`."""
         return self._client.handler_of_connection.heard_at
 
     @property
     def session_timeout(self) -> float:
-        """The session timeout agreed with the ensemble, in seconds."""
+        """Return the session timeout of the ensemble, in seconds."""
         return self._client.handler_of_connection.session_timeout
 
     @property
     def trouble(self) -> str:
-        """The last problem that kazoo reported."""
+        """Return the last problem that kazoo reported."""
         return self._log.trouble
 
     def start(self) -> None:
@@ -157,13 +157,13 @@ class ZooKeeperConnection:
         self._client._call(pending.request, pending)
 
     def drop(self) -> None:
-        """Break the connection, so that kazoo makes another one now."""
+        """Break the connection, so that kazoo connects again."""
         self._client.handler_of_connection.drop()
 
     async def stop(self, patience: float) -> bool:
-        """End the session; False if the ensemble did not answer within `patience` seconds.
+        """End the session. Return False if the ensemble did not answer within `patience` seconds.
 
-        kazoo may hang in a connection attempt for as long as a session lives: its thread is left alone then.
+        kazoo may hang in a connection attempt as long as a session lives. Its thread is then left running.
         """
         if self._looking is not None:
             self._looking.cancel()
@@ -183,14 +183,14 @@ class ZooKeeperConnection:
         return False
 
     def post(self, function: Callable[..., None], *args: Any) -> None:
-        """Call `function` on the event loop, after all that was posted before."""
+        """Call `function` on the event loop, after all functions that were posted before."""
         self._inbox.append((function, args))
         if not self._held:
             self._wake()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold wake-ups back in the block; afterwards wake the loop once for all events of kazoo's thread."""
+        """Delay wake-ups during the block; afterwards wake the loop once for all events of kazoo's thread."""
         self._held = True
         try:
             yield
@@ -227,14 +227,14 @@ def _resolve(future: asyncio.Future[None]) -> None:
 def _attempt_in(session_timeout: float) -> float:
     """Return the seconds for one attempt to connect.
 
-    kazoo allows a whole session timeout. With that the session would end at the first server that accepts
-    connections and does not answer, such as one that is starting.
+    kazoo allows a whole session timeout. Then a server that accepts connections and does not answer, such as
+    one that is starting, would cost the session.
     """
     return session_timeout / _ATTEMPTS_A_SESSION
 
 
 class _Handler(ConnectionHandler):
-    """Notes the time of the ensemble's packets, passes events of recursive watches on, and reads ahead.
+    """Records the time of the ensemble's packets, passes events of recursive watches on, and reads ahead.
 
     kazoo takes two system calls and a new selector for each half of a packet. This handler reads all received
     bytes and processes them at once: a burst of events costs little, and wakes the event loop once.
@@ -300,7 +300,7 @@ class _Handler(ConnectionHandler):
             return data
 
     def _receive_now(self, most: int) -> bytes | None:
-        """Receive a packet at once; None if none has arrived, or only bytes that TLS keeps to itself."""
+        """Receive a packet without a wait; None if no whole packet has arrived or been decrypted."""
         try:
             data: bytes = self._socket.recv(most)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -341,7 +341,7 @@ class _Handler(ConnectionHandler):
 
 
 class Sockets(SequentialThreadingHandler):
-    """Makes the sockets of kazoo: of a Unix socket, or over TLS with a context of ours."""
+    """Makes kazoo's sockets: for a Unix socket, or with TLS and our own context."""
 
     def __init__(
         self, tls: Callable[[], ssl.SSLContext] | None = None, socket_path: str | None = None
@@ -382,14 +382,14 @@ class Sockets(SequentialThreadingHandler):
         return secured
 
     def _tell(self, reason: str) -> None:
-        """A line for each new reason, and not for each attempt."""
+        """Log each new reason once, and not for each attempt."""
         if reason != self._refused:
             self._refused = reason
             log.warning("%s", reason)
 
 
 def kazoo_hosts(address: ZooKeeperAddress) -> str:
-    """Return the servers for kazoo, which accepts addresses of TCP only; `Sockets` has the Unix socket."""
+    """Return the servers for kazoo, which accepts only TCP addresses. `Sockets` knows the Unix socket."""
     return ",".join(address.servers) if address.socket_path is None else "127.0.0.1"
 
 
@@ -417,7 +417,10 @@ class _Client(KazooClient):
         )
 
     def _session_callback(self, state: Any) -> None:
-        """Tell the owner; of an end before its requests fail, or it would send the next ones."""
+        """Notify the owner.
+
+        It learns about a session's end before its requests fail; otherwise it would send the next ones.
+        """
         link = _LINKS[state]
         changed, session_id = state != self._state, self._session_id or 0
         if changed and link is not Link.CONNECTED:
@@ -428,9 +431,9 @@ class _Client(KazooClient):
 
 
 class _KazooLog:
-    """Logs kazoo's lines as details, since the store reports states itself.
+    """Logs kazoo's messages at debug level, because the store itself reports states.
 
-    A line for each attempt to connect would fill a log while the ensemble is away.
+    Otherwise a message for each attempt to connect would fill the log while the ensemble is unavailable.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""ZooKeeper requests as kazoo's connection sends them: what kazoo lacks, and what costs it too much.
+"""ZooKeeper requests that kazoo lacks or processes slowly, in the form that kazoo's connection sends.
 
-A request has its opcode as `type`, and says whether it changes anything (`writes`); kazoo calls `serialize`
-and `deserialize`. The formats are those of ZooKeeper's ``zookeeper.jute``: big-endian integers, byte strings
+A request has its opcode as `type`, and `writes` is true if it changes anything. kazoo calls `serialize` and
+`deserialize`. The formats are those of ZooKeeper's ``zookeeper.jute``: big-endian integers, and byte strings
 after their length.
 """
 
@@ -60,16 +60,18 @@ class Permission(Protocol):
 
 
 def acl_bytes(permissions: Sequence[Permission]) -> bytes:
-    """Return the permissions that `Multi` gives to the nodes it makes."""
+    """Return the permissions that `Multi` gives to the nodes that it creates."""
     entries = (_INT.pack(each.perms) + _string(each.id.scheme) + _string(each.id.id) for each in permissions)
     return _INT.pack(len(permissions)) + b"".join(entries)
 
 
 class Multi:
-    """A transaction. Its response has the version that each Create and Set gave, ANY_VERSION for the others.
+    """A transaction.
 
-    The response of a failed one is a FailedOperation in a list, because kazoo treats it as a list, and logs
-    every exception of `deserialize`.
+    Its response has the version from each Create and Set, and ANY_VERSION for other operations.
+
+    The response of a failed transaction is a list with a FailedOperation. kazoo needs a list, and logs every
+    exception of `deserialize`.
     """
 
     type = _MULTI
@@ -118,7 +120,7 @@ class Multi:
 
 
 class FailedOperation(Exception):
-    """The failure of a transaction or a read of many nodes: kazoo's error, and the operation's index."""
+    """The failure of a transaction or of a read of many nodes: kazoo's error and the operation's index."""
 
     def __init__(self, error: Exception, index: int) -> None:
         super().__init__(str(error))
@@ -133,7 +135,10 @@ def failure_in(answer: Any) -> FailedOperation | None:
 
 
 class MultiRead:
-    """A read of many nodes. Its response: each node, or None; after a failure the same as `Multi`."""
+    """A read of many nodes.
+
+    Its response has each node, or None; after a failure it is like that of `Multi`.
+    """
 
     type = _MULTI_READ
     writes = False
@@ -168,7 +173,7 @@ NO_NODE: Final = -101
 
 
 class Get:
-    """One node."""
+    """The read of one node."""
 
     type = _GET
     writes = False
@@ -184,7 +189,7 @@ class Get:
 
 
 class Children:
-    """The names of a node's children."""
+    """The read of the names of a node's children."""
 
     type = _CHILDREN
     writes = False
@@ -208,7 +213,7 @@ class Children:
 
 
 class GetAcl:
-    """Whether any client may change a node, or its children."""
+    """The check whether any client may change a node or its children."""
 
     type = _GET_ACL
     writes = False
@@ -232,7 +237,7 @@ class GetAcl:
 
 
 class SetAcl:
-    """Give a node permissions, as from `acl_bytes`."""
+    """A change of a node's permissions, to those from `acl_bytes`."""
 
     type = _SET_ACL
     writes = True
@@ -248,7 +253,7 @@ class SetAcl:
 
 
 class Sync:
-    """Have the server catch up with the ensemble: later reads see all earlier writes."""
+    """A request that the server read all earlier writes of the ensemble before later reads."""
 
     type = _SYNC
     writes = False
@@ -264,7 +269,7 @@ class Sync:
 
 
 class AddWatch:
-    """Watch a node and all below it, until the connection ends."""
+    """A watch of a node and all nodes below it, until the connection ends."""
 
     type = _ADD_WATCH
     writes = False

@@ -1,7 +1,7 @@
-"""A real ZooKeeper beside the brokers, from the jars that come with PySpark: for development and for tests.
+"""A real ZooKeeper server beside the brokers, from the jars of PySpark, for development and tests.
 
-It is a single server on the loopback interface, or one of an ensemble (`Member`), with a small heap and its
-log in its folder. It keeps its data: started again in the same folder it knows all it knew.
+It is a single server on the loopback interface, or one of an ensemble (`Member`). It has a small heap, and
+its log is in its folder. If it is started again in the same folder, it still has its data.
 
     folder/zoo.cfg, log4j2.properties    written at each start
     folder/zookeeper.log                 its log; zookeeper.out is what else it printed
@@ -81,17 +81,17 @@ class ZooKeeperMissingError(BarnabasError):
 
 
 class ZooKeeperStartError(BarnabasError):
-    """The ZooKeeper that was started did not get ready."""
+    """ZooKeeper did not start."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One server of an ensemble, on a host of its own.
+    """One server of an ensemble, on its own host.
 
     Attributes:
         number: its ``myid``.
-        hosts: by number, the address of every member; each one needs ports 2888 and 3888 there.
-        launcher: a command that runs another one on this member's host, which may be a network namespace.
+        hosts: addresses of all members by number. Each host needs free ports 2888 and 3888.
+        launcher: command that runs another command on this member's host, which may be a network namespace.
     """
 
     number: int
@@ -104,19 +104,19 @@ class Member:
 
 
 class ZooKeeperServer:
-    """A ZooKeeper server that this process starts and ends. Usable as a context manager.
+    """A ZooKeeper server that this process starts and ends. It can be used as a context manager.
 
     Args:
-        folder: where it keeps its files; made if it is missing.
-        port: on the loopback interface; 0 takes a free one, which stays the same from then on.
-        heap_mb: the largest Java heap, in megabytes.
-        tick: seconds; sessions are ended at multiples of it, and live for two of them at least.
-        fsync: False lets a power failure lose what it has acknowledged, and spares a disk in tests.
-        tls: the PEM file of a key with its certificate, by which it is reached at `tls_address`, too.
-        client_authority: the PEM file of what has signed the certificates that clients show there; None asks
-            for none.
-        environment: of its process; None gives it this process's own.
-        member: its part in an ensemble, with `port` given; None is a server alone.
+        folder: folder for its files; it is created if it is missing.
+        port: port on the loopback interface; 0 chooses a free one, which then stays the same.
+        heap_mb: largest Java heap, in megabytes.
+        tick: seconds. Sessions end at multiples of it, and live for at least two of them.
+        fsync: if False, a power failure may lose acknowledged writes; tests are faster.
+        tls: PEM file with a key and its certificate, with which the server also listens at `tls_address`.
+        client_authority: PEM file of the authority of the clients' certificates there; None requires no
+            certificates.
+        environment: environment of its process; None uses that of this process.
+        member: its part in an ensemble, which requires `port`; None for a single server.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ZooKeeperServer:
 
     @property
     def address(self) -> str:
-        """``host:port``, as for ``zookeeper.connect``."""
+        """Return ``host:port``, as in ``zookeeper.connect``."""
         return f"{self._host}:{self._port}"
 
     @property
@@ -160,15 +160,16 @@ class ZooKeeperServer:
 
     @property
     def pid(self) -> int | None:
-        """Its process, None when it does not run."""
+        """Return its process id; None if it does not run."""
         return None if self._process is None else self._process.pid
 
     def start(self, timeout: float = 60.0) -> Self:
-        """Start it and wait until it serves; one that runs is left as it is.
+        """Start it and wait until it serves. Do nothing if it runs.
 
         Raises:
-            ZooKeeperMissingError: there is no Java, or no PySpark.
-            ZooKeeperStartError: its port is taken, it ended, or it did not serve within `timeout` seconds.
+            ZooKeeperMissingError: Java or PySpark is not installed.
+            ZooKeeperStartError: the port is in use, the server ended, or it did not serve within `timeout`
+                seconds.
         """
         if self._process is not None:
             return self
@@ -186,10 +187,10 @@ class ZooKeeperServer:
         return self
 
     def begin(self) -> None:
-        """Start it and do not wait (`wait_ready` does): a member of an ensemble serves once most of them run.
+        """Start it without a wait (see `wait_ready`): a member of an ensemble serves once most members run.
 
         Raises:
-            ZooKeeperMissingError: there is no Java, or no PySpark.
+            ZooKeeperMissingError: Java or PySpark is not installed.
         """
         command = self._command()
         self._write_configuration()
@@ -205,7 +206,7 @@ class ZooKeeperServer:
             )
 
     def stop(self) -> None:
-        """End it cleanly; one that does not run is fine. Sessions live on until their timeout."""
+        """Stop it cleanly, if it runs. Sessions live on until their timeout."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -225,7 +226,7 @@ class ZooKeeperServer:
             process.wait()
 
     def pause(self) -> None:
-        """Have it stand still, with its connections open (SIGSTOP): it does when this returns."""
+        """Stop its execution (SIGSTOP), with its connections open. It has stopped when this returns."""
         if self._process is None:
             raise RuntimeError("the ZooKeeper server does not run")
         self._process.send_signal(signal.SIGSTOP)
@@ -238,10 +239,10 @@ class ZooKeeperServer:
         _continue(self._process)
 
     def ask(self, word: str, timeout: float = 5.0) -> str:
-        """Return the answer to one of its four-letter words: ``ruok``, ``srvr``.
+        """Return the response to a four-letter command such as ``ruok`` or ``srvr``.
 
         Raises:
-            OSError: it does not answer.
+            OSError: the server does not answer.
         """
         with socket.create_connection((self._host, self._port), timeout) as connection:
             connection.sendall(word.encode())
@@ -315,7 +316,7 @@ class ZooKeeperServer:
         """Wait until it serves, after `begin`.
 
         Raises:
-            ZooKeeperStartError: it ended, or did not serve within `timeout` seconds.
+            ZooKeeperStartError: the server ended, or did not serve within `timeout` seconds.
         """
         process, deadline = self._process, time.monotonic() + timeout
         if process is None:
@@ -347,10 +348,10 @@ class ZooKeeperServer:
 
 
 def java() -> str:
-    """Return the Java to run, by JAVA_HOME or PATH.
+    """Return the path of Java, from JAVA_HOME or PATH.
 
     Raises:
-        ZooKeeperMissingError: there is none.
+        ZooKeeperMissingError: Java is not installed.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
@@ -360,10 +361,10 @@ def java() -> str:
 
 
 def jars(*more: str) -> list[Path]:
-    """ZooKeeper's class path, and `more` jars of PySpark.
+    """Return ZooKeeper's class path, with `more` jars of PySpark.
 
     Raises:
-        ZooKeeperMissingError: PySpark is not installed, or has no ZooKeeper in it.
+        ZooKeeperMissingError: PySpark is not installed, or does not contain ZooKeeper.
     """
     spec = importlib.util.find_spec("pyspark")
     folders = (spec.submodule_search_locations or ()) if spec is not None else ()
@@ -377,7 +378,7 @@ def jars(*more: str) -> list[Path]:
 
 
 def _free_port(port: int) -> int:
-    """`port`, or any for 0. Refuses one that is taken: another ZooKeeper on it would seem to be ours."""
+    """Return `port`, or a free one for 0. Refuse one in use, at which another ZooKeeper may answer."""
     try:
         with socket.create_server(("127.0.0.1", port)) as probe:
             free: int = probe.getsockname()[1]
@@ -391,9 +392,10 @@ def _free_port(port: int) -> int:
 
 @contextmanager
 def _kept(port: int) -> Iterator[None]:
-    """Keep the port from other processes during the start of Java, which takes seconds.
+    """Reserve the port against other processes during the start of Java, which takes seconds.
 
-    Linux lets a server listen beside a socket that does not, when both allow it.
+    Linux lets a server listen on a port while another socket is bound to it without listening, if both allow
+    it.
     """
     with socket.socket() as held:
         if sys.platform == "linux":

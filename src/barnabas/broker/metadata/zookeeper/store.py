@@ -94,13 +94,13 @@ _LOST_ANSWERS = (
 
 
 class ZooKeeperStore(SingleOperations):
-    """One client of an ensemble; all its paths are in the chroot, which it creates if it is missing.
+    """One client of an ensemble. Its paths are relative to the chroot, which it creates if it is missing.
 
     After a lost session the client opens another one. After every reconnection it sets the watches again and
     syncs the server with the ensemble, before the state is CONNECTED. So a later read shows the outcome of an
     uncertain write, and watchers receive every change from there on.
 
-    Requests go out in the order of the calls, at most `max_in_flight` unanswered.
+    Requests are sent in the order of the calls. At most `max_in_flight` have no response yet.
     """
 
     def __init__(
@@ -143,18 +143,18 @@ class ZooKeeperStore(SingleOperations):
         auth: Sequence[tuple[str, str]] = (),
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> ZooKeeperStore:
-        """Connect, and make the chroot if it is missing.
+        """Connect, and create the chroot if it is missing.
 
         Args:
             address: the servers and the chroot.
-            session_timeout: seconds without a sign of life after which the ensemble ends the session; the
-                ensemble may set bounds.
+            session_timeout: seconds without a packet after which the ensemble ends the session. The ensemble
+                may limit it.
             connection_timeout: seconds to wait for the first connection; None means `session_timeout`.
-            max_in_flight: how many requests may be unanswered at once.
-            set_acl: only this client's identity may change the nodes that it makes, and read secrets;
-                needs `auth`.
+            max_in_flight: largest number of requests without a response.
+            set_acl: allow only this client's identity to change its nodes and to read secrets; needs `auth`.
             auth: how the client authenticates, as pairs of a scheme and a credential.
-            tls: makes the TLS of a connection, in a thread; it raises ConfigError. None for plaintext.
+            tls: makes the TLS context of a connection, in a thread; it raises ConfigError. None for
+                plaintext.
 
         Raises:
             StoreUnavailableError: no server answers, the server is too old, or it refuses the client.
@@ -271,19 +271,20 @@ class ZooKeeperStore(SingleOperations):
         await self._call(Sync(ROOT, self._chroot))
 
     async def close_off(self, *, parents: bool) -> int:
-        """Allow only this client's identity to change the cluster's nodes, and to read those with secrets.
+        """Allow only this client's identity to change the cluster's nodes, and to read nodes with secrets.
 
-        Nodes made with `set_acl` have this already. The nodes of a cluster that was made without it, another
-        client's chroot, and ``/`` need it. The search stops at a chroot that is closed already.
+        Nodes that were created with `set_acl` already have this. The nodes of a cluster that was created
+        without it, another client's chroot, and ``/`` need this call. The search stops at a chroot that is
+        already closed.
 
         Args:
             parents: whether to do the same with ``/`` and all other nodes above the chroot.
 
         Returns:
-            The number of nodes that any client could change until now.
+            The number of nodes that any client could change before.
 
         Raises:
-            NotAllowedError: a node is not this client's to close.
+            NotAllowedError: this client may not close a node.
             StoreError: the ensemble does not answer.
         """
         parts = self._chroot.split("/")
@@ -307,14 +308,14 @@ class ZooKeeperStore(SingleOperations):
         return closed
 
     async def _close_off(self, path: str, *, secret: bool) -> bool:
-        """Close one node, whose path is from the ensemble's root on; False if it was closed."""
+        """Close one node, whose path begins at the ensemble's root. Return False if it was already closed."""
         if not await self._call(GetAcl(path), path):
             return False
         await self._call(SetAcl(path, _CREATORS[secret]), path)
         return True
 
     async def is_root_open(self) -> bool:
-        """Whether anybody may change ``/`` of the ensemble."""
+        """Whether any client may change ``/`` of the ensemble."""
         is_open: bool = await self._call(GetAcl(ROOT), ROOT)
         return is_open
 
@@ -452,7 +453,7 @@ class ZooKeeperStore(SingleOperations):
     # -- the session
 
     async def _resume(self) -> None:
-        """Make a connection fit for use."""
+        """Prepare a new connection for use."""
         try:
             if not self._chroot_exists:
                 await self._make_chroot()
@@ -496,7 +497,7 @@ class ZooKeeperStore(SingleOperations):
     def _watch_over_session(self) -> None:
         """Report the session as overdue when its timeout has passed since the ensemble's last packet.
 
-        kazoo reports that when it has reached the ensemble again, which may be much later.
+        kazoo reports this only when it has reached the ensemble again, which may be much later.
         """
         if self._overdue is not None:
             self._overdue.cancel()

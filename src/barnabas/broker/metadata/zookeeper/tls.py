@@ -1,4 +1,4 @@
-"""TLS to ZooKeeper, by the settings ``zookeeper.ssl.*``."""
+"""TLS to ZooKeeper, from the settings ``zookeeper.ssl.*``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SETTINGS = "zookeeper.ssl."
 
 
 def check_tls(config: BrokerConfig) -> None:
-    """Raise ConfigError when the settings contradict one another, or a file of theirs cannot be used."""
+    """Raise ConfigError if the settings contradict each other, or if one of their files cannot be used."""
     if config.zookeeper_ssl_client_enable:
         if config.zookeeper_connect is None:
             raise ConfigError("zookeeper.ssl.client.enable=true needs zookeeper.connect")
@@ -42,7 +42,9 @@ def check_tls(config: BrokerConfig) -> None:
 
 
 def tls_context(config: BrokerConfig) -> ssl.SSLContext:
-    """The TLS of the next connection: the files are read again for each, since they may have been renewed.
+    """Return the TLS context of the next connection.
+
+    It reads the files each time, because they may be renewed.
 
     Raises:
         ConfigError: a file cannot be used.
