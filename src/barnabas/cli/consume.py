@@ -31,7 +31,7 @@ from barnabas.cli.streams import is_terminal, stdout_bytes, stdout_has_reader
 
 if TYPE_CHECKING:
     from barnabas.base.types import TopicPartition
-    from barnabas.client import Consumer, Record
+    from barnabas.client import Consumer, Record, Worker
 
 
 class TimedOut(BarnabasError):
@@ -48,13 +48,15 @@ class OffsetAbsent(BarnabasError):
         barnabas consume orders --from-beginning
         barnabas consume orders --until-end --with-keys
         barnabas consume orders --group billing --from-beginning
+        barnabas consume orders --share workers
         barnabas consume orders --partition 0 --offset 42 --max-messages 1
         barnabas consume orders --offset -10 --until-end
         barnabas consume orders --since 10m --json | jq .value
         barnabas consume orders --format '{time} {partition}@{offset} {key}: {value}\n'
         """,
         "Without --group every partition is read, and no offsets are committed. With --group reading begins "
-        "at the group's committed offsets, and the offsets of printed records are committed.",
+        "at the group's committed offsets, and the offsets of printed records are committed. With --share "
+        "each record goes to one member of the group, and a printed record is acknowledged.",
     )
 )
 @names_argument("TOPIC...", topic_names, "topics")
@@ -71,6 +73,7 @@ class OffsetAbsent(BarnabasError):
     shell_complete=group_names,
     help="Read as a member of this group.",
 )
+@click.option("--share", metavar="GROUP", type=NAME, help="Read as a member of this share group, a queue.")
 @click.option("--partition", "-p", "partitions", metavar="N[,N...]", help="Only these partitions.")
 @click.option(
     "--offset",
@@ -106,6 +109,7 @@ def consume(
     topics: tuple[str, ...],
     from_beginning: bool,
     group: str | None,
+    share: str | None,
     partitions: str | None,
     offset: int | None,
     since: str | None,
@@ -135,18 +139,35 @@ def consume(
         )
     if group is not None and until_end:
         raise click.UsageError("--until-end is for reading without --group: give --timeout instead")
+    if share is not None:
+        others = (group, partitions, offset, since)
+        if from_beginning or until_end or any(option is not None for option in others):
+            raise click.UsageError(
+                "a share group decides itself which records it reads: leave out --group, --partition, "
+                "--offset, --since, --from-beginning and --until-end, or set share.auto.offset.reset of the "
+                "group by `barnabas configs alter --group`"
+            )
     form = Template(template) if template is not None else None
     chosen = _numbers(partitions)
     since_ms = _since(since)
-    librdkafka = {"isolation.level": isolation, **librdkafka_options(settings)}
+    options = librdkafka_options(settings)
     printer = _Printer(stdout_bytes(), with_keys, as_json, raw, form)
 
-    from barnabas.client import Consumer
+    from barnabas.client import Consumer, Worker
     from barnabas.client.reach import require_broker
     from barnabas.client.servers import servers_of
 
-    servers = servers_of(bootstrap_server, librdkafka)
+    servers = servers_of(bootstrap_server, options)
     require_broker(servers)
+    shown = is_terminal(sys.stderr) and is_file(sys.stdout)
+    if share is not None:
+        with (
+            Worker(servers, *topics, group=share, **options) as worker,
+            Counter("read", shown=shown) as counter,
+        ):
+            _print(_take_one_by_one(worker), printer, counter, max_messages, timeout)
+        return
+    librdkafka = {"isolation.level": isolation, **options}
     start = "earliest" if from_beginning or until_end else "latest"
     with Consumer(servers, group=group, start=start, **librdkafka) as consumer:
         places = consumer.partitions(*topics)  # also says when there is no such topic
@@ -157,7 +178,6 @@ def consume(
             if chosen is not None:
                 places = _chosen(places, chosen)
             batches = _read(consumer, places, start, offset, since_ms, until_end)
-        shown = is_terminal(sys.stderr) and is_file(sys.stdout)
         with Counter("read", shown=shown) as counter:
             _print(batches, printer, counter, max_messages, timeout)
 
@@ -212,8 +232,8 @@ def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPar
     return [place for place in places if place.partition in chosen]
 
 
-def _take_one_by_one(consumer: Consumer) -> Iterator[list[Record]]:
-    """Yield one record at a time, for a group. The next iteration stores its offset, so print it before."""
+def _take_one_by_one(consumer: Consumer | Worker) -> Iterator[list[Record]]:
+    """Yield one record at a time, for a group. The next iteration stores that it is done: print it before."""
     while True:
         record = consumer.poll(0.2)
         yield [record] if record is not None else []

@@ -7,6 +7,9 @@
     with Consumer("127.0.0.1:9092", "orders", group="billing") as consumer:
         for record in consumer:
             print(record.key_text, record.json())
+    with work("127.0.0.1:9092", "orders", group="billing") as records:  # of a share group: a queue
+        for record in records:
+            print(record.text)
 
 Each name is loaded when it is first used, because the import of librdkafka takes a tenth of a second.
 """
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer import Producer
     from barnabas.client.record import Record
     from barnabas.client.ship import Shipper
+    from barnabas.client.worker import Worker, work
 
 _HOMES = {
     "Admin": "admin",
@@ -30,10 +34,12 @@ _HOMES = {
     "Producer": "producer",
     "Record": "record",
     "Shipper": "ship",
+    "Worker": "worker",
+    "work": "worker",
     "ClientError": "errors",
 }
 
-__all__ = ["Admin", "ClientError", "Consumer", "Producer", "Record", "Shipper"]
+__all__ = ["Admin", "ClientError", "Consumer", "Producer", "Record", "Shipper", "Worker", "work"]
 
 
 def __getattr__(name: str) -> Any:

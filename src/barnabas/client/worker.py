@@ -1,0 +1,187 @@
+"""Records of a queue: `confluent_kafka.ShareConsumer`, a member of a share group, as an iterator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from types import TracebackType
+from typing import Any, Self
+
+import confluent_kafka
+
+from barnabas import __version__
+from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.client.brokers import Brokers
+from barnabas.client.errors import ClientError, translate
+from barnabas.client.record import Record
+from barnabas.client.servers import servers_of
+from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
+from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+
+_ACCEPT, _RELEASE, _REJECT = (
+    confluent_kafka.AcknowledgeType.ACCEPT,
+    confluent_kafka.AcknowledgeType.RELEASE,
+    confluent_kafka.AcknowledgeType.REJECT,
+)
+#: the API without which a broker has no share groups
+_SHARE_FETCH = 78
+#: seconds that the brokers have for an answer
+_ANSWER_S = 10.0
+#: seconds after which a finished record is told to the broker
+_COMMIT_S = 1.0
+
+
+class Worker:
+    """Iterates over the records of topics without end, as a member of a share group (KIP-932).
+
+    The members share the records, not the partitions: each record goes to one of them. So there can be more
+    members than partitions. A record is done when the caller takes the next one, or when the block ends
+    without an error. A record that is not done comes again, to this member or to another one. That happens
+    after an error in the block, after `release`, and when a member has had the record for longer than
+    ``share.record.lock.duration.ms`` (30 s). After ``share.delivery.count.limit`` deliveries (5), or after
+    `reject`, the record does not come again.
+
+    Args:
+        bootstrap_servers: `host:port,...`
+        topics: names.
+        group: the share group. ``share.auto.offset.reset`` of the group says where a new one begins.
+        settings: librdkafka's, with underscores for dots.
+
+    Raises:
+        ClientError: no broker answers, or the cluster has no share groups.
+        KafkaError: there is no such topic.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, *topics: str, group: str, **settings: Any
+    ) -> None:
+        servers = servers_of(bootstrap_servers, librdkafka_settings(bootstrap_servers, settings))
+        with closing(Brokers(servers, _ANSWER_S)) as brokers:
+            _check_share_groups(brokers)
+            _check_topics(brokers, topics)
+        self._pending: list[confluent_kafka.Message] = []
+        self._taken: confluent_kafka.Message | None = None
+        self._committed_at = time.monotonic()
+        self._consumer = create_client(
+            confluent_kafka.ShareConsumer,
+            bootstrap_servers,
+            settings,
+            {"group.id": group, "share.acknowledgement.mode": "explicit"},
+        )
+        self._consumer.subscribe(list(topics))
+
+    def poll(self, timeout: float = 1.0) -> Record | None:
+        """Return the next record, or None when none has come within `timeout` seconds.
+
+        The record before it is done.
+
+        Raises:
+            KafkaError: the broker answered with an error.
+        """
+        self._finish(_ACCEPT)
+        try:
+            if not self._pending:
+                self._pending = list(self._consumer.poll(timeout))[::-1]
+                self._committed_at = time.monotonic()
+            elif time.monotonic() - self._committed_at >= _COMMIT_S:
+                self._consumer.commit_async()
+                self._committed_at = time.monotonic()
+        except confluent_kafka.KafkaException as error:
+            raise translate(error) from None
+        if not self._pending:
+            return None
+        message = self._pending.pop()
+        if (failure := message.error()) is not None:
+            raise translate(failure)
+        self._taken = message
+        return Record.from_message(message)
+
+    def release(self) -> None:
+        """Give the last record back: it comes again, to this member or to another one."""
+        self._finish(_RELEASE)
+
+    def reject(self) -> None:
+        """Give the last record up: it does not come again."""
+        self._finish(_REJECT)
+
+    def take(self, count: int, timeout: float = 30.0) -> list[Record]:
+        """Exactly `count` records, of which all but the last are done.
+
+        Raises:
+            ClientError: fewer have come within `timeout` seconds.
+        """
+        records: list[Record] = []
+        deadline = time.monotonic() + timeout
+        while len(records) < count:
+            record = self.poll(max(deadline - time.monotonic(), 0))
+            if record is not None:
+                records.append(record)
+            elif time.monotonic() >= deadline:
+                raise ClientError(f"only {len(records)} of {count} records came within {timeout:g} s")
+        return records
+
+    def close(self) -> None:
+        """Give back the records that are not done, tell the broker which ones are, and leave the group.
+
+        Raises:
+            KafkaError: the broker has not stored which records are done: they can come again.
+        """
+        try:
+            self._finish(_RELEASE)
+            for message in self._pending:
+                if message.error() is None:
+                    self._consumer.acknowledge(message, _RELEASE)
+            self._pending = []
+            for failure in self._consumer.commit_sync(_ANSWER_S).values():
+                if failure is not None:
+                    raise translate(failure)
+        except confluent_kafka.KafkaException as error:
+            raise translate(error) from None
+        finally:
+            self._consumer.close()
+
+    def _finish(self, how: confluent_kafka.AcknowledgeType) -> None:
+        message, self._taken = self._taken, None
+        if message is not None:
+            try:
+                self._consumer.acknowledge(message, how)
+            except confluent_kafka.KafkaException as error:
+                raise translate(error) from None
+
+    def __iter__(self) -> Iterator[Record]:
+        while True:
+            record = self.poll()
+            if record is not None:
+                yield record
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:  # what an error interrupted is not done, and comes again
+            self._finish(_ACCEPT)
+        self.close()
+
+
+def work(bootstrap_servers: str = DEFAULT_BOOTSTRAP, *topics: str, group: str, **settings: Any) -> Worker:
+    """`Worker` for a with block: ``with work(servers, "orders", group="billing") as records: ...``"""
+    return Worker(bootstrap_servers, *topics, group=group, **settings)
+
+
+def _check_share_groups(brokers: Brokers) -> None:
+    """librdkafka itself would wait without a word."""
+    asked = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
+    if not any(api.api_key == _SHARE_FETCH for api in brokers.ask_any(asked).api_keys):
+        raise ClientError(
+            f"the cluster at {brokers.servers} does not use share groups: upgrade its brokers, and raise the "
+            "feature share.version to 1 (`kafka-features.sh upgrade --feature share.version=1`)"
+        )
+
+
+def _check_topics(brokers: Brokers, topics: tuple[str, ...]) -> None:
+    for topic in brokers.metadata(list(topics), time.monotonic() + _ANSWER_S).topics:
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name}")

@@ -1,0 +1,109 @@
+"""`barnabas.client.work`: the records of topics as a queue, with librdkafka's share consumer."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+from tests.integration.conftest import Wire, use_share_groups
+
+from barnabas.base.errors import KafkaError
+from barnabas.client import ClientError, Producer, Worker, work
+from barnabas.testing import BarnabasBroker
+
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def broker():
+    settings = {
+        "group.share.min.heartbeat.interval.ms": "100",
+        "group.share.heartbeat.interval.ms": "100",
+        "group.share.min.record.lock.duration.ms": "1000",
+    }
+    with BarnabasBroker(settings) as broker:
+        wire = Wire(broker.bootstrap_servers)
+        use_share_groups(wire)
+        wire.close()
+        yield broker
+
+
+@pytest.fixture
+def queue(broker, request):
+    """A topic with a share group of its own, which begins at the first record."""
+    name = f"queue-{abs(hash(request.node.name))}"
+    broker.create_topic(name, 2)
+    broker.admin().alter_configs("group", name, set={"share.auto.offset.reset": "earliest"})
+    return name
+
+
+def send(broker, topic, *values):
+    with Producer(broker.bootstrap_servers) as producer:
+        for value in values:
+            producer.send(topic, value)
+
+
+def test_each_record_goes_to_one_member(broker, queue):
+    values = [f"job {number}" for number in range(200)]
+    send(broker, queue, *values)
+    done: Counter[str] = Counter()
+    finished = threading.Event()
+
+    def run() -> None:
+        with work(broker.bootstrap_servers, queue, group=queue, max_poll_records=10) as records:
+            while not finished.is_set():
+                record = records.poll(0.2)
+                if record is not None:
+                    done[record.text] += 1
+                    if len(done) == len(values):
+                        finished.set()
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert finished.wait(PATIENCE)
+    for thread in threads:
+        thread.join()
+    assert done == Counter(values)
+
+
+def test_what_an_error_interrupts_comes_again_and_what_was_done_does_not(broker, queue):
+    send(broker, queue, "a", "b", "c")
+    with pytest.raises(ZeroDivisionError), Worker(broker.bootstrap_servers, queue, group=queue) as worker:
+        done = worker.take(2, PATIENCE)[0].text
+        raise ZeroDivisionError
+    with Worker(broker.bootstrap_servers, queue, group=queue) as worker:
+        again = [record.text for record in worker.take(2, PATIENCE)]
+        assert worker.poll(0.5) is None
+    assert sorted([done, *again]) == ["a", "b", "c"]
+
+
+def test_a_released_record_comes_again_and_a_rejected_one_does_not(broker, queue):
+    send(broker, queue, "bad", "busy")
+    with Worker(broker.bootstrap_servers, queue, group=queue) as worker:
+        seen = Counter()
+        while seen["busy"] < 2 or not seen["bad"]:
+            record = worker.poll(PATIENCE)
+            seen[record.text] += 1
+            if record.text == "bad":
+                worker.reject()
+            elif seen["busy"] < 2:
+                worker.release()
+        assert worker.poll(0.5) is None
+    assert seen == {"bad": 1, "busy": 2}
+
+
+def test_a_topic_that_is_not_there_is_an_error_at_once(broker):
+    with pytest.raises(KafkaError, match="there is no topic missing"):
+        Worker(broker.bootstrap_servers, "missing", group="g")
+
+
+def test_a_cluster_without_share_groups_is_an_error_at_once():
+    with BarnabasBroker() as broker:
+        wire = Wire(broker.bootstrap_servers)
+        use_share_groups(wire, level=0)
+        wire.close()
+        broker.create_topic("t")
+        with pytest.raises(ClientError, match=r"raise the feature share.version to 1"):
+            Worker(broker.bootstrap_servers, "t", group="g")
