@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +19,8 @@ from barnabas.client.record import Record
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest
+
+logger = logging.getLogger(__name__)
 
 _ACCEPT, _RELEASE, _REJECT = (
     confluent_kafka.AcknowledgeType.ACCEPT,
@@ -69,6 +72,7 @@ class Worker:
             settings,
             {"group.id": group, "share.acknowledgement.mode": "explicit"},
         )
+        self._consumer.set_acknowledgement_commit_callback(_warn)
         self._consumer.subscribe(list(topics))
 
     def poll(self, timeout: float = 1.0) -> Record | None:
@@ -124,8 +128,10 @@ class Worker:
     def close(self) -> None:
         """Give back the records that are not done, tell the broker which ones are, and leave the group.
 
+        If the broker has not stored that a record is done, a warning says so: the record can come again.
+
         Raises:
-            KafkaError: the broker has not stored which records are done: they can come again.
+            KafkaError: there was no answer.
         """
         try:
             self._finish(_RELEASE)
@@ -133,9 +139,9 @@ class Worker:
                 if message.error() is None:
                     self._consumer.acknowledge(message, _RELEASE)
             self._pending = []
-            for failure in self._consumer.commit_sync(_ANSWER_S).values():
+            for place, failure in self._consumer.commit_sync(_ANSWER_S).items():
                 if failure is not None:
-                    raise translate(failure)
+                    _warn([place], failure)
         except confluent_kafka.KafkaException as error:
             raise translate(error) from None
         finally:
@@ -164,6 +170,15 @@ class Worker:
         if kind is None:  # what an error interrupted is not done, and comes again
             self._finish(_ACCEPT)
         self.close()
+
+
+def _warn(
+    places: Iterable[confluent_kafka.TopicPartition], failure: confluent_kafka.KafkaException | None
+) -> None:
+    """Log which records can come again: their locks had expired, or the partition has another leader."""
+    if failure is not None:
+        names = ", ".join(sorted(f"{place.topic}-{place.partition}" for place in places))
+        logger.warning("the broker has not stored that records of %s are done: %s", names, translate(failure))
 
 
 def work(bootstrap_servers: str = DEFAULT_BOOTSTRAP, *topics: str, group: str, **settings: Any) -> Worker:
