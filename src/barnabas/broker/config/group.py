@@ -74,18 +74,6 @@ class GroupConfig(Settings, update=Update.CLUSTER_WIDE):
         True,
         doc="Whether members of a share group can extend the locks of their records (KIP-1222).",
     )
-    errors_deadletterqueue_topic_name: str = string(
-        "errors.deadletterqueue.topic.name",
-        "",
-        items=(r"(?!__)[a-zA-Z0-9._-]{0,249}", "name a topic, and none that begins with __"),
-        doc="The topic for records that the share group gives up (KIP-1191); empty for none.",
-    )
-    errors_deadletterqueue_copy_record_enable: bool = boolean(
-        "errors.deadletterqueue.copy.record.enable",
-        False,
-        doc="Whether the topic for given-up records gets key and value of a record, too, or only headers "
-        "that name the record.",
-    )
 
     def check_limits(self, broker: BrokerConfig) -> None:
         """Raise ConfigError unless the values are within the broker's limits for groups."""

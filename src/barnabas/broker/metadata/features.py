@@ -10,10 +10,6 @@ TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
 
-#: 0 while share groups are incomplete. It becomes 1 before the first version of Barnabas that has them:
-#: afterwards it never changes, as `Feature.default` says.
-_SHARE_DEFAULT = 0
-
 
 class Feature(NamedTuple):
     """The levels of a feature that this software supports.
@@ -35,7 +31,7 @@ SUPPORTED: Mapping[str, Feature] = MappingProxyType(
         # 1 with groups of the consumer protocol (KIP-848)
         GROUP_VERSION: Feature(0, 1, default=1),
         # 1 with share groups (KIP-932)
-        SHARE_VERSION: Feature(0, 1, default=_SHARE_DEFAULT),
+        SHARE_VERSION: Feature(0, 1, default=1),
     }
 )
 

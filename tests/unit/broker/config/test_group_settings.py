@@ -29,8 +29,6 @@ HOUR = 3_600_000
         ("share.delivery.count.limit", "1"),
         ("share.partition.max.record.locks", "99"),
         ("share.renew.acknowledge.enable", "yes"),
-        ("errors.deadletterqueue.topic.name", "__consumer_offsets"),
-        ("errors.deadletterqueue.topic.name", "no topic"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused(name: str, text: str) -> None:
