@@ -94,7 +94,7 @@ PLAYED_ELSEWHERE = {
 }
 
 #: Pages that begin where another has started a broker.
-WITH_BROKER = {"docs/use/cli.md", "docs/use/damage.md"}
+WITH_BROKER = {"docs/use/cli.md", "docs/use/damage.md", "docs/use/queues.md"}
 
 
 def runs(block: Block) -> bool:
