@@ -174,9 +174,7 @@ class ShareShard:
         if not is_ordered(batches):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the batches overlap or are not ordered by offset")
         if len(state.batches) + len(batches) > _MOST_BATCHES:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"the state of {key} has more than {_MOST_BATCHES} batches"
-            )
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a state has at most {_MOST_BATCHES} batches")
         state = state._replace(
             leader_epoch=max(state.leader_epoch, leader_epoch),
             start_offset=max(state.start_offset, start_offset),
@@ -233,7 +231,8 @@ class ShareShard:
     def _find(self, key: SharePartitionKey) -> Held:
         held = self.states.get(key)
         if held is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the state of {key} is not initialized")
+            # Without the group's name: an answer of thousands of partitions would repeat its 32 KB.
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the state of the share partition is not initialized")
         return held
 
     def _check_exists(self, key: SharePartitionKey) -> None:
