@@ -14,6 +14,7 @@ import cProfile
 import pstats
 import tempfile
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import uvloop
@@ -41,6 +42,8 @@ from bench.calls import Way
 from bench.log import cost
 
 TOPIC = "bench"
+#: requests that a client has in flight
+PIPELINED = 5
 
 
 class Nowhere(asyncio.Transport):
@@ -80,10 +83,23 @@ async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], 
     session.data_received(frame(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5))
     while not client.replies:
         await asyncio.sleep(0.01)
-    records = encode_batch([Record(None, bytes(100), broker.clock.now_ms())])
-    data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
-    produce = frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 7)
+    record = [Record(None, bytes(100), broker.clock.now_ms())]
+
+    def produce_of(number: int) -> bytes:
+        """A request of an idempotent producer; of another one below 0."""
+        fields: dict[str, Any] = {}
+        if number >= 0:
+            fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number}
+        records = encode_batch(record, **fields)
+        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
+        return frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 7)
+
+    produce = produce_of(-1)
     measure("produce of one record", lambda: session.data_received(produce))
+    together = produce * PIPELINED
+    measure(f"{PIPELINED} of them in one read", lambda: session.data_received(together))
+    idempotent = map(produce_of, count())
+    measure("produce of one record, idempotent", lambda: session.data_received(next(idempotent)))
     end = broker.replicas.find(TOPIC, 0).log.log_end_offset
     wanted = FetchPartition(partition=0, fetch_offset=end - 1, partition_max_bytes=1 << 20)
     fetch = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])

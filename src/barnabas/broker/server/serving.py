@@ -65,14 +65,15 @@ def served_apis(parts: Iterable[object]) -> ServedApis:
 
 def _served(api: Api[Any], found: Parts, common: _Common) -> Served:
     """Wrap one API in its checks. The last wrapper is the first to see a request."""
-    handle = api.using(*(found.of(kind, api.name) for kind in api.parts)).handle
+    own = api.using(*(found.of(kind, api.name) for kind in api.parts))
+    handle = own.handle
     if api.confirmed_by is not None:
         partitions_of = api.confirmed_by.partitions_of(found)
         refusal = api.confirmed_by.refusal
         handle = confirmed(handle, common.loader, common.read_index, partitions_of, refusal)
     if api.new_names is not None and common.authorizer is not None:
         handle = bounded(handle, found.get(api.new_names, api.name))
-    served = Served(api, handle)
+    served = Served(api, handle, own.direct)
     if common.authorizer is not None:
         served = authorized(served, common.authorizer, common.view, Denials(common.trail))
     if api.is_forwarded:

@@ -60,10 +60,16 @@ class FrameDecoder:
         unreadable.
         """
         start, end = 0, len(data)
-        idle = not self._missing and not self._partial and self.large is None
-        if idle and end >= 4 and _SIZE.unpack_from(data)[0] == end - 4 <= self.max_size:
-            return [data[4:]]  # one whole frame, as nearly always
         frames: list[Readable] = []
+        if not self._missing and not self._partial and self.large is None:  # whole frames, as nearly always
+            max_size = self.max_size
+            while end - start >= 4:
+                size: int = _SIZE.unpack_from(data, start)[0]
+                stop = start + 4 + size
+                if stop > end or not 0 <= size <= max_size:
+                    break
+                frames.append(data[start + 4 : stop])
+                start = stop
         while start < end:
             if self.large is not None:
                 taken = data[start : start + self.large.missing]

@@ -8,7 +8,7 @@ this adds the partition to the transaction (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase, is_awaitable
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
 from barnabas.broker.replication.produce import Acknowledgement, Appended
+from barnabas.broker.server.producing.direct import DirectProduce
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, handles
 from barnabas.broker.server.requests.context import RequestContext
 from barnabas.broker.server.requests.long_work import SLICE, LongWork
@@ -89,6 +90,10 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     return response
 
 
+def _direct(ports: Ports) -> DirectProduce:
+    return DirectProduce(ports.replicas, ports.long_work, ports.view, partial(_go_on, ports))
+
+
 @handles(
     ProduceRequest,
     needs=[TransactionalId(Operation.WRITE), each_topic(Operation.WRITE, "topic_data", "responses")],
@@ -96,6 +101,7 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     on_error=_failed,
     pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=DIRECT_ELEMENTS)],
     unconfirmed="the in-sync replicas commit it",
+    direct=_direct,
 )
 def produce(
     ports: Ports, context: RequestContext, request: ProduceRequest
@@ -117,9 +123,24 @@ async def _produce_later(
 def _produce(
     ports: Ports, context: RequestContext, request: ProduceRequest, refused: Refusals
 ) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
-    waiting: list[Appended | _Unvalidated] = []
+    return _append_all(ports, context, request, refused, [], [])
+
+
+def _append_all(
+    ports: Ports,
+    context: RequestContext,
+    request: ProduceRequest,
+    refused: Refusals,
+    results: list[PartitionProduceResponse],
+    waiting: list[Appended | _Unvalidated],
+) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
+    """Append the batches of a request.
+
+    `results` has the answers to earlier batches of the first topic, and `waiting` those of them that are not
+    acknowledged yet.
+    """
     response = ProduceResponse()
-    slices = _append_in_slices(ports, context, request, refused, response, waiting)
+    slices = _append_in_slices(ports, context, request, refused, response, results, waiting)
     rest = next(slices, None)
     if rest is not None:
         return _append_rest(ports, context, request, slices, rest, response, waiting)
@@ -153,9 +174,10 @@ def _append_in_slices(
     request: ProduceRequest,
     refused: Refusals,
     response: ProduceResponse,
+    results: list[PartitionProduceResponse],
     waiting: list[Appended | _Unvalidated],
 ) -> Generator[ProduceRequest, Refusals, None]:
-    """Append the batches of a request in slices of time.
+    """Do the work of `_append_all`.
 
     After each slice the generator yields the rest of the request, and receives the errors for that rest.
     """
@@ -168,7 +190,6 @@ def _append_in_slices(
     for topic in request.topic_data:
         name = topic.name or topic.topic_id
         partitions = _plain_partitions(ports, request, name)
-        results: list[PartitionProduceResponse] = []
         response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
         )
@@ -196,17 +217,27 @@ def _append_in_slices(
                 results.append(result)
                 waiting.append(_Unvalidated(ports.replicas.find(name, index), topic, data, result))
                 continue
-            result = PartitionProduceResponse(
-                index=index,
-                base_offset=info.base_offset,
-                log_append_time_ms=info.log_append_time_ms,
-                log_start_offset=info.log_start_offset,
-            )
-            results.append(result)
-            if not partition.is_acknowledged(info.last_offset, acks):
-                waiting.append(
-                    Appended(partition, info.last_offset, partition.leader_epoch, partial(_fail, result))
-                )
+            results.append(_accepted(index, partition, info, acks, waiting))
+        results = []
+
+
+def _accepted(
+    index: int,
+    partition: Partition,
+    info: AppendInfo,
+    acks: int,
+    waiting: list[Appended | _Unvalidated],
+) -> PartitionProduceResponse:
+    """The answer to a batch that was appended; it is added to `waiting` if it is not acknowledged yet."""
+    result = PartitionProduceResponse(
+        index=index,
+        base_offset=info.base_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+    if not partition.is_acknowledged(info.last_offset, acks):
+        waiting.append(Appended(partition, info.last_offset, partition.leader_epoch, partial(_fail, result)))
+    return result
 
 
 def _plain_partitions(ports: Ports, request: ProduceRequest, topic: TopicKey) -> Mapping[int, Partition]:
@@ -243,6 +274,33 @@ def _about(request: ProduceRequest, topics: list[TopicProduceData]) -> ProduceRe
 
 def _part(topic: TopicProduceData, data: Iterable[PartitionProduceData]) -> TopicProduceData:
     return TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=list(data))
+
+
+def _go_on(
+    ports: Ports,
+    context: RequestContext,
+    request: ProduceRequest,
+    appended: Sequence[AppendInfo],
+    failure: KafkaError | None,
+) -> MaybeAwaitable[ProduceResponse | None] | SecondPhase[ProduceResponse]:
+    """Go on with a request of one topic whose first batches were appended from its bytes (`DirectProduce`).
+
+    Args:
+        appended: one item for each of these batches.
+        failure: the reason why the next batch was refused, if it was.
+    """
+    (topic,) = request.topic_data
+    name = topic.name or topic.topic_id
+    waiting: list[Appended | _Unvalidated] = []
+    batches = iter(topic.partition_data)
+    results = [
+        _accepted(data.index, ports.replicas.find(name, data.index), info, request.acks, waiting)
+        for info, data in zip(appended, batches, strict=False)
+    ]
+    if failure is not None:
+        results.append(_refusal(ports, context, name, next(batches), failure))
+    rest = _about(request, [_part(topic, batches)])
+    return _append_all(ports, context, rest, _NO_REFUSALS, results, waiting)
 
 
 def _appended(

@@ -18,7 +18,7 @@ from barnabas.broker.server.network.endpoint import Endpoint
 from barnabas.broker.server.network.in_place import InPlaceReceiver, SharedReceiver
 from barnabas.broker.server.network.outbox import Outbox
 from barnabas.broker.server.network.tls import why_not_secured
-from barnabas.broker.server.requests.context import Chunks
+from barnabas.broker.server.requests.context import Chunks, Memo
 from barnabas.broker.server.requests.order import NOTHING
 from barnabas.kafka.protocol.framing import FrameDecoder
 from barnabas.kafka.protocol.wire import Readable
@@ -132,6 +132,8 @@ class ClientSession(asyncio.Protocol):
         #: the transport's protocol in this session's stead, but while a large request is received
         self._receiver: asyncio.BaseProtocol | None = None
         self._backlog: deque[Readable] = deque()
+        #: what APIs remember of the last requests, by their keys
+        self.memos: dict[int, Memo] = {}
         self._unanswered: deque[Unanswered] = deque()
         #: how many unanswered requests let nothing begin
         self._in_turn = 0
@@ -246,6 +248,9 @@ class ClientSession(asyncio.Protocol):
         self._host.forget(self)
         self._outbox.clear()
         self._backlog.clear()
+        for memo in self.memos.values():
+            memo.close()
+        self.memos.clear()
         self._frames.clear()
         self._let_go()
         for waiting in self._unanswered:

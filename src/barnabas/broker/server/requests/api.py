@@ -23,21 +23,34 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from barnabas.base.errors import KafkaError
 from barnabas.base.metrics import Durations
 from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase
 from barnabas.broker.metadata import ImageDelta
 from barnabas.broker.metadata.features import FinalizedFeatures
-from barnabas.broker.server.requests.context import Handle
+from barnabas.broker.server.requests.context import Client, Handle, RequestContext
 from barnabas.broker.server.requests.leadership import Leadership
 from barnabas.broker.server.requests.needs import Need
 from barnabas.broker.server.requests.new_names import BoundedNames
 from barnabas.broker.server.requests.order import IN_TURN, Order
 from barnabas.broker.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces
+from barnabas.kafka.protocol.framing import RequestHeader
 from barnabas.kafka.protocol.messages.api_versions import ApiVersion
 from barnabas.kafka.protocol.schema import Request, Response
+from barnabas.kafka.protocol.wire import Readable
+from barnabas.kafka.security.acls import Access
 
 Q = TypeVar("Q", bound=Request)
 
@@ -48,6 +61,36 @@ _hints = cache(get_type_hints)
 
 #: a request with more elements than this is not served in one turn of the event loop
 DIRECT_ELEMENTS = 1000
+
+
+class Begun(NamedTuple):
+    """A request that was decoded after all, and has begun."""
+
+    header: RequestHeader
+    context: RequestContext
+    request: Request
+    answer: MaybeAwaitable[Response | None]
+
+
+#: The reply, a whole frame, or a future of it. Or the request, which the handler goes on with. None leaves it
+#: to the handler, and nothing has changed
+Outcome: TypeAlias = bytes | SecondPhase[bytes] | Begun | None
+
+
+class Direct(Protocol):
+    """Answers requests of the usual shape from their bytes, without a message (ADR 22)."""
+
+    def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
+        """Answer a request.
+
+        Args:
+            frame: the request.
+            client: its connection.
+            access: what the client may do.
+            began: when the request began, by the clock of `LongWork`.
+
+        An error that the promise of a reply gets fails the request.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +138,8 @@ class Api(Generic[Q]):
     is_audited: bool = False
     #: the feature without which no broker of the cluster serves it
     feature: str | None = None
+    #: makes the function that answers usual requests, from the handler's dependencies
+    direct: Callable[..., Direct] | None = None
 
     @property
     def parts(self) -> list[Any]:
@@ -116,7 +161,8 @@ class Api(Generic[Q]):
 
     def using(self, *parts: Any) -> Served:
         """Return the API with its handler's dependencies, ready to be served."""
-        return Served(self, partial(self.handle, *parts))
+        direct = None if self.direct is None else self.direct(*parts)
+        return Served(self, partial(self.handle, *parts), direct)
 
     def advertised(self) -> ApiVersion:
         """Entry of the API in a response to ApiVersions."""
@@ -129,6 +175,8 @@ class Served:
 
     api: Api[Any]
     handle: Handle
+    #: answers requests of the usual shape in the place of `handle`
+    direct: Direct | None = None
     #: how long its requests took, from their arrival to their answer
     durations: Durations = field(default_factory=Durations)
 
@@ -179,6 +227,7 @@ def handles(
     new_names: type[BoundedNames] | None = None,
     is_audited: bool = False,
     feature: str | None = None,
+    direct: Callable[..., Direct] | None = None,
 ) -> Callable[[Handler], Api[Q]]:
     """Make an `Api` of the decorated handler for `request`.
 
@@ -208,12 +257,17 @@ def handles(
         is_audited: whether the audit log records the request, because it changes topics, settings, users or
             ACLs.
         feature: name in `barnabas.broker.metadata.features`; at its level 0 the API is unknown to clients.
+        direct: makes the function that answers usual requests, from the handler's dependencies. Only the
+            authorizer checks a request before it.
 
     Raises:
-        TypeError: none or more than one of `confirmed_by`, `unconfirmed` and `is_forwarded` is given.
+        TypeError: none or more than one of `confirmed_by`, `unconfirmed` and `is_forwarded` is given, or
+            `direct` together with another guard.
     """
     if (confirmed_by is not None) + bool(unconfirmed) + is_forwarded != 1:
         raise TypeError(f"{request.__name__}: give one of confirmed_by, unconfirmed and is_forwarded")
+    if direct is not None and (not unconfirmed or needs_login or new_names is not None or is_audited):
+        raise TypeError(f"{request.__name__}: `direct` passes by what stands before the handler")
     name = request.api_name
     response: type[Response] = getattr(sys.modules[request.__module__], name + "Response")
 
@@ -242,6 +296,7 @@ def handles(
             new_names=new_names,
             is_audited=is_audited,
             feature=feature,
+            direct=direct,
         )
 
     return declare

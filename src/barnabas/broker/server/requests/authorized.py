@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.broker.awaitables import MaybeAwaitable, continued, is_awaitable, then
 from barnabas.broker.logins.delegation_tokens import TokenPrincipal
-from barnabas.broker.server.requests.api import Api, Served
-from barnabas.broker.server.requests.context import Handle, RequestContext
+from barnabas.broker.server.requests.api import Api, Direct, Outcome, Served
+from barnabas.broker.server.requests.context import Client, Handle, RequestContext
 from barnabas.broker.server.requests.needs import Each, Need, Refused, with_items, without
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.protocol.schema import Request, Response
+from barnabas.kafka.protocol.wire import Readable
 from barnabas.kafka.security.acls import Access, Authorizer
 from barnabas.kafka.security.principal import ANONYMOUS
 
@@ -41,7 +43,16 @@ def authorized(
     whole = [need for need in served.api.needs if need.is_checked and not isinstance(need, Each)]
     each = next((need for need in served.api.needs if isinstance(need, Each)), None)
     checked = _Authorized(served, authorizer, whole, each, view, denials)
-    return Served(served.api, checked.handle)
+    direct = served.direct
+    return Served(
+        served.api, checked.handle, None if direct is None else partial(_directly, direct, authorizer)
+    )
+
+
+def _directly(
+    direct: Direct, authorizer: Authorizer, frame: Readable, client: Client, _: Access, began: float
+) -> Outcome:
+    return direct(frame, client, authorizer.access(client.principal, client.client_host), began)
 
 
 class _Authorized:

@@ -43,8 +43,18 @@ class ClientConnection(Protocol):
         """Call back when the connection has closed; never, if that is not known of it."""
 
 
+class Memo(Protocol):
+    """Memory of an API about a connection's last request."""
+
+    def close(self) -> None:
+        """Release what it holds: the connection has ended, or another memo replaces it."""
+
+
 class Client(ClientConnection, Protocol):
     """The connection of a request, with the methods by which the dispatcher answers."""
+
+    #: what APIs remember of the connection's last requests, by their keys
+    memos: dict[int, Memo]
 
     def reply(self, chunks: Chunks) -> None:
         """Send a reply as soon as all earlier ones are sent."""

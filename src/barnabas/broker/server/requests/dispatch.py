@@ -15,7 +15,7 @@ from barnabas.base.errors import ErrorCode, KafkaError, ProtocolError, TooManyEl
 from barnabas.base.metrics import BOUNDS
 from barnabas.base.text import logger_of
 from barnabas.broker.awaitables import LongResponse, MaybeAwaitable, SecondPhase, is_awaitable, resolve
-from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Api, Served
+from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Api, Begun, Served
 from barnabas.broker.server.requests.context import Chunks, Client, ClientConnection, RequestContext
 from barnabas.broker.server.requests.long_work import LongWork
 from barnabas.broker.server.requests.order import NOTHING
@@ -32,6 +32,7 @@ from barnabas.kafka.protocol.framing import RequestHeader, encode_response, pars
 from barnabas.kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.kafka.protocol.schema import Request, Response
 from barnabas.kafka.protocol.wire import MAX_ELEMENTS, Readable
+from barnabas.kafka.security.acls import UNRESTRICTED
 
 log = logger_of(__name__, is_limited=True)
 
@@ -96,6 +97,16 @@ class Dispatcher:
             ProtocolError: this broker does not serve such a frame; the caller must close the connection.
         """
         began = self._now()
+        metering = self._metering
+        served = self._served.get(int.from_bytes(frame[:2]))
+        if served is not None and served.direct is not None and (metering is None or metering.quotas.is_idle):
+            try:
+                outcome = served.direct(frame, client, UNRESTRICTED, began)
+            except Exception as error:
+                outcome = self._failed_directly(served, frame, client, error)
+            if outcome is not None:
+                self._take_outcome(served, frame, client, began, outcome)
+                return
         try:
             header, request, count = parse_counted(frame, DIRECT_ELEMENTS)
         except TooManyElements:
@@ -107,12 +118,10 @@ class Dispatcher:
                 raise
             client.reply(encode_response(unknown, self._unsupported_version()))
             return
-        served = self._served.get(header.api_key)
         if served is None:
             raise ProtocolError(f"API key {header.api_key} is not served")
         api = served.api
         context = RequestContext(header, client)
-        metering = self._metering
         if metering is not None and not metering.quotas.is_idle:
             context.usage = metering.begin(api, header, client, len(frame), began)
         if count > api.large_from and (pieces := _pieces(api, request)) is not None:
@@ -124,16 +133,60 @@ class Dispatcher:
             answer = served.handle(context, request)
         except Exception as error:
             answer = self._failure(api, request, error)
+        self._answer_begun(served, client, began, header, context, request, answer)
+
+    def _failed_directly(self, served: Served, frame: Readable, client: Client, error: Exception) -> Begun:
+        header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
+        return Begun(
+            header, RequestContext(header, client), request, self._failure(served.api, request, error)
+        )
+
+    def _take_outcome(
+        self,
+        served: Served,
+        frame: Readable,
+        client: Client,
+        began: float,
+        outcome: bytes | SecondPhase[bytes] | Begun,
+    ) -> None:
+        """Reply to a request that was answered directly, or that has begun so."""
+        if isinstance(outcome, Begun):
+            self._answer_begun(served, client, began, *outcome)
+            return
+        if isinstance(outcome, SecondPhase):
+            finish = partial(self._finish_direct, served, frame, client, began)
+            client.park(outcome, finish, served.api.cancel_on_disconnect, served.api.key)
+            return
+        client.reply([outcome])
+        # `_took`, without the call
+        seconds = self._now() - began
+        durations = served.durations
+        durations.counts[bisect_left(BOUNDS, seconds)] += 1
+        durations.seconds += seconds
+        if seconds >= self._slow:
+            self._tell_slow(served.api, client, seconds, None)
+
+    def _answer_begun(
+        self,
+        served: Served,
+        client: Client,
+        began: float,
+        header: RequestHeader,
+        context: RequestContext,
+        request: Request,
+        answer: MaybeAwaitable[Response | None],
+    ) -> None:
+        """Reply to a request, at once or when its answer is there."""
+        api = served.api
         usage = context.usage  # the handler may have found that it is a broker's
         if not is_awaitable(answer):
-            if usage is not None:
-                answer = usage.settle(answer)
-            if answer is not None:
-                if api.listing and count_along(answer, api.listing) > DIRECT_ELEMENTS:
-                    task = asyncio.ensure_future(self._long_work.run(encode_response, header, answer))
-                    self._park_large(served, client, task, began, header)
+            response = answer if usage is None else usage.settle(answer)
+            if response is not None:
+                if api.listing and count_along(response, api.listing) > DIRECT_ELEMENTS:
+                    encoding = self._long_work.run(encode_response, header, response)
+                    self._park_large(served, client, asyncio.ensure_future(encoding), began, header)
                     return
-                client.reply(encode_response(header, answer))
+                client.reply(encode_response(header, response))
             # `_took`, without the call
             seconds = self._now() - began
             durations = served.durations
@@ -241,6 +294,20 @@ class Dispatcher:
             if context.usage is not None:
                 response = context.usage.settle(response)
             return None if response is None else encode_response(header, response)
+        except ProtocolError as error:
+            client.close(str(error))
+            return None
+
+    def _finish_direct(
+        self, served: Served, frame: Readable, client: Client, began: float, done: asyncio.Future[bytes]
+    ) -> Chunks | None:
+        self._took(served, client, began, None)
+        try:
+            error = done.exception()
+            if error is None:
+                return [done.result()]
+            header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
+            return encode_response(header, self._failure(served.api, request, error))
         except ProtocolError as error:
             client.close(str(error))
             return None

@@ -1,0 +1,1 @@
+"""Produce requests of the usual shape, answered from their bytes."""

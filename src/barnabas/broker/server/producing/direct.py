@@ -1,0 +1,185 @@
+"""Answers Produce requests of the usual shape from their bytes (ADR 22).
+
+It appends their batches with `Partition.append_plain`, which takes nearly all of them, and encodes the answer
+itself. The handler decides about all other requests, and about the rest of a request from its first batch on
+that is not plain.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.base.errors import KafkaError
+from barnabas.base.types import INTERNAL_TOPICS
+from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase
+from barnabas.broker.replication.produce import Acknowledgement, Appended
+from barnabas.broker.server.producing.layout import Opening, Place, Result, opening_of
+from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Begun, Outcome
+from barnabas.broker.server.requests.context import Client, RequestContext
+from barnabas.broker.server.requests.long_work import SLICE, LongWork
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.framing import parse_counted
+from barnabas.kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.kafka.protocol.wire import Readable
+from barnabas.kafka.security.acls import Access, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.broker.replication.partition import Partition
+    from barnabas.broker.storage import AppendInfo
+
+#: goes on with a request, some of whose batches are appended, the next of which was perhaps refused
+GoOn: TypeAlias = Callable[
+    [RequestContext, ProduceRequest, "Sequence[AppendInfo]", KafkaError | None],
+    MaybeAwaitable[ProduceResponse | None],
+]
+
+#: the number of batches between two checks of the time slice
+_BATCHES_A_LOOK = 16
+_KEY = ProduceRequest.api_key
+_WRITE_TOPIC = (Operation.WRITE, ResourceType.TOPIC)
+
+
+def _raise(error: KafkaError) -> None:
+    raise error
+
+
+class DirectProduce:
+    """Answers requests of the usual shape (`Direct`).
+
+    Args:
+        replicas: where the partitions are.
+        long_work: its clock limits the time of a turn of the event loop.
+        view: the broker's clock.
+        go_on: the handler, for what is not plain.
+    """
+
+    def __init__(self, replicas: ReplicaManager, long_work: LongWork, view: BrokerView, go_on: GoOn) -> None:
+        self._replicas = replicas
+        self._long_work = long_work
+        self._view = view
+        self._go_on = go_on
+
+    def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
+        try:
+            known = client.memos.get(_KEY)
+            if isinstance(known, Opening) and known.opens(frame):
+                opening = known
+            else:
+                found = self._opening_of(frame)
+                if found is None:
+                    return None
+                client.memos[_KEY] = opening = found
+            places = opening.layout.places(frame, opening.end)
+        except (struct.error, IndexError):
+            return None
+        if places is None or not (
+            access.is_unrestricted or opening.name in access.known.get(_WRITE_TOPIC, ())
+        ):
+            return None
+        partitions = self._replicas.partitions_of(opening.topic)
+        now_ms = self._view.clock.now_ms()
+        if len(places) > 1:
+            return self._append_each(frame, client, access, began, opening, places, partitions, now_ms)
+        return self._append_one(frame, client, access, opening, places[0], partitions, now_ms)
+
+    def _opening_of(self, frame: Readable) -> Opening | None:
+        opening = opening_of(frame)
+        if opening is None:
+            return None
+        for partition in self._replicas.partitions_of(opening.topic).values():
+            opening.name = partition.topic_partition.topic
+            return None if opening.name in INTERNAL_TOPICS else opening
+        return None
+
+    def _append_one(
+        self,
+        frame: Readable,
+        client: Client,
+        access: Access,
+        opening: Opening,
+        place: Place,
+        partitions: Mapping[int, Partition],
+        now_ms: int,
+    ) -> Outcome:
+        """Append the only batch of a request."""
+        index, start, stop = place
+        partition = partitions.get(index)
+        if partition is None:
+            return None
+        records = memoryview(frame)[start:stop]
+        try:
+            info = partition.append_plain(records, opening.acks, opening.layout.flags, now_ms)
+        except KafkaError as error:
+            return self._begun(frame, client, access, [], error)
+        if info is None:
+            return None
+        reply = opening.reply(frame, [(index, info[0], info[2], info[3])])
+        if partition.is_acknowledged(info[1], opening.acks):
+            return reply
+        answer: SecondPhase[bytes] = SecondPhase()
+        waiting = [Appended(partition, info[1], partition.leader_epoch, _raise)]
+        Acknowledgement(waiting, opening.acks, reply).wait(opening.timeout_ms, answer)
+        return answer
+
+    def _append_each(
+        self,
+        frame: Readable,
+        client: Client,
+        access: Access,
+        began: float,
+        opening: Opening,
+        places: Sequence[Place],
+        partitions: Mapping[int, Partition],
+        now_ms: int,
+    ) -> Outcome:
+        """Append the batches of a request, until one is not plain or the time slice is over."""
+        acks, flags = opening.acks, opening.layout.flags
+        view = memoryview(frame)
+        appended: list[AppendInfo] = []
+        results: list[Result] = []
+        failure = None
+        is_acknowledged = True
+        left = _BATCHES_A_LOOK
+        for index, start, stop in places:
+            if not left:
+                left = _BATCHES_A_LOOK
+                if self._long_work.now() >= began + SLICE:
+                    break
+            left -= 1
+            partition = partitions.get(index)
+            if partition is None:
+                break
+            try:
+                info = partition.append_plain(view[start:stop], acks, flags, now_ms)
+            except KafkaError as error:
+                failure = error
+                break
+            if info is None:
+                break
+            appended.append(info)
+            results.append((index, info[0], info[2], info[3]))
+            if is_acknowledged and not partition.is_acknowledged(info[1], acks):
+                is_acknowledged = False
+        if is_acknowledged and len(results) == len(places):
+            return opening.reply(frame, results)
+        if not appended and failure is None:
+            return None
+        return self._begun(frame, client, access, appended, failure)
+
+    def _begun(
+        self,
+        frame: Readable,
+        client: Client,
+        access: Access,
+        appended: Sequence[AppendInfo],
+        failure: KafkaError | None,
+    ) -> Begun:
+        """Have the handler go on with a request."""
+        header, request, _ = parse_counted(frame, DIRECT_ELEMENTS)
+        assert isinstance(request, ProduceRequest)
+        context = RequestContext(header, client)
+        context.access = access
+        return Begun(header, context, request, self._go_on(context, request, appended, failure))

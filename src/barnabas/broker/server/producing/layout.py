@@ -1,0 +1,226 @@
+"""The bytes of a Produce request of the usual shape, and those of the answer to it.
+
+The usual shape has one topic, no transaction, acks 1 or all, and no tagged fields. All other requests are
+decoded (`barnabas.kafka.protocol`), and so are those that end in the wrong place.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from barnabas.base.types import TopicKey
+from barnabas.broker.server.requests.api import DIRECT_ELEMENTS
+from barnabas.kafka.protocol.messages.produce import ProduceRequest
+from barnabas.kafka.protocol.wire import Readable, read_uvarint
+from barnabas.kafka.records.batch import COMPRESSION_MASK, HEADER_SIZE
+
+#: the versions whose layouts are known here
+FIRST_VERSION, LAST_VERSION = 5, 13
+_ZSTD_SINCE = 7
+_ERRORS_SINCE = 8
+_TOPIC_IDS_SINCE = 13
+_ID_BYTES = 16
+_ACKS = (1, -1)
+#: the largest opening that is remembered of a connection, in bytes
+_LONGEST_OPENING = 1024
+
+_VERSION = struct.Struct(">2xh4xh")
+_SETTINGS = struct.Struct(">hi")
+_COUNT = struct.Struct(">i")
+_NAME_LENGTH = struct.Struct(">h")
+_PLACE = struct.Struct(">ii")
+_REPLY = struct.Struct(">ii")
+#: index, no error, base offset, log append time, log start offset
+_RESULT = struct.Struct(">ixxqqq")
+_NO_THROTTLE = bytes(4)
+
+
+#: a partition's index, where its batch starts in the frame and where it stops
+Place: TypeAlias = tuple[int, int, int]
+#: a partition's index, base offset, log append time and log start offset
+Result: TypeAlias = tuple[int, int, int, int]
+
+
+class Layout:
+    """Versions 5 to 8: lengths have a fixed size, and there are no tagged fields."""
+
+    #: the bytes before the number of topics in an answer, after the correlation id
+    reply_start = b""
+    #: the bytes after the last result
+    reply_end = _NO_THROTTLE
+
+    def __init__(self, version: int) -> None:
+        #: the bits of a batch's attributes that need no check of the request
+        self.flags = COMPRESSION_MASK if version >= _ZSTD_SINCE else 0
+        #: what follows each result: no errors of records, and no message
+        self.result_end = b"\0\0\0\0\xff\xff" if version >= _ERRORS_SINCE else b""
+
+    def settings_at(self, frame: Readable, position: int) -> int | None:
+        """Return where acks are, given the end of the client id; None if a transaction or tags precede."""
+        return position + 2 if frame[position : position + 2] == b"\xff\xff" else None
+
+    def topic_at(self, frame: Readable, position: int) -> tuple[TopicKey, int] | None:
+        """Return the only topic and the position after it, given the number of topics' position."""
+        if frame[position : position + 4] != b"\0\0\0\1":
+            return None
+        (length,) = _NAME_LENGTH.unpack_from(frame, position + 4)
+        position += 6
+        if length <= 0:
+            return None
+        return bytes(frame[position : position + length]).decode("utf-8", "replace"), position + length
+
+    def places(self, frame: Readable, position: int) -> list[Place] | None:
+        """Return the batches, given the number of partitions' position; None if the frame ends elsewhere."""
+        (count,) = _COUNT.unpack_from(frame, position)
+        if not 0 < count < DIRECT_ELEMENTS:
+            return None
+        position += 4
+        found = []
+        for _ in range(count):
+            index, size = _PLACE.unpack_from(frame, position)
+            if size < HEADER_SIZE:
+                return None
+            position += 8
+            found.append((index, position, position + size))
+            position += size
+        return found if position == len(frame) else None
+
+    def number(self, count: int) -> bytes:
+        """Return the length of an array in an answer."""
+        return count.to_bytes(4)
+
+
+class FlexibleLayout(Layout):
+    """Versions 9 to 13: lengths are varints plus one, and tagged fields may follow each struct (KIP-482)."""
+
+    reply_start = b"\0"
+    reply_end = b"\0" + _NO_THROTTLE + b"\0"
+
+    def __init__(self, version: int) -> None:
+        super().__init__(version)
+        self.result_end = b"\1\0\0"
+        self._has_ids = version >= _TOPIC_IDS_SINCE
+
+    def settings_at(self, frame: Readable, position: int) -> int | None:
+        return position + 2 if frame[position : position + 2] == b"\0\0" else None
+
+    def topic_at(self, frame: Readable, position: int) -> tuple[TopicKey, int] | None:
+        if frame[position] != 2:
+            return None
+        position += 1
+        if self._has_ids:
+            return bytes(frame[position : position + _ID_BYTES]), position + _ID_BYTES
+        length = frame[position]
+        position += 1
+        if not 1 < length < 128:
+            return None
+        stop = position + length - 1
+        return bytes(frame[position:stop]).decode("utf-8", "replace"), stop
+
+    def places(self, frame: Readable, position: int) -> list[Place] | None:
+        count, position = read_uvarint(frame, position)
+        if not 1 < count <= DIRECT_ELEMENTS:
+            return None
+        found = []
+        for _ in range(count - 1):
+            (index,) = _COUNT.unpack_from(frame, position)
+            size, position = read_uvarint(frame, position + 4)
+            if size <= HEADER_SIZE:
+                return None
+            stop = position + size - 1
+            if frame[stop]:
+                return None
+            found.append((index, position, stop))
+            position = stop + 1
+        return found if frame[position:] == b"\0\0" else None
+
+    def number(self, count: int) -> bytes:
+        count += 1
+        return bytes((count,)) if count < 128 else bytes((count & 127 | 128, count >> 7))
+
+
+LAYOUTS: dict[int, Layout] = {
+    version: (FlexibleLayout if version >= ProduceRequest.flexible_from else Layout)(version)
+    for version in range(FIRST_VERSION, LAST_VERSION + 1)
+}
+
+
+class Opening:
+    """All that precedes the partitions of a request, but for its correlation id.
+
+    Most requests of a connection open with the same bytes.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_of_one",
+        "_reply",
+        "_version",
+        "acks",
+        "at_once",
+        "end",
+        "layout",
+        "name",
+        "timeout_ms",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        frame: Readable,
+        layout: Layout,
+        settings: tuple[int, int],
+        topic: TopicKey,
+        topic_at: int,
+        end: int,
+    ) -> None:
+        self.layout = layout
+        self.acks, self.timeout_ms = settings
+        self.topic = topic
+        #: the topic's name, which the request may not have
+        self.name = ""
+        #: where the number of partitions is
+        self.end = end
+        self._version = bytes(frame[:4])
+        self._bytes = bytes(frame[8:end])
+        self._reply = layout.reply_start + bytes(frame[topic_at:end])
+        self._of_one = self._reply + layout.number(1)
+
+    def close(self) -> None:
+        """Hold nothing (`Memo`)."""
+
+    def opens(self, frame: Readable) -> bool:
+        """Whether a request opens with the same bytes."""
+        return frame.startswith(self._bytes, 8) and frame.startswith(self._version)
+
+    def reply(self, frame: Readable, results: Iterable[Result]) -> bytes:
+        """Return the answer to a request, with its size before it."""
+        layout = self.layout
+        ends = layout.result_end
+        content = [_RESULT.pack(*result) + ends for result in results]
+        opening = self._of_one if len(content) == 1 else self._reply + layout.number(len(content))
+        size = 4 + len(opening) + len(content) * len(content[0]) + len(layout.reply_end)
+        return b"".join((size.to_bytes(4), frame[4:8], opening, *content, layout.reply_end))
+
+
+def opening_of(frame: Readable) -> Opening | None:
+    """Return the opening of a request; None if its shape is not the usual one.
+
+    Raises:
+        struct.error, IndexError: the frame is too short.
+    """
+    version, length = _VERSION.unpack_from(frame)
+    layout = LAYOUTS.get(version)
+    if layout is None:
+        return None
+    position = layout.settings_at(frame, _VERSION.size + max(length, 0))
+    if position is None:
+        return None
+    settings = acks, _ = _SETTINGS.unpack_from(frame, position)
+    topic_at = position + _SETTINGS.size
+    found = layout.topic_at(frame, topic_at)
+    if found is None or acks not in _ACKS or found[1] > _LONGEST_OPENING:
+        return None
+    return Opening(frame, layout, settings, found[0], topic_at, found[1])
