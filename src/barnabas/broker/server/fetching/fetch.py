@@ -52,6 +52,8 @@ class Fetch:
         admits: whether the quota allows the client this number of bytes now. If not, the response is empty,
             and the fetch session does not change.
         refuses: called at each read: whether the client may not read a topic. None if it may read all topics.
+        is_kept: whether to watch on after a response without records and errors, because the same request may
+            come again (`end`).
     """
 
     __slots__ = (
@@ -60,7 +62,7 @@ class Fetch:
         "_failed",
         "_from_followers",
         "_has_changed",
-        "_is_watching",
+        "_is_kept",
         "_left",
         "_max_bytes",
         "_may_wait",
@@ -75,6 +77,7 @@ class Fetch:
         "_unread",
         "_warmed",
         "cold_reads",
+        "is_watching",
         "response",
         "watchers",
     )
@@ -91,6 +94,7 @@ class Fetch:
         preferred: PreferredReplica | None = None,
         admits: Callable[[int], bool] | None = None,
         refuses: Callable[[TopicKey], bool] | None = None,
+        is_kept: bool = False,
     ) -> None:
         self._replicas = replicas
         self._from_followers = from_followers
@@ -106,8 +110,11 @@ class Fetch:
         self._unread: dict[FetchTarget, None] = dict.fromkeys(targets)
         #: what was read; None for what has to be read again
         self._results: dict[FetchTarget, PartitionData | None] = {}
-        self._is_watching = False
-        self._new_bytes = 0
+        self._is_kept = is_kept
+        #: whether it receives notifications
+        self.is_watching = False
+        self._new_bytes = self._read_bytes = 0
+        self._failed = False
         self._may_wait = True
         #: reads of the last attempt that need the disk
         self.cold_reads: list[ColdRead] = []
@@ -127,7 +134,7 @@ class Fetch:
             may_wait: allows reads that wait for the disk. If False, the result is None while there are
                 `cold_reads`: read them into memory and try again.
         """
-        if self._is_watching and not final and not self.cold_reads and not self._is_worth_reading():
+        if self.is_watching and not final and not self.cold_reads and not self._is_worth_reading():
             return None
         self._begin(may_wait)
         unread, self._unread = self._unread, {}
@@ -139,7 +146,7 @@ class Fetch:
 
         It never waits for the disk; see `cold_reads`.
         """
-        watches = not self._is_watching and self._session is None
+        watches = not self.is_watching and self._session is None
         self._start_watching()  # partitions go on between the steps
         self._begin(may_wait=False)
         unread, self._unread = list(self._unread), {}
@@ -170,12 +177,12 @@ class Fetch:
                 self._describe(results, topics)
                 yield
             self.response = self._response_of(topics)
-        if self._session is None:
+        if self._session is None and not self._stays:
             for targets in _steps_of([*self._results, *self._unread]):
                 for target in targets:
                     target.unwatch()
                 yield
-            self._is_watching = False
+            self.is_watching = False
         self.close()
 
     def has_moved(self) -> bool:
@@ -202,15 +209,15 @@ class Fetch:
 
     def watch(self) -> None:
         """Start to receive notifications."""
-        if not self._is_watching:
+        if not self.is_watching:
             self._start_watching()
             if self._session is None:
                 for target in (*self._results, *self._unread):
                     target.watch(self)
 
     def _start_watching(self) -> None:
-        if not self._is_watching:
-            self._is_watching = True
+        if not self.is_watching:
+            self.is_watching = True
             #: the operation that waits for this fetch to progress
             self.watchers: dict[Watcher, None] = {}
             if self._session is not None:
@@ -218,13 +225,24 @@ class Fetch:
 
     def close(self, _future: object = None) -> None:
         """Stop the notifications: the fetch has its response, or its client is gone."""
-        if self._is_watching:
-            self._is_watching = False
+        if self._stays:
+            self.watch()
+        elif self.is_watching:
+            self.is_watching = False
             if self._session is not None:
                 self._session.leave(self)
                 return
             for target in (*self._results, *self._unread):
                 target.unwatch()
+
+    def end(self) -> None:
+        """Receive no more notifications, though the fetch was to be kept."""
+        self._is_kept = False
+        self.close()
+
+    @property
+    def _stays(self) -> bool:
+        return self._is_kept and not self._read_bytes and not self._failed and not self.cold_reads
 
     def _begin(self, may_wait: bool) -> None:
         self._may_wait = may_wait

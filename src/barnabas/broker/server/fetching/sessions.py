@@ -462,6 +462,17 @@ class FetchSessions:
         """Return the session of a follower."""
         return self._of_replicas.get(replica)
 
+    def reserve(self, partitions: int) -> bool:
+        """Count the partitions of a fetch that is kept without a session; False if there are too many."""
+        if self.partitions + partitions > MAX_PARTITIONS:
+            return False
+        self.partitions += partitions
+        return True
+
+    def release(self, partitions: int) -> None:
+        """Count reserved partitions no more."""
+        self.partitions -= partitions
+
     def drop(self, session: FetchSession) -> None:
         """Remove a session whose id no response has contained."""
         self._drop(session.session_id)

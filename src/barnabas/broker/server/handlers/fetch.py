@@ -24,6 +24,7 @@ from barnabas.broker.replication.purgatory import DelayedOperation
 from barnabas.broker.replication.throttles import ReplicationThrottles
 from barnabas.broker.server.fetching.fetch import Fetch, PreferredReplica
 from barnabas.broker.server.fetching.preferred import RACK_AWARE, replica_in_rack
+from barnabas.broker.server.fetching.repeated import RepeatedFetches
 from barnabas.broker.server.fetching.replica_fetch import ReplicaFetch
 from barnabas.broker.server.fetching.sessions import (
     FINAL_EPOCH,
@@ -94,6 +95,11 @@ def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = 
     return FetchResponse(error_code=error.code if whole is None else whole, responses=topics)
 
 
+def _direct(ports: Ports) -> RepeatedFetches:
+    keep, repeat = partial(_keep, ports), partial(_repeat, ports)
+    return RepeatedFetches(FetchRequest.api_key, ports.sessions, ports.view, keep, repeat)
+
+
 @handles(
     FetchRequest,
     needs=[checked_by_handler("topic READ; with a replica id: cluster CLUSTER_ACTION")],
@@ -102,6 +108,7 @@ def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = 
     most_elements=MAX_ELEMENTS,
     is_held_back=True,
     unconfirmed="it promises a prefix of the log",
+    direct=_direct,
 )
 def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> MaybeAwaitable[FetchResponse]:
     is_of_replica = request.replica_id >= 0 or request.replica_state.replica_id >= 0
@@ -157,7 +164,7 @@ def _fetch_of(
     wanted: FetchSession | Iterable[FetchTarget],
 ) -> MaybeAwaitable[FetchResponse]:
     """Read the records of `wanted`: partitions of the session, or without a session of the request."""
-    max_bytes = max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes))
+    max_bytes = _most(ports, request)
     admits = None
     if context.usage is not None and context.usage.most_fetched < math.inf:
         max_bytes = min(max_bytes, int(context.usage.most_fetched))
@@ -173,6 +180,30 @@ def _fetch_of(
         admits=admits,
         refuses=None if context.access.is_unrestricted else partial(_refuses, ports, context.access),
     )
+    return _attempt(ports, context, operation, request.max_wait_ms)
+
+
+def _most(ports: Ports, request: FetchRequest) -> int:
+    """The size of the largest answer, in bytes."""
+    return max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes))
+
+
+def _keep(ports: Ports, context: RequestContext, request: FetchRequest) -> Fetch:
+    """The fetch of a request that is repeated (`RepeatedFetches`)."""
+    return Fetch(
+        ports.replicas,
+        requested(request),
+        min_bytes=request.min_bytes,
+        max_bytes=_most(ports, request),
+        committed=request.isolation_level == READ_COMMITTED,
+        from_followers=context.api_version >= FOLLOWERS_VERSION,
+        is_kept=True,
+    )
+
+
+def _repeat(
+    ports: Ports, context: RequestContext, request: FetchRequest, operation: Fetch
+) -> MaybeAwaitable[FetchResponse]:
     return _attempt(ports, context, operation, request.max_wait_ms)
 
 
@@ -221,7 +252,7 @@ def _fetch_for_replica(
         replica=replica,
         broker_epoch=state.replica_epoch,
         min_bytes=request.min_bytes,
-        max_bytes=max(0, min(request.max_bytes, ports.view.config.fetch_max_bytes)),
+        max_bytes=_most(ports, request),
         throttle=ports.throttles.leader,
     )
     max_wait_ms = 0 if session is not None and session.is_hurried else request.max_wait_ms

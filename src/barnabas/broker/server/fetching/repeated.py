@@ -1,0 +1,157 @@
+"""Fetches without a session that a connection repeats: an implicit session (librdkafka has no others).
+
+A client that waits for records sends the same bytes until some come. From the second time on, its fetch is
+kept: it watches its partitions, and reads again only those that have changed. It ends with the first answer
+that has records or errors, since the client then asks for something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from barnabas.base.errors import ProtocolError
+from barnabas.broker.awaitables import MaybeAwaitable
+from barnabas.broker.config import BrokerConfig
+from barnabas.broker.server.fetching.fetch import Fetch
+from barnabas.broker.server.fetching.sessions import FINAL_EPOCH, FetchSessions
+from barnabas.broker.server.requests.api import Begun, Outcome
+from barnabas.broker.server.requests.context import Client, RequestContext
+from barnabas.broker.view import BrokerView
+from barnabas.kafka.protocol.framing import RequestHeader, parse_counted
+from barnabas.kafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.kafka.protocol.wire import Readable
+from barnabas.kafka.security.acls import Access
+
+#: makes a fetch that is kept
+Keep: TypeAlias = Callable[[RequestContext, FetchRequest], Fetch]
+#: answers a request by a fetch
+Answering: TypeAlias = Callable[[RequestContext, FetchRequest, Fetch], MaybeAwaitable[FetchResponse]]
+
+#: smaller frames have few partitions: to keep them saves nothing
+_LEAST_BYTES = 512
+_MOST_BYTES = 64 * 1024
+#: about a millisecond to decode
+_MOST_ELEMENTS = 1200
+#: where the correlation id is: what differs between two frames that repeat each other
+_VARYING = slice(4, 8)
+
+
+class _Seen:
+    """A fetch that may come again."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: tuple[int, bytes, int]) -> None:
+        self.key = key
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Kept:
+    """A fetch that has come again."""
+
+    __slots__ = ("_end", "_sessions", "_size", "_start", "config", "fetch", "header", "request")
+
+    def __init__(
+        self,
+        frame: Readable,
+        header: RequestHeader,
+        request: FetchRequest,
+        fetch: Fetch,
+        config: BrokerConfig,
+        sessions: FetchSessions,
+    ) -> None:
+        self._start = bytes(frame[: _VARYING.start])
+        self._end = bytes(frame[_VARYING.stop :])
+        self._size = _named(request)
+        self._sessions = sessions
+        self.header = header
+        self.request = request
+        self.fetch = fetch
+        #: the settings by which the fetch was made
+        self.config = config
+
+    def is_repeated_by(self, frame: Readable) -> bool:
+        """Whether a frame has the same bytes, but for the correlation id."""
+        return (
+            len(frame) == len(self._end) + _VARYING.stop
+            and frame.endswith(self._end)
+            and frame.startswith(self._start)
+        )
+
+    def close(self) -> None:
+        """Watch the partitions no more. Can be called again."""
+        self.fetch.end()
+        self._sessions.release(self._size)
+        self._size = 0
+
+
+class RepeatedFetches:
+    """Answers fetches without a session that repeat the last one of their connection (`Direct`).
+
+    Args:
+        key: the API's.
+        sessions: bounds the partitions that are remembered.
+        view: the settings of the broker.
+        keep: makes a fetch that is kept.
+        answer: answers by a fetch.
+    """
+
+    def __init__(
+        self, key: int, sessions: FetchSessions, view: BrokerView, keep: Keep, answer: Answering
+    ) -> None:
+        self._key = key
+        self._sessions = sessions
+        self._view = view
+        self._keep = keep
+        self._answer = answer
+
+    def __call__(self, frame: Readable, client: Client, access: Access, began: float, /) -> Outcome:
+        if not _LEAST_BYTES <= len(frame) <= _MOST_BYTES or not access.is_unrestricted:
+            return None
+        memo = client.memos.get(self._key)
+        if isinstance(memo, _Kept):
+            if memo.fetch.is_watching and memo.is_repeated_by(frame) and memo.config is self._view.config:
+                number = int.from_bytes(frame[_VARYING], signed=True)
+                header = memo.header._replace(correlation_id=number)
+                context = RequestContext(header, client)
+                return Begun(header, context, memo.request, self._answer(context, memo.request, memo.fetch))
+            memo.close()
+        key = len(frame), bytes(frame[: _VARYING.start]), hash(bytes(frame[_VARYING.stop :]))
+        if isinstance(memo, _Seen) and memo.key == key:
+            del client.memos[self._key]
+            return self._begin(frame, client)
+        client.memos[self._key] = _Seen(key)
+        return None
+
+    def _begin(self, frame: Readable, client: Client) -> Begun | None:
+        try:
+            header, request, _ = parse_counted(frame, _MOST_ELEMENTS)
+        except ProtocolError:
+            return None
+        if not isinstance(request, FetchRequest) or not _is_ordinary(request):
+            return None
+        if not self._sessions.reserve(_named(request)):
+            return None
+        context = RequestContext(header, client)
+        fetch = self._keep(context, request)
+        client.memos[self._key] = _Kept(frame, header, request, fetch, self._view.config, self._sessions)
+        return Begun(header, context, request, self._answer(context, request, fetch))
+
+
+def _is_ordinary(request: FetchRequest) -> bool:
+    """Whether it is the request of a consumer without a session and without a rack."""
+    return (
+        request.session_epoch == FINAL_EPOCH
+        and not request.session_id
+        and request.replica_id < 0
+        and request.replica_state.replica_id < 0
+        and not request.rack_id
+        and not request.forgotten_topics_data
+    )
+
+
+def _named(request: FetchRequest) -> int:
+    return sum(len(topic.partitions) for topic in request.topics)
