@@ -218,7 +218,7 @@ class Consumer:
             messages += self._consumer.consume(at_most - len(messages), 0)
 
     def _take_records(self, messages: list[confluent_kafka.Message], at_most: int) -> list[Record]:
-        """Take the records of the first messages. The next call raises an error behind them."""
+        """Return the records of the first messages. If an error follows them, the next call raises it."""
         records: list[Record] = []
         for done, message in enumerate(messages[:at_most]):
             failure = message.error()

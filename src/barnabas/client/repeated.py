@@ -1,4 +1,4 @@
-"""A request that is sent again and again."""
+"""Sends one request repeatedly, and decodes its response only if it has changed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LARGEST_RESPONSE = 2**28
 
 
 class Repeated:
-    """A request that is sent again and again. A response equal to the last one is not decoded again.
+    """A request that is sent repeatedly. A response equal to the last one is not decoded again.
 
-    Only one thread may use it at a time.
+    Only one thread can use it at a time.
 
     Attributes:
-        answer: the last response; the same object for as long as the broker answers the same.
+        answer: the last response; the same object while the broker's response is the same.
     """
 
     def __init__(self, request: Request) -> None:

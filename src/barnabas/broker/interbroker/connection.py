@@ -32,7 +32,7 @@ OnAnswer = Callable[[Response | Exception], None]
 
 
 class Unanswered:
-    """A request that was sent."""
+    """A request that was sent and has no response yet."""
 
     __slots__ = ("header", "on_answer", "size")
 

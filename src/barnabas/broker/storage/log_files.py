@@ -433,7 +433,7 @@ class LogFiles:
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
-        """Note a flush that has run. Raise its error: then the whole flush is due again."""
+        """Record the result of a flush. If it failed, raise its error; the whole flush is then due again."""
         self._is_flushing = False
         for file in flush.files:
             file.unpin()

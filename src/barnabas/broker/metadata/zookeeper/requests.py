@@ -41,7 +41,7 @@ _HEADERS = {
 
 
 class Request(Protocol):
-    """A request of a connection."""
+    """The interface of a request, as kazoo's connection uses it."""
 
     type: int
     #: whether it may have changed something when its answer is lost

@@ -216,7 +216,7 @@ class ReplicaFetcher:
             self._unwanted[key] = None
 
     def _fetch_soon(self, followed: Followed) -> None:
-        """Name the partition in the next request. If one is delayed at the leader, send another one."""
+        """Include the partition in the next fetch. If a fetch is delayed at the leader, send a second one."""
         if self._dependencies.logs.must_begin_anew(followed.partition.log):
             self._set_aside(followed)
             self._begin(self._begin_anew(followed), f"new beginning of {followed!r}")
@@ -327,9 +327,7 @@ class ReplicaFetcher:
         self._flights.append(_Flight(self._number, session, wait > 0, idle_until, reply))
 
     def _take_due(self) -> list[Followed]:
-        """Return the partitions for the next request: all that the leader would send again, and some new
-        ones.
-        """
+        """Return the partitions of the next request: those that the leader would send again, and more."""
         known = [followed for followed in self._due if followed.is_told]
         unknown = (followed for followed in self._due if not followed.is_told)
         taken = [*known, *islice(unknown, _MOST_NAMED)]
@@ -578,8 +576,7 @@ class ReplicaFetcher:
         self._resume(followed)
 
     async def _begin_anew(self, followed: Followed) -> None:
-        """Empty an incomplete log, so that this broker sends the leader no offset before which records may be
-        missing.
+        """Empty an incomplete log, so that the leader gets no offset before which records may be missing.
 
         The log begins at zero. If the leader's log starts later, the first fetch response says where.
         """

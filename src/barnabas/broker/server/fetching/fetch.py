@@ -194,7 +194,7 @@ class Fetch:
         return final or self._is_worth_reading() or None
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Note that a target has new records (`NewsListener`)."""
+        """Read `target` again in the next attempt, because it has new records (see `NewsListener`)."""
         self._unread[target] = None
         if new_bytes:
             self._new_bytes += new_bytes
@@ -204,7 +204,7 @@ class Fetch:
             watcher.progressed(new_bytes)
 
     def has_changed(self, target: FetchTarget) -> None:
-        """Note that a target has changed (`NewsListener`)."""
+        """Read `target` again in the next attempt, because its state has changed (see `NewsListener`)."""
         self._unread[target] = None
 
     def watch(self) -> None:

@@ -38,7 +38,7 @@ _VARYING = slice(4, 8)
 
 
 class _Seen:
-    """A fetch that may come again."""
+    """A fetch that the client may repeat unchanged."""
 
     __slots__ = ("key",)
 

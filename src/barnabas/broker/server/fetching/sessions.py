@@ -274,13 +274,13 @@ class FetchSession:
         self._fetches.remove(fetch)
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
-        """Note that a target has new records (`NewsListener`)."""
+        """Add `target` to those to read, because it has new records, and notify waiting fetches."""
         self.ready[target] = None
         for fetch in self._fetches:
             fetch.has_news(target, new_bytes)
 
     def has_changed(self, target: FetchTarget) -> None:
-        """Note that a target has changed (`NewsListener`)."""
+        """Add `target` to those to read, because its state has changed, and notify waiting fetches."""
         self.ready[target] = None
         for fetch in self._fetches:
             fetch.has_changed(target)

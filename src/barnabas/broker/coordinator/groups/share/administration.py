@@ -1,4 +1,4 @@
-"""Changes of a share group's start offsets, and its deletion: their steps in the group and at its states.
+"""Sets start offsets of a share group and deletes it, in the group and at the share coordinator.
 
 Each needs a group without members. The first step is stored in the group before the share coordinator is
 asked, and the last one when it has answered. So a failure in between leaves nothing that a repetition of the
@@ -26,7 +26,7 @@ _AT_ONCE = 100
 
 
 class Shards(Protocol):
-    """The way to the share groups of the shard of a group.
+    """Finds the share groups of the shard of a group.
 
     Both raise KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
     """
@@ -50,10 +50,10 @@ class ShareAdministration:
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[SharePartitionKey, Offset], names: Mapping[TopicId, str]
     ) -> Failures:
-        """Set start offsets; makes the group if there is none. Returns the errors of partitions.
+        """Set start offsets. This creates the group if there is none. Return the errors by partition.
 
         Args:
-            names: the topics' names by their ids.
+            names: names of the topics by id.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
@@ -71,7 +71,7 @@ class ShareAdministration:
         return failures
 
     async def delete_offsets(self, group_id: str, names: Collection[str]) -> dict[TopicId, KafkaError | None]:
-        """Delete the states of those topics that have some. Returns their outcomes.
+        """Delete the states of those topics that have some. Return the results.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP.
@@ -101,7 +101,7 @@ class ShareAdministration:
     async def summaries(
         self, keys: Collection[SharePartitionKey]
     ) -> dict[SharePartitionKey, ShareState | KafkaError]:
-        """The state of each partition, without batches, or the error."""
+        """Return the state of each partition without its batches, or the error."""
         found: dict[SharePartitionKey, ShareState | KafkaError] = {}
 
         async def read(key: SharePartitionKey) -> None:

@@ -40,8 +40,8 @@ class ShareGroups:
     """Coordinates the share groups of one shard.
 
     Args:
-        find: the group with an id, of any type.
-        persister: the way to the states of the groups' partitions.
+        find: returns the group with an id, of any type.
+        persister: sends requests about the states of partitions to the share coordinator.
         assigning: a thread that computes assignments.
     """
 
@@ -63,7 +63,7 @@ class ShareGroups:
         self._membership = ShareMembership(view, self._rounds, self._timeouts, self.states.begin)
 
     def loaded(self, group: ShareGroup) -> None:
-        """Start the session timeouts of loaded members, and go on with initializations."""
+        """Start the session timeouts of loaded members, and continue initializations."""
         timeout_ms = self._view.group_config(group.group_id).share_session_timeout_ms
         for member_id in group.members:
             self._timeouts.expect_heartbeat(group.group_id, member_id, timeout_ms)
@@ -74,12 +74,12 @@ class ShareGroups:
             self.states.begin(group.group_id)
 
     def unload(self) -> None:
-        """This broker no longer has the shard."""
+        """Stop all work, because this broker no longer has the shard."""
         self._delayed.stop()
         self.states.stop()
 
     def forget(self, group: ShareGroup) -> None:
-        """The group was deleted."""
+        """Forget a group that was deleted."""
         self._rounds.forget(group.group_id)
 
     # --- membership ---
@@ -99,7 +99,10 @@ class ShareGroups:
     # --- states ---
 
     def begin_alteration(self, group_id: str) -> Result[int]:
-        """The epoch in which start offsets may be set: higher than that of any state; creates the group."""
+        """Return the epoch for new start offsets, above that of every state.
+
+        Create the group if there is none.
+        """
         found = self._find(group_id)
         group = ShareGroup(group_id) if found is None else share_group(group_id, found)
         group.check_empty()
@@ -108,7 +111,7 @@ class ShareGroups:
         return Result(draft.group.epoch, draft.records)
 
     def end_alteration(self, group_id: str, altered: Mapping[SharePartitionKey, str]) -> Result[None]:
-        """Note that partitions have states; by key the name of the topic."""
+        """Record that partitions have states; `altered` has the name of each topic."""
         group = self._group(group_id)
         if group is None:
             return Result()
@@ -121,7 +124,7 @@ class ShareGroups:
         return Result(records=draft.records)
 
     def begin_deletion(self, group_id: str, names: Collection[str] | None) -> Result[Deletion]:
-        """The states of topics, or of all topics, as deleting.
+        """Record that the states of topics, or of all topics, are being deleted, and return them.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -145,7 +148,7 @@ class ShareGroups:
         return Result(Deletion(topics, deleted), draft.records)
 
     def end_deletion(self, group_id: str, topics: Collection[TopicId]) -> Result[None]:
-        """Note that the states of topics are gone, unless a member has begun to use them again."""
+        """Record that the states of topics are deleted, unless a member has begun to use them again."""
         group = self._group(group_id)
         if group is None:
             return Result()
@@ -153,7 +156,7 @@ class ShareGroups:
         return Result(records=_forgetting(group, gone).records)
 
     def delete(self, group_id: str) -> Result[None]:
-        """Delete a group whose states are gone.
+        """Delete a group whose states are deleted.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -170,7 +173,7 @@ class ShareGroups:
         return Result(records=_forgetting(group, group.partitions.names().keys() & set(topics)).records)
 
     def _numbers(self, group: ShareGroup, topic_id: TopicId) -> frozenset[int]:
-        """The partitions of a topic that can have a state."""
+        """Return the partitions of a topic that can have a state."""
         topic = self._view.image.topic_by_id(topic_id)
         known = group.partitions.known(topic_id)
         # A topic that is deleting already has lost its numbers.
@@ -183,7 +186,7 @@ class ShareGroups:
         return group if isinstance(group, ShareGroup) else None
 
     def _began(self, draft: ShareGroupDraft) -> None:
-        """Let the members have partitions that are initialized now."""
+        """Allow members to have the partitions that are initialized now."""
         if draft.group.members:
             self._rounds.raise_epoch(draft)
             self._rounds.assign(draft)
@@ -227,7 +230,7 @@ class ShareGroups:
 
 
 def share_group(group_id: str, group: object) -> ShareGroup:
-    """Raises KafkaError GROUP_ID_NOT_FOUND unless it is one."""
+    """Return the share group. Raises KafkaError GROUP_ID_NOT_FOUND if it is of another type."""
     if isinstance(group, ShareGroup):
         return group
     reason = "not found" if group is None else "is not a share group"

@@ -44,7 +44,7 @@ class ShareGroup:
         self._names: Counter[frozenset[str]] = Counter()
 
     def copy(self) -> ShareGroup:
-        """A copy that can be changed independently."""
+        """Return a copy that can be changed independently."""
         other = ShareGroup(self.group_id)
         other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
         other.assignment_epoch = self.assignment_epoch
@@ -62,12 +62,12 @@ class ShareGroup:
         return not self.members
 
     def check_empty(self) -> None:
-        """Raises KafkaError NON_EMPTY_GROUP if the group has members."""
+        """Raise KafkaError NON_EMPTY_GROUP if the group has members."""
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
 
     def member(self, member_id: str) -> ShareMember:
-        """The member with this id.
+        """Return the member with this id.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID.
@@ -83,7 +83,7 @@ class ShareGroup:
         return self.targets.get(member_id, NOTHING)
 
     def topics_in_use(self) -> frozenset[str]:
-        """The topics that members subscribe to."""
+        """Return the topics to which members subscribe."""
         return frozenset().union(*self._names)
 
     # --- records ---
@@ -93,7 +93,7 @@ class ShareGroup:
         _REPLAY[type(key)](self, key, value)
 
     def tombstones(self) -> list[records.ShareGroupRecord]:
-        """The records that delete the group, in the order of their replay."""
+        """Return the records that delete the group, in the order of their replay."""
         group_id = self.group_id
         keys: list[stored.Key] = [
             *(records.current_key(group_id, member_id) for member_id in self.members),

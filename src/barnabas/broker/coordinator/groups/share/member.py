@@ -25,7 +25,7 @@ class ShareMember(NamedTuple):
     assigned: Partitions = NOTHING
 
     def reconciled(self, target: Partitions, target_epoch: int, subscribed: Set[TopicId]) -> ShareMember:
-        """The member with its target, less the topics that it does not subscribe to.
+        """Return the member with its target, without topics to which it does not subscribe.
 
         Members share partitions, so no member waits until another one gives a partition up.
         """

@@ -46,7 +46,7 @@ class ShareMembership:
     def heartbeat(
         self, draft: ShareGroupDraft, request: ShareGroupHeartbeatRequest, caller: Caller
     ) -> Result[ShareGroupHeartbeatResponse]:
-        """A heartbeat that joins or stays."""
+        """Handle the heartbeat of a member that joins or stays."""
         group_id, group = draft.group_id, draft.group
         self._check_room(group, request.member_id)
         before = _find(group, request)
@@ -76,7 +76,7 @@ class ShareMembership:
     def leave(
         self, group: ShareGroup, request: ShareGroupHeartbeatRequest
     ) -> Result[ShareGroupHeartbeatResponse]:
-        """A heartbeat that leaves the group."""
+        """Handle the heartbeat of a member that leaves the group."""
         member = group.member(request.member_id)
         response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
@@ -89,7 +89,7 @@ class ShareMembership:
         return Result(records=self._removal(group, member).records, then=then)
 
     def fence(self, group: ShareGroup, late: Late) -> Result[None]:
-        """Remove a member whose session has expired, if it is still late."""
+        """Remove a member whose session has expired, unless it has sent a heartbeat since."""
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():
             return Result()
@@ -146,7 +146,7 @@ class ShareMembership:
 
 
 def _find(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
-    """The member before the request; a new one if it joins."""
+    """Return the member before the request; a new one if it joins."""
     member_id, epoch = request.member_id, request.member_epoch
     if epoch == JOIN_EPOCH:
         return group.members.get(member_id, ShareMember(member_id))
@@ -162,7 +162,7 @@ def _find(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember
 
 
 def _updated(member: ShareMember, request: ShareGroupHeartbeatRequest, caller: Caller) -> ShareMember:
-    """The member with the fields of a heartbeat."""
+    """Return the member with the fields of a heartbeat."""
     names = request.subscribed_topic_names
     return member._replace(
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,

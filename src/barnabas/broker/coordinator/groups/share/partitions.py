@@ -43,11 +43,11 @@ class SharePartitions(NamedTuple):
         return not (self.initializing or self.initialized or self.deleting)
 
     def known(self, topic: TopicId) -> frozenset[int]:
-        """The initialized and the initializing partitions of a topic."""
+        """Return the initialized and the initializing partitions of a topic."""
         return _numbers(self.initialized, topic) | _numbers(self.initializing, topic)
 
     def missing(self, topics: Iterable[TopicImage]) -> StateTopics:
-        """The partitions of `topics` that are neither initialized nor initializing."""
+        """Return the partitions of `topics` that are neither initialized nor initializing."""
         missing = {}
         for topic in topics:
             known = self.known(topic.id)
@@ -57,13 +57,13 @@ class SharePartitions(NamedTuple):
         return missing
 
     def with_initializing(self, topics: StateTopics) -> SharePartitions:
-        """Begin to initialize `topics`; one that was deleting is so no more."""
+        """Return the value with `topics` initializing. Topics that were being deleted are not any more."""
         return self._replace(
             initializing=_united(self.initializing, topics), deleting=_without(self.deleting, topics)
         )
 
     def with_initialized(self, topics: StateTopics) -> SharePartitions:
-        """Note that `topics` have states."""
+        """Return the value with `topics` initialized: their states exist."""
         return SharePartitions(
             _subtracted(self.initializing, topics),
             _united(self.initialized, topics),
@@ -71,7 +71,7 @@ class SharePartitions(NamedTuple):
         )
 
     def with_deleting(self, topics: Mapping[TopicId, str]) -> SharePartitions:
-        """Begin to delete the states of `topics`."""
+        """Return the value in which the states of `topics` are being deleted."""
         return SharePartitions(
             _without(self.initializing, topics),
             _without(self.initialized, topics),
@@ -79,7 +79,7 @@ class SharePartitions(NamedTuple):
         )
 
     def without(self, topics: Collection[TopicId]) -> SharePartitions:
-        """Forget `topics`, whose states are gone."""
+        """Return the value without `topics`, whose states are deleted."""
         return SharePartitions(
             _without(self.initializing, topics),
             _without(self.initialized, topics),
@@ -87,20 +87,20 @@ class SharePartitions(NamedTuple):
         )
 
     def names(self) -> dict[TopicId, str]:
-        """All topics, by id and name."""
+        """Return the names of all topics by id."""
         names = {id: topic.name for id, topic in {**self.initializing, **self.initialized}.items()}
         return {**self.deleting, **names}
 
 
 def keys(group_id: str, topics: StateTopics) -> Iterator[SharePartitionKey]:
-    """Each partition as the share coordinator knows it."""
+    """Return the key of each partition at the share coordinator."""
     for topic_id, topic in topics.items():
         for partition in sorted(topic.partitions):
             yield SharePartitionKey(group_id, topic_id, partition)
 
 
 def topics_of(keys: Iterable[SharePartitionKey], names: Mapping[TopicId, str]) -> StateTopics:
-    """The partitions of some keys by topic; `names` has the name of each."""
+    """Return the partitions of some keys by topic; `names` has the name of each."""
     numbers: dict[TopicId, set[int]] = {}
     for _, topic_id, partition in keys:
         numbers.setdefault(topic_id, set()).add(partition)

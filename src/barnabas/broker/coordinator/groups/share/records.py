@@ -30,10 +30,10 @@ class ShareGroupRecord(NamedTuple):
 
 
 def decode_record(kind: int, key: bytes, value: bytes | None) -> ShareGroupRecord:
-    """A record of one of `barnabas.kafka.protocol.records.share_group.KINDS`.
+    """Decode a record of a type in `barnabas.kafka.protocol.records.share_group.KINDS`.
 
     Raises:
-        ProtocolError: it cannot be read, or is of a version from the future.
+        ProtocolError: the record is damaged, or has an unknown later version.
     """
     return ShareGroupRecord(*decode_fact(stored.KINDS, kind, key, value))
 
@@ -57,7 +57,7 @@ def target_key(group_id: str, member_id: str) -> stored.ShareGroupTargetAssignme
 
 
 def subscription_value(member: ShareMember) -> stored.ShareGroupMemberMetadataValue:
-    """A member's metadata and subscription, as stored."""
+    """Return the stored form of a member's metadata and subscription."""
     return stored.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -67,7 +67,7 @@ def subscription_value(member: ShareMember) -> stored.ShareGroupMemberMetadataVa
 
 
 def subscribed(member: ShareMember, value: stored.ShareGroupMemberMetadataValue) -> ShareMember:
-    """`member` with the stored metadata and subscription."""
+    """Return `member` with the stored metadata and subscription."""
     return member._replace(
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -77,7 +77,7 @@ def subscribed(member: ShareMember, value: stored.ShareGroupMemberMetadataValue)
 
 
 def current_value(member: ShareMember) -> stored.ShareGroupCurrentMemberAssignmentValue:
-    """A member's epoch and partitions, as stored."""
+    """Return the stored form of a member's epoch and partitions."""
     return stored.ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -87,7 +87,7 @@ def current_value(member: ShareMember) -> stored.ShareGroupCurrentMemberAssignme
 
 
 def advanced(member: ShareMember, value: stored.ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
-    """`member` with the stored epoch and partitions."""
+    """Return `member` with the stored epoch and partitions."""
     return member._replace(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
@@ -96,7 +96,7 @@ def advanced(member: ShareMember, value: stored.ShareGroupCurrentMemberAssignmen
 
 
 def partitions_value(partitions: SharePartitions) -> stored.ShareGroupStatePartitionMetadataValue:
-    """The partitions of a group by their state, as stored."""
+    """Return the stored form of a group's partitions by state."""
     return stored.ShareGroupStatePartitionMetadataValue(
         initializing_topics=_to_infos(partitions.initializing),
         initialized_topics=_to_infos(partitions.initialized),
@@ -108,7 +108,7 @@ def partitions_value(partitions: SharePartitions) -> stored.ShareGroupStateParti
 
 
 def partitions_of(value: stored.ShareGroupStatePartitionMetadataValue) -> SharePartitions:
-    """The stored partitions of a group by their state."""
+    """Return the stored partitions of a group by state."""
     return SharePartitions(
         _from_infos(value.initializing_topics),
         _from_infos(value.initialized_topics),

@@ -9,7 +9,7 @@ from barnabas.kafka.protocol.messages.share_group_heartbeat import ShareGroupHea
 
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Refuse a request that no member may send.
+    """Raise an error for a request that is never valid.
 
     Raises:
         KafkaError: INVALID_REQUEST.

@@ -1,4 +1,4 @@
-"""The effects of a change of a share group: initializing partitions, a group epoch, a target assignment."""
+"""The effects of a change of a share group: initialization of partitions, a group epoch, an assignment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ShareAssignmentInputs(NamedTuple):
     topics: Topics
 
     def assign(self) -> dict[str, Partitions]:
-        """The new target of each member whose target changes."""
+        """Return the new target of each member whose target changes."""
         ids: dict[frozenset[str], frozenset[bytes]] = {}
         specs = {}
         for member in self.members.values():
@@ -44,12 +44,12 @@ class ShareAssignmentInputs(NamedTuple):
         }
 
     def put(self, targets: Mapping[str, Partitions], draft: ShareGroupDraft) -> None:
-        """Store some of the targets; members may have left since."""
+        """Store some of the targets. Members that have left since are omitted."""
         draft.put_targets(targets)
 
 
 class _Verified(NamedTuple):
-    """The state for which a group needs no other epoch."""
+    """The state of a group in which it needs no new epoch."""
 
     metadata_hash: int
     topics: object
@@ -70,7 +70,7 @@ class ShareRounds:
         self._verified: dict[str, _Verified] = {}
 
     def is_outdated(self, group: ShareGroup) -> bool:
-        """Whether subscribed topics have changed since the last epoch, or lack the initialization."""
+        """Whether subscribed topics have changed since the last epoch, or are not initialized."""
         verified = _Verified(group.metadata_hash, self._topics.names, group.partitions)
         last = self._verified.get(group.group_id)
         if (
@@ -89,24 +89,24 @@ class ShareRounds:
         return False
 
     def forget(self, group_id: str) -> None:
-        """The group was deleted."""
+        """Forget a group that was deleted."""
         self._verified.pop(group_id, None)
 
     def raise_epoch(self, draft: ShareGroupDraft) -> None:
-        """Raise the group epoch: the members need another target assignment."""
+        """Raise the group epoch, because the members need another target assignment."""
         epoch = draft.group.epoch + 1
         draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.topics_in_use()))
         logger.info("share group %s: epoch %d", draft.group_id, epoch)
 
     def initialize(self, draft: ShareGroupDraft) -> None:
-        """Note the partitions that need to be initialized before members get them."""
+        """Record the partitions that must be initialized before members get them."""
         partitions = draft.group.partitions
         missing = partitions.missing(self._topics.images(draft.group.topics_in_use()))
         if missing:
             draft.put_partitions(partitions.with_initializing(missing))
 
     def assign(self, draft: ShareGroupDraft) -> None:
-        """Compute the target of the group's epoch, if there is none yet; for a large group, later."""
+        """Compute the target for the group's epoch, if there is none; for a large group, later."""
         group = draft.group
         if group.epoch <= group.assignment_epoch:
             return
@@ -121,13 +121,13 @@ class ShareRounds:
         draft.put_assignment_epoch(group.epoch)
 
     def inputs(self, group: ShareGroup) -> ShareAssignmentInputs:
-        """The inputs of the target for the group's epoch."""
+        """Return the inputs of the target for the group's epoch."""
         return ShareAssignmentInputs(
             dict(group.members), dict(group.targets), group.partitions, self._topics.snapshot()
         )
 
     def reconcile(self, draft: ShareGroupDraft, member_id: str) -> ShareMember:
-        """Give a member its target, and return the member after it."""
+        """Give a member its target. Return the changed member."""
         group = draft.group
         member = group.members[member_id]
         moved = member.reconciled(

@@ -39,7 +39,7 @@ class ShareStates:
     """The states of the partitions of one shard's share groups.
 
     Args:
-        find: the share group with an id, if it exists.
+        find: returns the share group with an id, if it exists.
         change: stores a change of a group under its lock; raises KafkaError.
         began: raises the epoch of a group some of whose partitions have been initialized.
     """
@@ -64,7 +64,7 @@ class ShareStates:
         self._complaints = Complaints(logger)
 
     def begin(self, group_id: str) -> None:
-        """Initialize the partitions that the group waits for, unless that is under way."""
+        """Initialize the partitions for which the group waits, if that has not begun yet."""
         if group_id in self._under_way:
             return
         task = asyncio.get_running_loop().create_task(self._initialize_group(group_id))
@@ -78,7 +78,7 @@ class ShareStates:
 
     @asynccontextmanager
     async def conversation(self, group_id: str) -> AsyncIterator[None]:
-        """The only conversation about a group with the share coordinator."""
+        """A context in which no other request about the group goes to the share coordinator."""
         lock = self._conversations.setdefault(group_id, asyncio.Lock())
         self._speakers[group_id] += 1
         try:
