@@ -129,7 +129,7 @@ def test_groups_that_were_not_tried_are_named(barnabas, group):
     ("arguments", "words"),
     [
         (["list", "--state", "Foo"], "'Foo' is not one of Stable, Empty, "),
-        (["list", "--type", "share"], "'share' is not one of"),
+        (["list", "--type", "queue"], "'queue' is not one of"),
         (["describe", ""], "a name must not be empty"),
         (["delete", "g", "g"], "names g twice"),
         (["reset-offsets", "g", "--all-topics", "--to-offset", "-1"], "--to-offset"),
@@ -226,7 +226,7 @@ def test_a_consumer_that_joins_between_the_check_and_the_reset_is_named(
 
     refusals = iter([None])
     real = groups._refusal
-    monkeypatch.setattr(groups, "_refusal", lambda admin, name: next(refusals, real(admin, name)))
+    monkeypatch.setattr(groups, "_refusal", lambda description: next(refusals, real(description)))
     with barnabas_broker.consumer(barnabas_topic, group=group) as consumer:
         consumer.take(1)
         err = barnabas(

@@ -32,6 +32,9 @@ class Groups(GroupCoordinator):
     def forget_topics(self, topics):
         self.told.append(("forget", topics))
 
+    def forget_share_topics(self, topics):
+        self.told.append(("forget in share groups", topics))
+
 
 @pytest.fixture
 def groups():
@@ -90,7 +93,10 @@ def test_offsets_of_topics_deleted_or_made_anew_are_forgotten(groups):
     assert groups.told == [], "they are merely not there"
     deleted = dict.fromkeys((b"g" * 16, b"a" * 16), frozenset({ME}))
     follow(groups, before, after._replace(deleted_topics=deleted))
-    assert groups.told == [("forget", {"gone", "anew"})]
+    assert groups.told == [
+        ("forget", {"gone", "anew"}),
+        ("forget in share groups", {b"g" * 16, b"a" * 16}),
+    ]
 
 
 def test_a_lost_session_ends_all_of_it(groups):

@@ -19,7 +19,7 @@ def serving_time(lag_ms=30_000):
 
 def stall(seconds):
     """Time goes by, and the loop does nothing."""
-    asyncio.get_running_loop()._virtual.now += seconds
+    asyncio.get_running_loop()._now += seconds
 
 
 def test_time_goes_on_as_long_as_the_loop_turns():

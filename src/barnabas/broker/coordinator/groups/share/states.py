@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 
 from barnabas.base.errors import ErrorCode, KafkaError
+from barnabas.base.tasks import start_task
 from barnabas.base.text import logger_of
 from barnabas.base.types import Offset
 from barnabas.broker.coordinator.backoff import Complaints, backoff_ms
@@ -67,9 +68,8 @@ class ShareStates:
         """Initialize the partitions for which the group waits, if that has not begun yet."""
         if group_id in self._under_way:
             return
-        task = asyncio.get_running_loop().create_task(self._initialize_group(group_id))
-        self._under_way[group_id] = task
-        task.add_done_callback(partial(self._done, group_id))
+        work = self._initialize_group(group_id)
+        self._under_way[group_id] = start_task(work, f"initialization of share group {group_id}")
 
     def stop(self) -> None:
         """Cancel all initializations."""
@@ -100,6 +100,14 @@ class ShareStates:
     # --- inside ---
 
     async def _initialize_group(self, group_id: str) -> None:
+        try:
+            await self._initialize_waiting(group_id)
+        except KafkaError:
+            pass  # the runtime has logged it, and the next heartbeat begins again
+        finally:
+            del self._under_way[group_id]
+
+    async def _initialize_waiting(self, group_id: str) -> None:
         failures = 0
         failed: Failures = {}
         while True:
@@ -172,10 +180,3 @@ class ShareStates:
         while some := list(islice(left, _AT_ONCE)):
             await asyncio.gather(*map(attempt, some))
         return failures
-
-    def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
-        self._under_way.pop(group_id, None)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if not isinstance(error, KafkaError):  # else the runtime has logged it, and a heartbeat begins again
-            logger.error("share group %s: its partitions cannot be initialized", group_id, exc_info=error)
