@@ -142,7 +142,7 @@ class Console:
         return response
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
-        if not self._browser_access.open(request.query.get("token", "")):
+        if not self._browser_access.use_token(request.query.get("token", "")):
             return web.json_response(
                 {"error": "this link has been used, or is not the console's: start it again for a new one"},
                 status=403,

@@ -48,8 +48,8 @@ class BrowserAccess:
         """Path of the link, with the token that works once."""
         return "" if self._users is not None else f"login?token={self._token}"
 
-    def open(self, token: str) -> bool:
-        """Whether this is the token of the link. It works once."""
+    def use_token(self, token: str) -> bool:
+        """Use up the token of the link. Return whether `token` was it."""
         if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
             return False
         self._token = None

@@ -62,7 +62,10 @@ class OpenRanges:
         return self._ends[tp]
 
     def advance(self, tp: TopicPartition, position: Offset) -> None:
-        """Note that all records before `position` are read, and move the range behind the others."""
+        """Note that all records before `position` are read.
+
+        Close the range if it ends there; else read it after the others.
+        """
         del self._positions[tp]
         if position < self._ends[tp]:
             self._positions[tp] = position

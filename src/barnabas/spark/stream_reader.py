@@ -231,8 +231,7 @@ class UnlimitedStreamReader(TopicStreamReader):
     """The source of a stream in PySpark 4.1, which has no limits and does not say where a micro-batch begins.
 
     Each micro-batch begins at the end of the previous one. Spark may first request the end of a run's first
-    micro-batch. Only later does it pass the end of the last run, or request the start of a new query. The
-    plan works in both cases.
+    micro-batch, before it tells whether the query is new or restarted. The plan of that batch fits both.
     """
 
     #: the end of the micro-batch that was planned last

@@ -1,9 +1,9 @@
 """Declares settings: each is declared once, as a typed attribute of a `Settings` class.
 
-    class TopicConfig(Settings):
-        retention_ms: int = setting("retention.ms", Type.LONG, 604_800_000, minimum=-1, doc="The time ...")
+    class LampConfig(Settings):
+        lamp_dim_ms: int = setting("lamp.dim.ms", Type.LONG, 60_000, minimum=-1, doc="The time ...")
 
-declares ``retention.ms``, which is the attribute's name with dots. The declaration parses and checks values.
+declares ``lamp.dim.ms``, which is the attribute's name with dots. The declaration parses and checks values.
 DescribeConfigs and docs/reference/configuration.md use it.
 """
 

@@ -37,7 +37,7 @@ _MOST_ON_THEIR_WAY = 4
 
 
 class ControllerElection:
-    """One broker's part in controller elections. It fences the controller's writes by the controller epoch.
+    """Elects the controller, and makes all of its writes to the store, fenced by the controller epoch.
 
     A broker is elected when it creates the ephemeral node ``/controller`` and raises ``/controller_epoch`` in
     one transaction. Each write checks that ``/controller_epoch`` has not changed. So a broker that does not

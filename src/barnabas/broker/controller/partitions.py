@@ -62,7 +62,7 @@ class IsrProposal(NamedTuple):
 
 
 class PartitionControl:
-    """The part of the controller that elects leaders and removes dead brokers from the ISRs.
+    """Elects leaders, decides on the ISRs that leaders propose, and removes dead brokers from ISRs.
 
     A broker has a new epoch after each registration, and the controller processes each epoch once. It removes
     the broker from the ISR of all its partitions, because the broker must catch up. After an unclean stop it

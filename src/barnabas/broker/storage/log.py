@@ -222,7 +222,7 @@ class PartitionLog:
         origin: Origin = Origin.CLIENT,
         valid: ValidBatch | None = None,
     ) -> AppendInfo:
-        """Append the only batch in `records` to the log.
+        """Append the one batch in `records` to the log.
 
         `valid` is the result of an earlier `validate_batch`, if there was one.
 

@@ -285,7 +285,7 @@ class LogFiles:
     def cancel_swap(self) -> None:
         """Drop a cleaned segment before its swap, because the log's tail is about to change.
 
-        If it has already replaced some of them, complete the swap. After an OSError, call it again.
+        If the swap has already replaced segments on disk, complete it. After an OSError, call it again.
         """
         if self.swap is not None:
             removal = self.settle_swap()

@@ -32,7 +32,7 @@ def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None
 def registry_at(
     listen: str, servers_at: Callable[[str], str], tls: str | None = None
 ) -> Callable[[str], AbstractContextManager[None]]:
-    """Return a function that runs a registry at an address, as `beside_broker` does."""
+    """Claim the address `listen`. Return a function that runs a registry there for a given broker."""
     require_registry()
     claimed = claim(listen)
 

@@ -202,9 +202,10 @@ def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, me
 
 
 def with_timestamp_type(header: BatchHeader, data: Buffer, append_time_ms: int | None) -> bytes:
-    """Return a copy of the batch whose records have the broker's time, or (None) their own timestamps.
+    """Return a copy of the batch whose records have the broker's time `append_time_ms`, in milliseconds.
 
-    An attribute in the header says so, and the max timestamp has the broker's time.
+    An attribute in the header says so, and the time is also the batch's max timestamp. If `append_time_ms` is
+    None, the records have their own timestamps, and the max timestamp stays.
     """
     changed = bytearray(data)
     if append_time_ms is None:

@@ -9,8 +9,8 @@ from simulation.virtual_time import run_virtual
 
 from barnabas.base.errors import ErrorCode
 from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
 from barnabas.broker.replication.partition import ACKS_ALL
-from barnabas.broker.replication.produce import Acknowledgement, Appended
 
 
 def led(isr=(1, 2), epoch=5, partition_epoch=7, leader=1):

@@ -17,8 +17,8 @@ from barnabas.base.types import TopicPartition
 from barnabas.broker.config import TopicConfig
 from barnabas.broker.logs import LogDirectory
 from barnabas.broker.metadata.image import PartitionState
+from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
-from barnabas.broker.replication.produce import Acknowledgement, Appended
 from barnabas.broker.storage import OpenFiles, Origin
 from barnabas.kafka.records import Record, encode_batch
 

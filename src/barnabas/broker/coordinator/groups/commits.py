@@ -85,7 +85,10 @@ class Commits:
     # --- commit ---
 
     def commit(self, request: OffsetCommitRequest) -> Result[OffsetCommitResponse]:
-        """Store offsets. Every topic of the request must have its name and its id."""
+        """Return the records that store the offsets; `replay` applies them once they are written.
+
+        Every topic of the request must have its name and its id.
+        """
         now = self._view.clock.now_ms()
         retention = request.retention_time_ms
         expires = NO_EXPIRY if retention < 0 else min(now + retention, LONG_MAX)
@@ -95,7 +98,7 @@ class Commits:
             outcomes = [
                 OffsetCommitResponsePartition(
                     partition_index=partition.partition_index,
-                    error_code=self._store(
+                    error_code=self._add_record(
                         request.group_id, topic.name, partition, now, expires, topic.topic_id, records
                     ),
                 )
@@ -109,7 +112,7 @@ class Commits:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
     ) -> Result[TxnOffsetCommitResponse]:
-        """Store offsets that become valid when the producer's transaction commits."""
+        """Return the records of offsets that become valid when the producer's transaction commits."""
         now = self._view.clock.now_ms()
         records: list[OffsetRecord] = []
         response = TxnOffsetCommitResponse()
@@ -118,7 +121,7 @@ class Commits:
             outcomes = [
                 TxnOffsetCommitResponsePartition(
                     partition_index=partition.partition_index,
-                    error_code=self._store(
+                    error_code=self._add_record(
                         request.group_id, topic.name, partition, now, NO_EXPIRY, topic_id, records
                     ),
                 )
@@ -128,7 +131,7 @@ class Commits:
         producer = ProducerIdentity(request.producer_id, request.producer_epoch)
         return Result(response, records, producer)
 
-    def _store(
+    def _add_record(
         self,
         group_id: str,
         topic: str,

@@ -65,7 +65,7 @@ class OffsetStore:
         """Yield a group's offsets of these topics."""
         return [key for key in self.keys(group_id) if key.topic in topics]
 
-    def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[OffsetKey]:
+    def expired(self, group: Group, now_ms: int, offsets_retention_ms: int) -> list[OffsetKey]:
         """Yield a group's expired offsets."""
         idle_since = group.offsets_idle_since()
         if idle_since is None:
@@ -76,12 +76,12 @@ class OffsetStore:
             for topic, partitions in self.of_group(group.group_id).items()
             if topic not in in_use
             for partition, committed in partitions.items()
-            if now_ms >= _expiry(committed, idle_since(committed), retention_ms)
+            if now_ms >= _expiry(committed, idle_since(committed), offsets_retention_ms)
         ]
 
 
-def _expiry(committed: CommittedOffset, idle_since: int, retention_ms: int) -> int:
-    return idle_since + retention_ms if committed.expires_ms == NO_EXPIRY else committed.expires_ms
+def _expiry(committed: CommittedOffset, idle_since: int, offsets_retention_ms: int) -> int:
+    return idle_since + offsets_retention_ms if committed.expires_ms == NO_EXPIRY else committed.expires_ms
 
 
 def _same_topic(stored: TopicId, asked: TopicId) -> bool:

@@ -191,11 +191,11 @@ class Leader:
     def append(
         self, records: Buffer, acks: int, origin: Origin, valid: ValidBatch | None = None
     ) -> AppendInfo:
-        """Append a batch; see `Partition.append`."""
+        """Append the one batch in `records`; see `Partition.append`."""
         log = self._log
         state = self.state
         if acks == ACKS_ALL and len(state.isr) < log.config.min_insync_replicas:
-            self._check_in_sync(records)
+            self._require_min_isr(records)
         info = log.append_as_leader(records, state.leader_epoch, origin=origin, valid=valid)
         if not info.duplicate:
             self._appended(len(records))
@@ -265,7 +265,7 @@ class Leader:
             return log.end_offset_for_epoch(epoch)
         return (epoch if epoch == own else log.latest_epoch), log.log_end_offset
 
-    def _check_in_sync(self, records: Buffer) -> None:
+    def _require_min_isr(self, records: Buffer) -> None:
         if self.is_under_min_isr:
             note_refused(self._log, records, ErrorCode.NOT_ENOUGH_REPLICAS)
             raise KafkaError(

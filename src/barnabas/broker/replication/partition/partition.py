@@ -344,7 +344,7 @@ class Partition:
     def append(
         self, records: Buffer, acks: int, origin: Origin, valid: ValidBatch | None = None
     ) -> AppendInfo:
-        """Append batches to the leader's log.
+        """Append the one batch in `records` to the leader's log.
 
         Raises:
             LongValidation: as `PartitionLog.append_as_leader`.

@@ -324,10 +324,10 @@ class ReplicaSession(FetchSession):
         self.unpark()
 
     def unpark(self) -> None:
-        """Answer the delayed fetch, because the follower has sent a second one with other partitions.
+        """Answer the delayed fetch now.
 
-        The delayed fetch must not read the new partitions: the follower does not expect them in this
-        response.
+        After it a follower can send a fetch with other partitions. The delayed fetch must not read these: the
+        follower does not expect them in its response.
         """
         if self.parked is not None:
             self.parked.expire()

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import INTERNAL_TOPICS, Buffer, TopicKey
 from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase, is_awaitable, resolve
+from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL, Partition
-from barnabas.broker.replication.produce import Acknowledgement, Appended
 from barnabas.broker.server.producing.direct import DirectProduce
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, handles
 from barnabas.broker.server.requests.context import RequestContext

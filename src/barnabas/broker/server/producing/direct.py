@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from barnabas.base.errors import KafkaError
 from barnabas.base.types import INTERNAL_TOPICS
 from barnabas.broker.awaitables import MaybeAwaitable, SecondPhase
-from barnabas.broker.replication.produce import Acknowledgement, Appended
+from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
 from barnabas.broker.server.producing.layout import Opening, Place, Result, opening_of
 from barnabas.broker.server.requests.api import DIRECT_ELEMENTS, Begun, Outcome
 from barnabas.broker.server.requests.context import Client, RequestContext

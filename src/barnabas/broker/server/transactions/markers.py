@@ -13,9 +13,9 @@ from barnabas.base.errors import ErrorCode, KafkaError
 from barnabas.base.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 from barnabas.broker.awaitables import MaybeAwaitable, is_awaitable
 from barnabas.broker.coordinator import Marker
+from barnabas.broker.replication.acknowledgement import Acknowledgement, Appended
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.partition import ACKS_ALL
-from barnabas.broker.replication.produce import Acknowledgement, Appended
 from barnabas.broker.storage import Origin
 from barnabas.broker.view import BrokerView
 from barnabas.kafka.records.control import EndTransaction, encode_end_transaction

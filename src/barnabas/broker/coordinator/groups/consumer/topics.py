@@ -52,12 +52,12 @@ class Topics:
         return Topics(_Snapshot(self._view.image))
 
     def partition_count(self, names: Collection[str]) -> int:
-        """Return the numbers of partitions of the existing topics."""
+        """Return the number of partitions of those of `names` that exist, together."""
         topics = self._view.image.topics
         return sum(len(topics[name].partitions) for name in names if name in topics)
 
     def ids(self, names: Collection[str]) -> frozenset[TopicId]:
-        """Return the ids of the existing topics."""
+        """Return the ids of those of `names` that exist."""
         topics = self._view.image.topics
         return frozenset(topics[name].id for name in names if name in topics)
 
