@@ -40,4 +40,5 @@ def alice(broker: AclBroker, admin: Wire) -> Iterator[Wire]:
 
 @pytest.mark.parametrize("name", [api.name for api in load().values() if api.name in NEEDS])
 def test_an_api_is_served_to_who_is_allowed_what_it_needs(name, admin, alice):
-    assert walk(name, admin, alice, "alice") == []
+    otherwise = walk(name, admin, alice, "alice")
+    assert otherwise == [], f"with these grants {name} answers otherwise than its row in acl_walk.NEEDS says"

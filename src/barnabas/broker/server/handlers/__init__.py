@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from typing import Any
 
 from barnabas.broker.server.requests.api import Api
@@ -15,9 +16,22 @@ from barnabas.broker.server.requests.api import Api
 
 @functools.cache
 def load() -> dict[int, Api[Any]]:
-    """Import the handlers' modules, and return the APIs by key."""
+    """Import the handlers' modules, and return the APIs by key.
+
+    Raises:
+        ValueError: two APIs have one key.
+    """
     modules = (
         importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)
     )
     apis = (value for module in modules for value in vars(module).values() if isinstance(value, Api))
-    return {api.key: api for api in sorted(apis, key=lambda api: api.key)}
+    return by_key(apis)
+
+
+def by_key(apis: Iterable[Api[Any]]) -> dict[int, Api[Any]]:
+    """Return APIs by their keys, in this order. Raises ValueError if two of them have one key."""
+    found: dict[int, Api[Any]] = {}
+    for api in sorted(apis, key=lambda api: api.key):
+        if found.setdefault(api.key, api) is not api:
+            raise ValueError(f"{api.name} and {found[api.key].name} have the same key, {api.key}")
+    return found

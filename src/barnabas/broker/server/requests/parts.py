@@ -45,7 +45,8 @@ class Parts:
             found = self._found[kind] = [self._make(kind)]
         if len(found) != 1:
             several = " and ".join(type(part).__name__ for part in found)
-            raise TypeError(f"{whose} requires a {kind.__qualname__}, and {several or 'no part'} is one")
+            found_instead = f"{several} are of this type" if found else "no part of the broker has this type"
+            raise TypeError(f"{whose} requires {kind.__qualname__}: {found_instead}")
         part: T = found[0]
         return part
 

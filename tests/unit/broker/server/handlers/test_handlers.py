@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import pkgutil
 import sys
@@ -18,7 +19,7 @@ from barnabas.broker.coordinator import GroupCoordinator, ShareCoordinator, Tran
 from barnabas.broker.server import handlers
 from barnabas.broker.server.auditing.trail import AuditTrail
 from barnabas.broker.server.forwarding import Forwarding
-from barnabas.broker.server.handlers import load
+from barnabas.broker.server.handlers import by_key, load
 from barnabas.broker.server.requests.api import handles
 from barnabas.broker.server.requests.context import NoConnection
 from barnabas.broker.server.requests.long_work import LongWork
@@ -107,9 +108,9 @@ def test_a_broker_with_all_parts_serves_every_api():
 def test_a_broker_that_lacks_a_part_or_has_two_of_a_kind_is_refused_before_it_serves(kind):
     parts = parts_of_a_broker()
     (one,) = (part for part in parts if isinstance(part, kind))
-    with pytest.raises(TypeError, match=f"requires a {kind.__name__}, and no part is one"):
+    with pytest.raises(TypeError, match=f"requires {kind.__name__}: no part of the broker has this type"):
         served_apis(part for part in parts if part is not one)
-    with pytest.raises(TypeError, match=f"requires a {kind.__name__}, and .* and .* is one"):
+    with pytest.raises(TypeError, match=f"requires {kind.__name__}: .* and .* are of this type"):
         served_apis([*parts, one])
 
 
@@ -130,3 +131,10 @@ def test_a_request_names_the_partitions_whose_leadership_is_confirmed(api):
 def test_a_handler_that_does_not_say_whose_answer_it_is_is_refused(whose):
     with pytest.raises(TypeError, match="give one of confirmed_by, unconfirmed and is_forwarded"):
         handles(HeartbeatRequest, needs=[Anyone()], **whose)
+
+
+def test_two_apis_of_one_key_are_refused():
+    fetch = next(iter(APIS))
+    other = copy.copy(fetch)
+    with pytest.raises(ValueError, match=f"{fetch.name} and {fetch.name} have the same key, {fetch.key}"):
+        by_key([fetch, other])
