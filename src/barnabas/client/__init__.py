@@ -7,7 +7,7 @@
     with Consumer("127.0.0.1:9092", "orders", group="billing") as consumer:
         for record in consumer:
             print(record.key_text, record.json())
-    with work("127.0.0.1:9092", "orders", group="billing") as records:  # of a share group: a queue
+    with work("127.0.0.1:9092", "orders", group="billing") as records:  # a share group is a queue
         for record in records:
             print(record.text)
 

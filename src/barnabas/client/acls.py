@@ -49,7 +49,7 @@ def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBi
 
 
 def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> None:
-    """Create ACLs. It is no error if one exists already.
+    """Create ACLs. It is no error if an ACL exists already.
 
     Raises:
         KafkaError: the broker rejected an ACL. ClientError: no broker answers.
@@ -71,7 +71,7 @@ def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> No
 
 
 def delete_acls(servers: str, timeout: float, filters: Sequence[AclFilter]) -> list[AclBinding]:
-    """Delete the ACLs that match filters. Return the deleted ones, sorted.
+    """Delete the ACLs that match any of the filters. Return the deleted ACLs, sorted.
 
     Raises:
         KafkaError: the broker rejected the request. ClientError: no broker answers.

@@ -25,7 +25,7 @@ class Address(NamedTuple):
 
 
 def parse_servers(text: str) -> list[Address]:
-    """Return the addresses in `text`, at least one.
+    """Return the addresses in `text` (``host:port,...``). The result is never empty.
 
     Raises:
         ClientError: an item is not HOST:PORT.

@@ -1,4 +1,4 @@
-"""Administration of a cluster: topics, settings, users, groups and offsets, with requests of our own."""
+"""Administers a cluster's topics, settings, users, groups and offsets, without librdkafka."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TIMES = {"earliest": -2, "latest": -1}
 class Admin:
     """Manages topics, settings, users, groups and offsets of one cluster. Every method waits for its answer.
 
-    It is no error if a broker dies meanwhile, as long as another one answers in time.
+    If a broker dies during a call, the call succeeds if another broker answers in time.
 
     Every method raises KafkaError if a broker rejects the request, with its code and text, and ClientError if
     no broker answers within `timeout` seconds.
@@ -49,7 +49,12 @@ class Admin:
     ) -> None:
         """Create a client.
 
-        Raises SettingError for settings that librdkafka rejects: they are the same for every client.
+        Args:
+            settings: settings of librdkafka, with underscores for dots, as for every other client.
+
+        Raises:
+            SettingError: librdkafka rejects a setting.
+            ClientError: an address is not HOST:PORT.
         """
         if settings:
             check_settings(bootstrap_servers, settings)
@@ -79,7 +84,10 @@ class Admin:
     # -- topics
 
     def topics(self, *, internal: bool = False) -> list[str]:
-        """Return the names of all topics; internal ones (`__consumer_offsets`) only on request."""
+        """Return the names of all topics, sorted.
+
+        Names that begin with two underscores, such as `__consumer_offsets`, are left out unless `internal`.
+        """
         names = topic_calls.list_topics(self._brokers)
         return [name for name in names if internal or not name.startswith("__")]
 
@@ -97,11 +105,12 @@ class Admin:
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Create a topic. Arguments that are not given have the broker's defaults.
+        """Create a topic. The broker's defaults replace arguments that are None.
 
         Args:
             assignments: for each partition its replicas (broker ids), the preferred leader first; used
                 instead of `partitions` and `replication_factor`.
+            validate_only: only check whether the topic could be created.
         """
         topic = topic_calls.new_topic(name, partitions, replication_factor, configs, assignments)
         topic_calls.create_topic(self._brokers, topic, validate_only=validate_only)
@@ -115,12 +124,15 @@ class Admin:
         topic_calls.add_partitions(self._brokers, name, total)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records below these offsets (-1: all); return the new log start offsets."""
+        """Delete each partition's records below its offset in `before`; -1 deletes all records.
+
+        Return the new log start offsets.
+        """
         offsets = {TopicPartition(*partition): offset for partition, offset in before.items()}
         return offset_calls.delete_records(self._brokers, offsets)
 
     def sizes(self, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
-        """Return the bytes on disk of each partition on its leader.
+        """Return the size of each partition on its leader's disk, in bytes.
 
         Partitions whose leader does not answer are left out.
         """
@@ -135,10 +147,12 @@ class Admin:
     def offsets(
         self, partitions: Iterable[TopicPartition], spec: str | int, *, skip_failed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return offsets for "earliest", "latest" (the high watermark) or a time in ms since 1970.
+        """Return one offset of each partition.
 
-        For a time, it is the offset of the first record at or after it; -1 if there is none. With
-        `skip_failed`, partitions whose broker does not answer are left out.
+        Args:
+            spec: "earliest", "latest" (the high watermark), or a time in ms since 1970. For a time, the
+                offset is that of the first record at this time or later; -1 if there is none.
+            skip_failed: leave out partitions whose broker does not answer.
         """
         time = spec if isinstance(spec, int) else _TIMES[spec]
         times = {TopicPartition(*partition): time for partition in partitions}
@@ -149,7 +163,9 @@ class Admin:
     def configs(self, kind: str, name: str) -> list[ConfigValue]:
         """Return every setting of a resource, with the source of its value.
 
-        A broker with an empty name means the cluster-wide defaults of brokers (KIP-226).
+        Args:
+            kind: "topic", "group", "client metrics" or "broker".
+            name: name of the resource. For a broker, its id, or "" for the defaults of all brokers (KIP-226).
         """
         return config_calls.describe_settings(self._brokers, kind, name)
 
@@ -163,9 +179,15 @@ class Admin:
         append: Mapping[str, str] | None = None,
         subtract: Mapping[str, str] | None = None,
     ) -> None:
-        """Change some settings: set, reset to the default, or append to and subtract from a list.
+        """Change some settings of a resource, and leave its other settings unchanged.
 
-        A broker with an empty name means the cluster-wide defaults of brokers.
+        Args:
+            kind: "topic", "group", "client metrics" or "broker".
+            name: name of the resource. For a broker, its id, or "" for the defaults of all brokers.
+            set: new values.
+            delete: settings to reset to their defaults.
+            append: values to add to settings that are lists.
+            subtract: values to remove from settings that are lists.
         """
         changes: list[tuple[str, str, str | None]] = [
             *(("set", key, value) for key, value in (set or {}).items()),
@@ -178,11 +200,11 @@ class Admin:
     # -- users
 
     def users(self) -> dict[str, dict[str, int]]:
-        """Return all users with SCRAM credentials: the iterations of each mechanism."""
+        """Return each user with SCRAM credentials, and the iterations of each of the user's mechanisms."""
         return passwords.list_users(self._brokers)
 
     def set_password(self, user: str, password: str, *, iterations: int = 4096) -> None:
-        """Set a user's password. Only salted passwords leave this process."""
+        """Set a user's SCRAM password. This process sends only the salted password."""
         passwords.set_password(self._brokers, user, password, iterations)
 
     def delete_user(self, user: str) -> None:
@@ -196,13 +218,16 @@ class Admin:
         return consumer_groups.list_groups(self._brokers)
 
     def describe_group(self, group: str) -> GroupDescription:
-        """Return state, assignor and members with their assignments. A missing group is Dead."""
+        """Return a group's state, assignor, and members with their assignments.
+
+        The state of a group that does not exist is Dead.
+        """
         return self._brokers.ask_coordinator(
             group, lambda connection, broker: consumer_groups.describe_group(connection, broker, group)
         )
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Return the group's committed offsets: by partition the next offset that it will read."""
+        """Return the group's committed offset in each partition: the next offset that the group will read."""
         return self._brokers.ask_coordinator(
             group, lambda connection, _: consumer_groups.committed_offsets(connection, group)
         )
@@ -214,19 +239,19 @@ class Admin:
         )
 
     def share_offsets(self, group: str) -> dict[TopicPartition, share_groups.ShareOffset]:
-        """Return a share group's place in each partition that it has a state for."""
+        """Return a share group's start offset and lag in each partition for which the group has a state."""
         return self._brokers.ask_coordinator(
             group, lambda connection, _: share_groups.start_offsets(connection, group)
         )
 
     def set_share_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let a share group begin at these offsets; the group must have no members."""
+        """Set the start offsets of a share group, which must have no members."""
         self._brokers.ask_coordinator(
             group, lambda connection, _: share_groups.set_start_offsets(connection, group, offsets)
         )
 
     def delete_group(self, group: str) -> None:
-        """Delete a group and its offsets. It must have no members."""
+        """Delete a group, which must have no members, and its offsets."""
 
         def delete(connection: BrokerConnection, _: BrokerId) -> None:
             consumer_groups.delete_group(connection, group)

@@ -11,7 +11,7 @@ from barnabas.kafka.protocol.messages.describe_cluster import DescribeClusterRes
 
 @dataclass(frozen=True, slots=True, order=True)
 class BrokerNode:
-    """A broker."""
+    """A broker: its id, advertised address and rack."""
 
     id: int
     host: str
@@ -27,7 +27,7 @@ class ClusterDescription:
 
 
 def described(answer: DescribeClusterResponse) -> ClusterDescription:
-    """Return the brokers and the controller of a response. Raises KafkaError."""
+    """Return the brokers and the controller in `answer`. Raises KafkaError if it has an error code."""
     check_code(answer.error_code, answer.error_message)
     nodes = sorted(BrokerNode(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers)
     controller = None if answer.controller_id == NO_BROKER else answer.controller_id
@@ -56,7 +56,8 @@ class TopicDescription:
 class ConfigValue:
     """A setting's value.
 
-    `source` is its source; `synonyms` are its other possible sources, in order of precedence.
+    `source` says where the value comes from, such as "topic" or "default". `synonyms` are names and values
+    of the settings that can give the value, in order of precedence.
     """
 
     name: str
@@ -81,9 +82,11 @@ class GroupListing:
 class GroupMember:
     """A member of a group.
 
-    The last four attributes are the protocol by which the member joined, its epoch, its target assignment,
-    and the regular expression of its subscription. A member of a classic group has none of them, and a
-    member of a share group has the first two.
+    Attributes:
+        protocol: group protocol by which the member joined; None in a classic group.
+        epoch: member epoch; None in a classic group.
+        target: target assignment; None in a classic group or a share group.
+        regex: regular expression of the member's subscription; None if it has none.
     """
 
     member_id: str
@@ -99,10 +102,12 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A consumer group.
+    """A consumer group or a share group.
 
-    `assignor` is the protocol that its members use. Only groups of the consumer protocol have epochs: the
-    group epoch, and that of the target assignment.
+    Attributes:
+        assignor: name of the assignor, or the protocol that the members of a classic group use.
+        epoch: group epoch; None for a classic group.
+        target_epoch: epoch of the target assignment; None for a classic group.
     """
 
     group: str

@@ -9,15 +9,15 @@ import confluent_kafka
 
 T = TypeVar("T")
 
-#: a question is dropped once for each broker that leaves the cluster meanwhile
+#: attempts: librdkafka drops a request once for each broker that leaves the cluster meanwhile
 _TRIES = 5
 
 
 def ask(question: Callable[[], T]) -> T:
-    """Return the result of a request that can be repeated without harm.
+    """Call `question`, repeat the call if librdkafka drops it, and return the result.
 
-    Since 2.10, librdkafka fails a request that waits for a broker as soon as that broker leaves the cluster's
-    metadata. The error is _DESTROY_BROKER, though the next leader could answer.
+    A repeated call must do no harm. Since 2.10, librdkafka fails a request with _DESTROY_BROKER if it waits
+    for a broker that leaves the cluster's metadata, though the next leader could answer.
 
     Raises:
         confluent_kafka.KafkaException: any other error.

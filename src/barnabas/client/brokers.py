@@ -1,8 +1,9 @@
-"""Sends requests to the live brokers of a cluster, with a protocol client of our own.
+"""Sends requests to the live brokers of a cluster, without librdkafka.
 
 librdkafka's admin client (2.16) only uses the brokers that it knows. When the controller has died, the next
-call to it waits until its time limit. When a group's coordinator has died, so does each call about the group.
-An assertion can then end the process when the client is closed (librdkafka issue 5511, pull request 5397).
+call to it waits until its time limit. When a group's coordinator has died, each call about the group waits as
+long. Then an assertion can end the process when the client is closed (librdkafka issue 5511, pull request
+5397).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 Question: TypeAlias = Request | Repeated
 
-#: with these an answer says that another broker is to be asked, or that this one can answer in a moment
+#: error codes that a repeated request can avoid: another broker must answer, or the same one a moment later
 _PASSING = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -72,26 +73,27 @@ class BrokerResponses(NamedTuple):
 class Brokers:
     """Sends requests to the brokers of one cluster, from any thread. It keeps connections between calls.
 
-    `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call when they get no response,
-    or are sent to another broker. So such a call must do no harm when it is repeated (`repeatable`). The
-    other methods do not repeat.
+    `ask_any`, `ask_controller`, `ask_broker` and `ask_coordinator` repeat a call if no response arrives, or
+    if the response says that another broker must answer. So a repeated call must do no harm (see
+    `repeatable`). The other methods do not repeat calls.
 
     Args:
         timeout: seconds for each call, including all attempts.
 
-    Raises (every method that asks):
+    Raises (every method that sends a request):
         KafkaError: a broker rejected the request.
+        ClientError: no broker answered in time.
     """
 
     def __init__(self, servers: Servers, timeout: float) -> None:
         self.servers = servers
         self.timeout = timeout
         self._bootstrap = parse_servers(servers)
-        #: the brokers that the cluster had when it was asked last; those that did not answer come last
+        #: brokers in the last metadata response; brokers that did not answer come last
         self._known: list[Address] = []
-        #: the response that they are from; a repeated request may get the same object again
+        #: the metadata response with the `_known` brokers; a repeated request may get the same object again
         self._noted: MetadataResponse | None = None
-        #: by broker, also of brokers that have gone
+        #: the address of each broker, also of brokers that have left the cluster
         self._addresses: dict[BrokerId, Address] = {}
         self._lock = threading.Lock()
         self._pool = ConnectionPool(servers)
@@ -107,7 +109,7 @@ class Brokers:
     # -- one broker
 
     def ask_any(self, request: Request) -> Any:
-        """Return the response of the first broker that answers."""
+        """Return the response of the first broker that answers. Ask the brokers again until one does."""
         return self.insist(lambda deadline: self._ask_first(request, deadline))
 
     def ask_once(
@@ -122,14 +124,14 @@ class Brokers:
         return self._ask_first(request, self._deadline(deadline), patience)
 
     def ask(self, broker: BrokerId, request: Question, *, at_most: int | None = None) -> Any:
-        """Return the response of one broker to a request in version `at_most` or lower."""
+        """Send a request in version `at_most` or lower to one broker, once. Return the response."""
         responses, failures = self.ask_each({broker: request}, at_most=at_most)
         for failure in failures.values():
             raise failure
         return responses[broker]
 
     def ask_controller(self, call: Callable[[BrokerConnection], T]) -> T:
-        """Return the result of `call`, which gets a connection to the controller."""
+        """Run `call` with a connection to the controller. Return its result."""
 
         def attempt(deadline: float) -> T:
             metadata = self.metadata([], deadline)
@@ -141,7 +143,11 @@ class Brokers:
         return self.insist(attempt)
 
     def ask_broker(self, broker: BrokerId, call: Callable[[BrokerConnection], T]) -> T:
-        """Return the result of `call` with a connection to one broker. Raises UnknownBrokerError at once."""
+        """Run `call` with a connection to one broker. Return its result.
+
+        Raises:
+            UnknownBrokerError: the cluster has no live broker with this id; raised without a retry.
+        """
 
         def attempt(deadline: float) -> T:
             addresses = self.addresses(self.metadata([], deadline))
@@ -157,9 +163,11 @@ class Brokers:
         call: Callable[[BrokerConnection, BrokerId], T],
         kind: CoordinatorType = CoordinatorType.GROUP,
     ) -> T:
-        """Return the result of `call`, which gets a connection to a coordinator and that broker's id.
+        """Run `call` with a connection to a coordinator and with that broker's id. Return its result.
 
-        It is the coordinator of a group or of a transactional id.
+        Args:
+            key: group or transactional id that the broker coordinates.
+            kind: type of `key`.
         """
 
         def attempt(deadline: float) -> T:
@@ -219,7 +227,9 @@ class Brokers:
     ) -> PendingResponse:
         """Send a request to a broker without waiting for the response.
 
-        The arguments are those of `ask_each`.
+        Args:
+            at_most: the highest version of the request.
+            deadline: monotonic seconds; `timeout` from now if it is None.
         """
         deadline = self._deadline(deadline)
         if broker not in self._addresses:
@@ -237,13 +247,13 @@ class Brokers:
         return PendingResponse(self._pool, address, connection)
 
     def ask_every(self, request: Request, *, deadline: float | None = None) -> BrokerResponses:
-        """Send the same request to every live broker."""
+        """Send the same request to every live broker. Return the responses."""
         deadline = self._deadline(deadline)
         alive = self.metadata([], deadline).brokers
         return self.ask_each({each.node_id: request for each in alive}, deadline=deadline)
 
     def coordinators(self, groups: Collection[str]) -> dict[str, BrokerId]:
-        """Return the coordinators of groups. Groups without a known coordinator are left out."""
+        """Return the coordinator of each group. Groups without a known coordinator are left out."""
         found: dict[str, BrokerId] = {}
         left = list(groups)
         while left:
@@ -263,9 +273,10 @@ class Brokers:
     # -- the parts of calls
 
     def insist(self, attempt: Callable[[float], T]) -> T:
-        """Return the result of `attempt`, which gets its deadline (monotonic seconds).
+        """Call `attempt` until it succeeds or `timeout` seconds have passed. Return its result.
 
-        Repeat it like a call.
+        `attempt` gets the deadline (monotonic seconds). It is repeated if no broker answers, or if the
+        response says that another broker must answer.
         """
         deadline = time.monotonic() + self.timeout
         pause = _RETRY_S
@@ -284,7 +295,7 @@ class Brokers:
             pause = min(2 * pause, _LONGEST_RETRY_S)
 
     def metadata(self, topics: list[str] | None, deadline: float) -> MetadataResponse:
-        """Return brokers, controller and some topics (None for all), with the retries of `insist`."""
+        """Return brokers, controller and some topics (None for all). A caller can retry with `insist`."""
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
         answer: MetadataResponse = self._ask_first(request, deadline)
@@ -292,7 +303,7 @@ class Brokers:
 
     @staticmethod
     def addresses(metadata: MetadataResponse) -> dict[BrokerId, Address]:
-        """Return the address of each broker."""
+        """Return the address of each broker in a MetadataResponse."""
         return {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers}
 
     def address_of(self, broker: BrokerId) -> Address | None:
@@ -306,7 +317,7 @@ class Brokers:
         use: Callable[[BrokerConnection], T],
         patience: float | None = PATIENCE,
     ) -> T:
-        """Return the result of `use`, which gets a connection to a broker, with the retries of `insist`.
+        """Call `use` once with a connection to the broker at `address`. Return its result.
 
         Args:
             patience: largest number of seconds for each answer; None for all of the time.
@@ -367,9 +378,9 @@ class Brokers:
 
 
 def repeatable(call: Callable[P, T], done: ErrorCode) -> Callable[P, T | None]:
-    """Wrap `call`, so that it can be repeated after its answer was lost.
+    """Return a function that runs `call` and can be repeated after its answer was lost.
 
-    In a repeated call, the error `done` means that the first request was executed.
+    In a repeated call, the error `done` means that the first request was executed. The result is then None.
     """
     is_answer_lost = False
 
@@ -389,7 +400,7 @@ def repeatable(call: Callable[P, T], done: ErrorCode) -> Callable[P, T | None]:
 
 
 def check(code: int, about: str, message: str | None = None) -> None:
-    """Raise KafkaError, with its subject, unless `code` is 0."""
+    """Raise KafkaError unless `code` is 0. Its text names `about`, the subject of the request."""
     if code:
         known = error_code(code)
         is_named = message is not None and about in message
@@ -399,8 +410,8 @@ def check(code: int, about: str, message: str | None = None) -> None:
 def ask_once(servers: str, timeout: float, request: Request) -> Any:
     """Return the response of the first broker that answers, within `timeout` seconds in total.
 
-    A broker that hangs delays the others for a few seconds only. The first broker that accepts the connection
-    gets all the remaining time.
+    A broker that accepts no connection is skipped after a few seconds. The first broker that accepts one has
+    all the remaining time to answer.
 
     Raises:
         ClientError: no broker answers.

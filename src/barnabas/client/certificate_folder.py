@@ -33,7 +33,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class CertificateFolder:
-    """Creates and reads the files. Existing files are replaced atomically."""
+    """Creates and reads the files of a folder. It replaces existing files atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -49,11 +49,11 @@ class CertificateFolder:
         return self.path / "truststore.p12"
 
     def pem(self, name: str) -> Path:
-        """Return the path of a key with its certificate."""
+        """Return the path of the PEM file with the key and the certificate of `name`."""
         return self.path / f"{name}.pem"
 
     def properties(self, name: str) -> Path:
-        """Return the path of a client's settings."""
+        """Return the path of the client settings of `name`."""
         return self.path / f"{name}.properties"
 
     @property
@@ -61,15 +61,15 @@ class CertificateFolder:
         return self.authority.exists() and self._authority_key.exists()
 
     def names(self) -> list[str]:
-        """Return the names with a certificate."""
+        """Return the names that have a certificate, sorted."""
         return sorted(path.stem for path in self.path.glob("*.pem") if path.stem not in _RESERVED)
 
     def create_authority(self, name: str) -> None:
         """Create the authority.
 
         Raises:
-            ClientError: there is one already, and the certificates that it has signed would not be trusted
-                any more.
+            ClientError: the folder already has an authority. Clients of a new one would not trust the
+                certificates that the old one has signed.
         """
         if self.authority.exists() or self._authority_key.exists():
             raise ClientError(
@@ -84,7 +84,9 @@ class CertificateFolder:
     def issue(
         self, name: str, hosts: Iterable[str] = (), days: int = certificates.CERTIFICATE_DAYS
     ) -> Description:
-        """Sign a new key: for a server if `hosts` are given, else for a client, with its settings.
+        """Create a key and a certificate: for a server if there are `hosts`, else for a client.
+
+        A client also gets a file of settings. Existing files of `name` are replaced.
 
         Raises:
             ClientError: the folder has no authority, or `name` cannot be a file name.
@@ -105,7 +107,11 @@ class CertificateFolder:
         return self.describe(name)
 
     def renew(self, name: str) -> Description:
-        """Sign a new key for the same name and hosts. Raises as `issue`."""
+        """Replace a key and its certificate by new ones for the same name and hosts.
+
+        Raises:
+            ClientError: the folder has no certificate of `name`, or no authority.
+        """
         return self.issue(name, self.describe(name).hosts)
 
     def describe(self, name: str) -> Description:
@@ -117,14 +123,14 @@ class CertificateFolder:
             raise ClientError(f"{self.path} has no certificate of {name}: there are {known}") from None
 
     def is_good(self, name: str, hosts: Iterable[str]) -> bool:
-        """Whether a server's certificate contains all of `hosts`, and does not expire soon."""
+        """Whether a server's certificate contains all of `hosts`, and is valid for longer than `RENEWAL`."""
         if not self.pem(name).exists():
             return False
         found = self.describe(name)
         return {*hosts} <= {*found.hosts} and found.ends - _now() > RENEWAL
 
     def write_login(self, user: str, password: str, servers: str) -> Path:
-        """Write settings for a client that logs in as `user`, in the format of Java's tools."""
+        """Write a user's login as client settings in the format of Java's tools. Return the file's path."""
         lines = [
             f"bootstrap.servers={servers}",
             "security.protocol=SASL_SSL",

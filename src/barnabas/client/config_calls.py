@@ -85,7 +85,10 @@ def alter_settings(
 def changed_resource(
     kind: str, name: str, changes: Iterable[tuple[str, str, str | None]]
 ) -> AlterConfigsResource:
-    """Return the changes of one resource, as in `alter_settings`, for a request with several."""
+    """Return the part of an IncrementalAlterConfigs request that changes one resource.
+
+    The arguments are those of `alter_settings`.
+    """
     return AlterConfigsResource(
         resource_type=_TYPES[kind],
         resource_name=name,

@@ -56,27 +56,27 @@ class Security(Protocol):
     """The encryption and the login of a connection (`barnabas.client.security`)."""
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """Return the socket with encryption. Raises OSError like the system and TLS."""
+        """Return the socket to use, encrypted if TLS is on. Raises OSError if the handshake fails."""
         ...
 
     def authenticate(self, connection: BrokerConnection) -> None:
-        """Log in. Raises ClientError."""
+        """Log in to the broker, if a login is configured. Raises ClientError if it fails."""
         ...
 
 
 _CORRELATION_ID = struct.Struct(">i")
-#: its position in a request: behind the size, the API and its version
+#: position of the correlation id in a request: after the size, the API key and the API version
 _IN_REQUEST = 8
 
 
 class BrokerConnection:
     """A connection to one broker. Each request has the highest version that both sides support.
 
-    Raises (also when used):
-        ClientError: the broker does not answer in `timeout` seconds, or not in the protocol; no more can be
-            asked then.
-        UnservedError: it does not serve what is asked.
-        AuthenticationError: one side does not trust the other.
+    Raises (the constructor and the methods that send or receive):
+        ClientError: the broker does not answer in `timeout` seconds, or its answer is malformed. The
+            connection cannot be used any more.
+        UnservedError: the broker does not serve the API of the request.
+        AuthenticationError: the client rejects the broker, or the broker rejects the client.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class BrokerConnection:
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """The broker's address, HOST:PORT."""
         return self._address
 
     def fileno(self) -> int:
@@ -151,7 +151,7 @@ class BrokerConnection:
         return repeated.answer
 
     def is_usable(self) -> bool:
-        """Whether an idle connection is still open: the broker has sent no bytes and no end."""
+        """Whether an idle connection is still open: the broker has neither sent bytes nor closed it."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)

@@ -13,19 +13,19 @@ from barnabas.client.connection import CLIENT_ID, BrokerConnection
 from barnabas.client.errors import ClientError
 from barnabas.client.servers import Servers
 
-#: Seconds that a broker has to accept a connection, or to answer what takes no waiting.
+#: Seconds that a broker has to accept a connection, or to answer a request that waits for nothing.
 PATIENCE = 5.0
 #: the most idle connections to one broker; each saves a thread a new login
 _MOST_IDLE = 4
 
 
 class ConnectionPool:
-    """A pool for any thread. Only the thread that has taken a connection may use it."""
+    """A pool of connections for all threads. Only the thread that has taken a connection may use it."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._lock = threading.Lock()
-        #: those to each broker; the last one was used last
+        #: idle connections to each broker, the most recently used last
         self._idle: dict[Address, list[BrokerConnection]] = {}
 
     def close(self) -> None:
@@ -40,9 +40,14 @@ class ConnectionPool:
     ) -> BrokerConnection:
         """Return a connection to the broker at `address`.
 
-        Give it back afterwards, or close it. Raises ClientError.
+        The caller must give the connection back, or close it.
 
-        `on_open` gets a new connection before it is used.
+        Args:
+            deadline: end of the wait for a new connection, in monotonic seconds.
+            on_open: called with a new connection before this method returns it.
+
+        Raises:
+            ClientError: the broker accepts no connection in time.
         """
         while (idle := self._pop(address)) is not None:
             if idle.is_usable():
@@ -62,7 +67,7 @@ class ConnectionPool:
         return connection
 
     def give_back(self, address: Address, connection: BrokerConnection) -> None:
-        """Put a connection without a pending request back into the pool."""
+        """Put a connection without a pending request back into the pool, or close it if the pool is full."""
         with self._lock:
             idle = self._idle.setdefault(address, [])
             if len(idle) < _MOST_IDLE:
@@ -77,7 +82,7 @@ class ConnectionPool:
 
 
 class PendingResponse:
-    """A request without a response yet. Call `receive` or `abandon`."""
+    """A request whose response has not been received yet. The owner must call `receive` or `abandon`."""
 
     def __init__(self, pool: ConnectionPool, address: Address, connection: BrokerConnection) -> None:
         self._pool = pool
@@ -89,7 +94,7 @@ class PendingResponse:
         return self._connection.fileno()
 
     def receive(self, deadline: float, patience: float | None = None) -> Any:
-        """Return the response. Raises ClientError.
+        """Wait for the response, and return it. Raises ClientError if none arrives in time.
 
         Args:
             deadline: end of the wait, in monotonic seconds.
@@ -110,12 +115,15 @@ class PendingResponse:
 
 
 def answer_time(deadline: float, patience: float | None) -> float:
-    """Return the seconds for a broker's answer."""
+    """Return the seconds to wait for a broker's answer, for a deadline in monotonic seconds.
+
+    With `patience`, some of the time until the deadline stays for other brokers (see `fair_share`).
+    """
     left = max(deadline - time.monotonic(), 0.001)
     return left if patience is None else fair_share(left, patience)
 
 
 def fair_share(left: float, patience: float) -> float:
-    """Return the seconds to spend on one broker: at most `patience`, and less than `left`."""
+    """Return the seconds to spend on one broker: half of `left`, at least 0.5, but at most `patience`."""
     left = max(left, 0.001)
     return min(patience, max(left / 2, 0.5), left)

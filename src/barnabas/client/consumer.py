@@ -153,7 +153,7 @@ class Consumer:
     def offsets_for_time(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int
     ) -> dict[TopicPartition, int]:
-        """Return, by partition, the first offset with a record of that time or later, else OFFSET_END."""
+        """Return each partition's first offset with a record at this time or later, else OFFSET_END."""
         asked = [confluent_kafka.TopicPartition(*place, timestamp_ms) for place in partitions]
         try:
             answer = ask(partial(self._consumer.offsets_for_times, asked, timeout=_LEADER_S))
@@ -200,7 +200,7 @@ class Consumer:
             raise translate(error) from None
 
     def _read_ahead(self, timeout: float) -> None:
-        """Refill the empty buffer, as `read_batch`."""
+        """Fill the empty buffer with fetched records. Wait at most `timeout` seconds for the first."""
         try:
             with self._keeper.reading() as messages:
                 self._fetch(messages, timeout, _BATCH)
@@ -236,9 +236,12 @@ class Consumer:
         return records
 
     def read_until(self, ends: Mapping[TopicPartition, int]) -> Iterator[list[Record]]:
-        """Yield batches of records of the assigned partitions, up to but without these offsets.
+        """Yield batches of records of the assigned partitions until each has reached its offset in `ends`.
 
-        Batches may be empty while no records arrive. It raises the same as `read_batch`.
+        Records at or after that offset are left out. Batches may be empty while no records arrive.
+
+        Raises:
+            KafkaError: the broker answered with an error.
         """
         left = dict(ends)
         while left:
@@ -269,7 +272,7 @@ class Consumer:
         return records
 
     def commit(self) -> None:
-        """Commit the offsets of all taken records, and wait for the answer."""
+        """Commit the offsets of all records that the caller has got, and wait for the answer."""
         self._put_down_taken()
         try:
             self._keeper.commit()

@@ -79,11 +79,11 @@ def list_groups(brokers: Brokers) -> list[GroupListing]:
 
 
 def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: str) -> GroupDescription:
-    """Return a group of any type. A missing group is Dead.
+    """Return the description of a group of any type. The state of a missing group is Dead.
 
     Raises:
         KafkaError: the coordinator rejected the request.
-        ClientError: it does not answer.
+        ClientError: the coordinator does not answer.
     """
     (found,) = connection.ask(DescribeGroupsRequest(groups=[group])).groups
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # as it is said since version 6
@@ -107,7 +107,7 @@ def committed_offsets(connection: BrokerConnection, group: str) -> dict[TopicPar
 
     Raises:
         KafkaError: the coordinator rejected the request.
-        ClientError: it does not answer.
+        ClientError: the coordinator does not answer.
     """
     found = committed(connection, group)
     return {partition: each.offset for partition, each in sorted(found.items())}
@@ -128,7 +128,7 @@ def committed(
 
     Raises:
         KafkaError: the coordinator rejected the request, for example with UNSTABLE_OFFSET_COMMIT.
-        ClientError: it does not answer.
+        ClientError: the coordinator does not answer.
     """
     before_v8: list[OffsetFetchRequestTopic] | None = None
     since_v8: list[OffsetFetchRequestTopics] | None = None
@@ -160,7 +160,7 @@ def offsets_of_groups(
 ) -> dict[str, dict[TopicPartition, int]]:
     """Return the committed offsets of many groups, 100 in a request.
 
-    If a group's coordinator does not answer at once, its offsets in `before` are used, or none.
+    For a group whose coordinator does not answer at once, return its offsets in `before`, or none.
     """
     found = {group: before.get(group, {}) for group in groups}
     waiting: dict[BrokerId, list[str]] = {}
@@ -206,7 +206,7 @@ def commit_offsets(
     Raises:
         KafkaError: the coordinator rejected the request, for example with UNKNOWN_MEMBER_ID for a group with
             members.
-        ClientError: it does not answer.
+        ClientError: the coordinator does not answer.
     """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for partition, offset in offsets.items():
@@ -231,7 +231,7 @@ def delete_group(connection: BrokerConnection, group: str) -> None:
     Raises:
         KafkaError: the coordinator rejected the request, for example with NON_EMPTY_GROUP or
             GROUP_ID_NOT_FOUND.
-        ClientError: it does not answer.
+        ClientError: the coordinator does not answer.
     """
     (told,) = connection.ask(DeleteGroupsRequest(groups_names=[group])).results
     check(told.error_code, group)
@@ -248,7 +248,7 @@ def _classic_member(member: DescribedGroupMember) -> GroupMember:
 
 
 def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Return an assignment; empty if the group's protocol is not that of consumers (Kafka Connect)."""
+    """Decode a member's assignment; empty if the members are not consumers, but Kafka Connect's workers."""
     try:
         (version,) = _VERSION.unpack_from(data)
         version = min(version, ConsumerProtocolAssignment.versions[1])

@@ -76,7 +76,11 @@ def create_token(
 
 
 def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
-    """Return the tokens that the user may see, without their passwords. Raises as `create_token`."""
+    """Return the tokens that the user may see, without their passwords.
+
+    Raises:
+        KafkaError: the broker rejected the request. ClientError: no broker answers.
+    """
     return [
         TokenListing(
             token.token_id,
@@ -91,9 +95,12 @@ def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
 
 
 def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
-    """Renew a token for a period from now; -1 means the broker's default. Return its expiry.
+    """Let a token expire `period_ms` from now; -1 means the broker's default period.
 
-    It raises the same as `create_token`.
+    Return the new expiry in ms since 1970.
+
+    Raises:
+        KafkaError: the broker rejected the request. ClientError: no broker answers.
     """
     mac = _hmac(servers, timeout, token_id)
     answer = _asked(servers, timeout, RenewDelegationTokenRequest(hmac=mac, renew_period_ms=period_ms))
@@ -102,9 +109,12 @@ def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> 
 
 
 def expire_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
-    """Set a token's expiry to a period from now; -1 deletes it.
+    """Let a token expire `period_ms` from now; -1 deletes the token.
 
-    Return its expiry. Raises as `create_token`.
+    Return the new expiry in ms since 1970.
+
+    Raises:
+        KafkaError: the broker rejected the request. ClientError: no broker answers.
     """
     mac = _hmac(servers, timeout, token_id)
     answer = _asked(servers, timeout, ExpireDelegationTokenRequest(hmac=mac, expiry_time_period_ms=period_ms))

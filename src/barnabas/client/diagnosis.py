@@ -1,4 +1,4 @@
-"""Finds out why a client cannot connect or is rejected, by a series of checks, each with its own cure."""
+"""Finds out why a client cannot connect or is rejected. Each failed check says how to fix the problem."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from barnabas.client.servers import Servers, servers_of
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 _TIMEOUT_S = 5.0
-#: within which a server says that it does not take the client's certificate
+#: seconds to wait for the server to reject the client's certificate
 _ALERT_S = 1.0
 #: a certificate that ends sooner is reported
 _SOON = timedelta(days=30)
-#: the bits of authorised operations (KIP-430), by what clients do
+#: the bit of each operation in the authorised operations of a response (KIP-430)
 _OPERATIONS = {"read": 3, "write": 4, "describe": 8}
 _UNKNOWN_OPERATIONS = -(2**31)
 
@@ -32,16 +32,18 @@ _UNKNOWN_OPERATIONS = -(2**31)
 class Finding(NamedTuple):
     """The result of one check."""
 
-    #: what was looked at: "TLS of HOST:PORT"
+    #: the checked item: "TLS of HOST:PORT"
     subject: str
     is_good: bool
     words: str
-    #: what to do where it is not good
+    #: how to fix the problem, if `is_good` is False
     cure: str = ""
 
 
 def examine(servers: str, address: Address, topic: str | None = None) -> Iterator[Finding]:
-    """Check a broker like a client with the settings of `servers`, up to the first failed check.
+    """Yield a finding for each check that a client with the settings of `servers` can use a broker.
+
+    The first failed check of the connection is the last one.
 
     Args:
         servers: settings of the client; its own addresses are not checked.
@@ -170,7 +172,7 @@ class _Examined:
             yield _access(each)
 
     def _advertised(self, node: int, address: Address, is_alone: bool) -> Finding:
-        """Check that a broker answers at its advertised address. A single broker has answered already."""
+        """Check that a broker answers at its advertised address. `is_alone`: the cluster has no other one."""
         subject = f"broker {node}"
         cure = "set advertised.listeners of that broker to an address that clients reach"
         try:
@@ -203,9 +205,9 @@ class _Examined:
         return Finding(subject, False, str(error), "read the broker's log")
 
     def _alert(self) -> str:
-        """Return how the server ends the connection after the handshake.
+        """Return the reason why the server ends the connection after the TLS handshake.
 
-        It is empty if the server waits for a request, as after a successful handshake.
+        The reason is empty if the server waits for a request, which means that the handshake succeeded.
         """
         security = self._servers.security
         assert security is not None

@@ -21,7 +21,7 @@ class UnreachableError(ClientError):
 
 
 class AuthenticationError(ClientError):
-    """A client or a broker rejects the other one. A retry does not help."""
+    """The client rejects the broker, or the broker rejects the client. A retry does not help."""
 
 
 #: librdkafka's own codes (below -1) that a user meets, with words of ours.
@@ -41,7 +41,7 @@ _BY_CODE = {int(code): code for code in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """Return the code in a response; UNKNOWN_SERVER_ERROR for an unknown code."""
+    """Return the error code with this number; UNKNOWN_SERVER_ERROR for an unknown number."""
     return _BY_CODE.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -57,7 +57,7 @@ def said(error: BarnabasError) -> str:
 
 
 def translate(error: Any, about: str = "") -> BarnabasError:
-    """Convert an error of confluent_kafka to one of ours: `KafkaError` if a broker sent the code.
+    """Convert an error of confluent_kafka: to `KafkaError` if a broker sent its code, else to `ClientError`.
 
     `about` is the subject of the request, and begins the text.
     """

@@ -22,13 +22,21 @@ class Found(NamedTuple):
     record: Record
     #: "" for a record; "commit", "abort" or "control" for a marker
     marker: str
-    #: of the producer's transaction, which has ended by an abort, or has not ended
+    #: whether the record's transaction was aborted, and whether it has not ended yet
     aborted: bool
     open: bool
 
 
 class Chunk(NamedTuple):
-    """Batches from a partition's leader, and the offsets at which the partition ends."""
+    """Batches of a partition, and its offsets on the leader.
+
+    Attributes:
+        start: log start offset.
+        stable: last stable offset.
+        end: high watermark.
+        data: the batches, in the format of the log.
+        aborted: producer id and first offset of each aborted transaction in the batches.
+    """
 
     start: int
     stable: int
@@ -40,7 +48,9 @@ class Chunk(NamedTuple):
 def fetch(
     brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
 ) -> dict[int, Chunk]:
-    """Return batches of a topic from one leader, without waiting for more.
+    """Return batches of a topic's partitions from their leader, without a wait for more records.
+
+    Partitions that cannot be read are left out.
 
     The first request is read_committed, because its answer lists aborted transactions. A second one reads the
     records after the start of an open transaction.
@@ -51,7 +61,8 @@ def fetch(
         most_bytes: largest number of bytes for each partition.
 
     Raises:
-        KafkaError: the leader rejects the request; partitions that cannot be read are left out.
+        KafkaError: the leader rejects the request.
+        ClientError: the leader does not answer.
     """
     found = _fetched(brokers, leader, topic, wanted, most_bytes, committed=True)
     behind = {
@@ -102,7 +113,8 @@ def records_in(chunk: Chunk, first: int) -> Iterator[Found]:
     """Yield the records and markers of a chunk, from offset `first` on, up to the first damage.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
+        KafkaError: a batch is damaged (CORRUPT_MESSAGE), or has an unknown compression codec
+            (UNSUPPORTED_COMPRESSION_TYPE).
     """
     begun = sorted(chunk.aborted, key=lambda aborted: aborted[1])
     aborting: set[int] = set()

@@ -23,7 +23,7 @@ def record_line(
 
 
 def bytes_to_json(data: bytes | None) -> Any:
-    """Return the JSON value of bytes."""
+    """Return the JSON value of bytes: a text if they are UTF-8, else that of `in_base64`; None for None."""
     if data is None:
         return None
     try:
@@ -43,5 +43,5 @@ def is_base64(value: Any) -> bool:
 
 
 def from_base64(value: Any) -> bytes:
-    """Return the bytes of such a value. Raises ValueError, TypeError."""
+    """Return the bytes of a value with the form of `in_base64`. Raises ValueError, TypeError."""
     return base64.b64decode(value["base64"], validate=True)

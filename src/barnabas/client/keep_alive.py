@@ -1,12 +1,11 @@
 """Keeps a consumer in its group while its caller processes a record.
 
 librdkafka removes a consumer from its group if no thread polls it for `max.poll.interval.ms`, and a rebalance
-waits until it is polled. If a caller processes one record after another, it polls as seldom as its records
-are slow. So a thread polls for it. This keeps the consumer in the group, while reading is paused.
+waits for the next poll. A caller polls only between two records, so a slow record would delay the next poll.
+Therefore a thread polls while the caller does not. It keeps a few records, and then pauses the partitions.
 
-A rebalance removes partitions between two records. It drops buffered records at once. The record that the
-caller processes delays the rebalance until it is done. The delay is at most `_PATIENCE` of
-`max.poll.interval.ms`, for which the coordinator waits.
+A rebalance drops the buffered records of removed partitions at once. It waits until the caller has processed
+its current record, but at most `_PATIENCE` of `max.poll.interval.ms`, for which the coordinator waits.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ logger = logging.getLogger(__name__)
 #: how often the thread polls while the caller does not: in seconds, and in each max.poll.interval.ms
 _INTERVAL = 1.0
 _POLLS = 10
-#: a poll may bring a record: so many are kept before the partitions are paused, after which librdkafka has to
-#: fetch again what it has fetched
+#: records that the thread keeps before it pauses the partitions; after a pause librdkafka fetches again
 _KEPT = 10
 _PATIENCE = 2 / 3
 
@@ -84,7 +82,7 @@ class KeepAlive:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop to poll. A rebalance that waits for the caller continues."""
+        """Stop polling. A rebalance that waits for the caller continues."""
         self._stopped.set()
         with self.changed:
             self._in_hand = None
@@ -98,9 +96,10 @@ class KeepAlive:
 
     @contextmanager
     def reading(self) -> Iterator[list[confluent_kafka.Message]]:
-        """Enter a context with the messages that have arrived. A poll adds to them and takes from them.
+        """Return a context in which only the caller polls. Its value is the list of arrived messages.
 
-        A rebalance removes the messages for other members from them.
+        The caller adds the messages of its poll to the list, and removes those that it takes. A rebalance
+        removes the messages of partitions that move to other members.
 
         Raises:
             confluent_kafka.KafkaException: an error that occurred since the last poll.
@@ -125,8 +124,7 @@ class KeepAlive:
     def put_down(self, partition: TopicPartition, next_offset: int) -> None:
         """Note that the record before `next_offset` is processed, so that a commit includes it.
 
-        The next poll passes it to librdkafka, which must not be called at the same time as a rebalance
-        callback.
+        The next poll passes the offset to librdkafka, because a rebalance callback must not run meanwhile.
         """
         with self.changed:
             self._in_hand = None
@@ -134,7 +132,9 @@ class KeepAlive:
             self.changed.notify_all()
 
     def commit(self) -> None:
-        """Commit processed records, and wait for the response. A waiting rebalance commits first.
+        """Commit the offsets of processed records, and wait for the response.
+
+        A rebalance that waits for the caller continues first; it commits the offsets too.
 
         Raises:
             confluent_kafka.KafkaException: the commit was rejected.

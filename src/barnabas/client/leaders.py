@@ -51,7 +51,7 @@ class LeaderAnswers:
 class LeaderQuestion:
     """A request about partitions that is sent to their leaders repeatedly.
 
-    If an answer equals the last one, it costs very little, and is the same object.
+    If all responses equal the previous ones, `ask` decodes nothing and returns the same object.
     """
 
     def __init__(
@@ -61,9 +61,11 @@ class LeaderQuestion:
         leaders: Mapping[TopicPartition, BrokerId],
         request_of: RequestOf,
     ) -> None:
-        """Create it.
+        """Prepare one request for each leader.
 
-        In `leaders`, a partition without a leader has `NO_BROKER`, and an unknown one is missing.
+        Args:
+            leaders: leader of each existing partition; `NO_BROKER` for a partition without a leader.
+            request_of: makes the request to one leader from its partitions.
         """
         self._brokers = brokers
         self._refused: dict[TopicPartition, ErrorCode] = {}
@@ -82,7 +84,11 @@ class LeaderQuestion:
         self._answers = LeaderAnswers()
 
     def ask(self, *, patience: float | None = None, deadline: float | None = None) -> LeaderAnswers:
-        """Send the requests and return the answers. See `Brokers.ask_each` for `patience` and `deadline`.
+        """Send the requests and return the answers.
+
+        Args:
+            patience: largest number of seconds for each answer; None for all of the time.
+            deadline: monotonic seconds; None for the timeout of the `Brokers`.
 
         Raises:
             AuthenticationError: a leader or the client rejects the other one.
@@ -151,7 +157,7 @@ def ask_leaders(
 
 
 def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
-    """Return the leader of each partition of some topics in a MetadataResponse; `NO_BROKER` for none."""
+    """Return the leader of each partition of topics in a MetadataResponse; `NO_BROKER` if it has none."""
     return {
         TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
         for topic in topics
@@ -160,12 +166,12 @@ def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
 
 
 def live_leaders(topics: Iterable[Any]) -> dict[TopicPartition, BrokerId]:
-    """Return the leader of each partition with one, of some topics in a MetadataResponse."""
+    """Return the leader of each partition of topics in a MetadataResponse, without leaderless partitions."""
     return {partition: leader for partition, leader in leaders_of(topics).items() if leader != NO_BROKER}
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of partitions by their topics."""
+    """Return the partition numbers of each topic."""
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
         topics.setdefault(topic, []).append(number)
@@ -173,7 +179,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def by_partition(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    """Yield the answer for each partition of a response to a leader's request.
+    """Yield each partition in a leader's response, with its part of the response.
 
     A response to WriteTxnMarkers has the topics in its markers.
     """

@@ -33,7 +33,7 @@ def describe_log_dirs(brokers: Brokers, broker: BrokerId) -> list[dict[str, Any]
 
     Raises:
         KafkaError: the broker rejected the request.
-        ClientError: it does not answer.
+        ClientError: the broker does not answer.
     """
     response = brokers.ask(broker, DescribeLogDirsRequest(topics=None))
     check_code(response.error_code)

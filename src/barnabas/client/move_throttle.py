@@ -1,4 +1,4 @@
-"""Throttles for reassignments, set like Kafka's tools do (KIP-73): rates of brokers, replicas of topics."""
+"""Sets and removes throttles for reassignments (KIP-73): rates of brokers, throttled replicas of topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FOLLOWERS = "follower.replication.throttled.replicas"
 def throttle(
     cluster: Brokers, moves: Mapping[TopicPartition, Move], brokers: Iterable[BrokerId], rate: int
 ) -> None:
-    """Limit the copy of added replicas to `rate` bytes a second, on each broker and for each side.
+    """Limit copies to added replicas to `rate` bytes a second on each broker, for leaders and for followers.
 
     Raises:
         KafkaError: a broker rejected the request. ClientError: no broker answers.
@@ -48,9 +48,9 @@ def throttle(
 
 
 def lift(cluster: Brokers, topics: Iterable[str], brokers: Iterable[BrokerId]) -> None:
-    """Remove the throttles of these topics and brokers, and of brokers that the topics name.
+    """Remove the throttles of these topics and brokers, and of brokers in the topics' throttle settings.
 
-    A throttled broker that has died is not in the metadata, but the topics' settings name it.
+    A throttled broker that has died is missing in the cluster's metadata, but not in those settings.
 
     Raises:
         KafkaError: a broker rejected the request. ClientError: no broker answers.
@@ -65,7 +65,7 @@ def lift(cluster: Brokers, topics: Iterable[str], brokers: Iterable[BrokerId]) -
 
 
 def _throttled_brokers(cluster: Brokers, topics: Sequence[str]) -> set[BrokerId]:
-    """Return the brokers in the topics' settings: lists of ``partition:broker``, or ``*`` for all."""
+    """Return the brokers in the topics' throttle settings (lists of ``partition:broker``, or ``*``)."""
     if not topics:
         return set()
     response: Any = cluster.ask_once(
@@ -86,7 +86,7 @@ def _throttled_brokers(cluster: Brokers, topics: Sequence[str]) -> set[BrokerId]
 
 
 def _resource(kind: str, name: str, settings: Mapping[str, str | None]) -> AlterConfigsResource:
-    """Set the given values, and reset those that are None to their defaults."""
+    """Return a resource's changes: new values for its settings; None resets a setting to its default."""
     changes = [("delete" if value is None else "set", key, value) for key, value in settings.items()]
     return changed_resource(kind, name, changes)
 

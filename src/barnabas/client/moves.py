@@ -39,7 +39,7 @@ class Holders(NamedTuple):
     #: None where the cluster does not track them (KIP-966)
     elr: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
-    #: those of the replicas whose broker is away
+    #: replicas on brokers that are not alive
     offline: tuple[BrokerId, ...] = ()
 
 
@@ -71,7 +71,7 @@ class Moves:
         return described(self.brokers.ask_once(DescribeClusterRequest(), patience=PATIENCE))
 
     def holders(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Holders]:
-        """Return the replicas of the partitions of these topics, or of all."""
+        """Return replicas, ISR and leader of each partition of these topics; of all topics without names."""
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(topics)])
         found: dict[TopicPartition, Holders] = {}
         while True:
@@ -104,7 +104,10 @@ class Moves:
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None]
     ) -> dict[TopicPartition, KafkaError]:
-        """Start reassignments, or cancel those with the target None. Return the errors."""
+        """Start to move partitions to their target replicas. The target None cancels a reassignment.
+
+        Return an error for each partition that the controller rejected.
+        """
         topics: dict[str, ReassignableTopic] = {}
         for partition, target in sorted(targets.items()):
             topic = topics.setdefault(partition.topic, ReassignableTopic(name=partition.topic))
@@ -129,12 +132,12 @@ class Moves:
     def elect(
         self, partitions: Iterable[TopicPartition] | None, *, is_unclean: bool = False
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders, in all partitions if None. Return the results of partitions that needed an election.
+        """Elect leaders. Return the result of each partition that needed an election; None means success.
 
         Args:
-            partitions: partitions of the election.
-            is_unclean: if a partition has no leader, elects a replica that may lack records; otherwise the
-                preferred leader.
+            partitions: partitions that get new leaders; None for all.
+            is_unclean: if True, elect a replica that may lack records, for partitions without a leader. If
+                False, elect the preferred leaders.
         """
         asked = None if partitions is None else by_topic(sorted(partitions))
         request = ElectLeadersRequest(

@@ -1,4 +1,4 @@
-"""Joins lines to records: the lines of a stack trace belong to the line before them."""
+"""Joins lines into records: the lines of a stack trace belong to the line before them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LineGrouper(Generic[P]):
     """Receives lines one by one, each with the position after it, and returns complete records.
 
     A line belongs to the previous record if it is indented or blank, or is part of a Java or Python stack
-    trace. It also does if the record began with a timestamp or level and the line does not.
+    trace. It also belongs to that record if the record began with a timestamp or level and the line does not.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class LineGrouper(Generic[P]):
         return finished
 
     def flush(self) -> Gathered[P] | None:
-        """Return the present record, as if no line followed."""
+        """End the current record, and return it; None if there is none."""
         finished, self._open = self._open, None
         self._in_python_trace = False
         return finished

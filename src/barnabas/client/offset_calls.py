@@ -19,7 +19,7 @@ from barnabas.kafka.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-#: times that name an end of the log
+#: special times in ListOffsets, for the start and the end of the log
 EARLIEST, LATEST = -2, -1
 _CONSUMER = -1
 
@@ -66,7 +66,7 @@ def offsets_at(
 def offsets_request(
     times: Mapping[TopicPartition, int], *, committed: bool = False, timeout_ms: int = 0
 ) -> ListOffsetsRequest:
-    """Return the request for the first offset at a time or later.
+    """Return a ListOffsets request for each partition's first offset at a time or later.
 
     Args:
         times: milliseconds since 1970, `EARLIEST` or `LATEST`, by partition.
@@ -85,7 +85,10 @@ def offsets_request(
 
 
 def delete_records(brokers: Brokers, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Delete the records below these offsets (-1 for all). Return the new log start offsets."""
+    """Delete each partition's records below its offset in `before`; -1 deletes all records.
+
+    Return the new log start offsets.
+    """
 
     def request_of(partitions: Sequence[TopicPartition]) -> DeleteRecordsRequest:
         topics: dict[str, DeleteRecordsTopic] = {}

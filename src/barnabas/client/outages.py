@@ -10,7 +10,7 @@ import confluent_kafka
 
 logger = logging.getLogger(__name__)
 
-#: seconds for which an outage is not told again
+#: seconds without a further warning after one was logged
 _QUIET_S = 60.0
 
 _CODES = confluent_kafka.KafkaError
@@ -40,9 +40,9 @@ class OutageWarning:
 
 
 def _cause(text: str) -> str:
-    """Return the reason in "HOST:PORT/1:
+    """Return the reason in librdkafka's error text, such as " (connection refused)"; empty if there is none.
 
-    Connect to ... failed: Connection refused (after 0ms in state CONNECT)".
+    The text is "HOST:PORT/1: Connect to ... failed: Connection refused (after 0ms in state CONNECT)".
     """
     reason = text.partition(" (after ")[0].rpartition(": ")[2].strip()
     return f" ({reason[:1].lower()}{reason[1:]})" if reason else ""

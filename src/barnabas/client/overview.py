@@ -15,7 +15,7 @@ from barnabas.client.lag import lag_of
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group: its state, and by topic its offsets and its lag."""
+    """A group's state, and for each topic the sums of its committed offsets and of its lag."""
 
     state: str
     committed: Counter[str]
@@ -26,11 +26,11 @@ class Group:
 class Overview:
     """A cluster at one moment."""
 
-    #: when it was looked at, in seconds of a clock that only goes on
+    #: time of the request, in monotonic seconds
     time: float
     cluster: ClusterDescription
     topics: Sequence[TopicDescription]
-    #: by topic: the sum of its partitions' ends, and bytes at their leaders
+    #: for each topic, sums over its partitions: of the end offsets, and of the bytes on the leaders' disks
     ends: Counter[str]
     sizes: Counter[str]
     groups: dict[str, Group]
@@ -47,15 +47,16 @@ class Overview:
 
 
 def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
-    """Return the cluster as it is now.
+    """Request the state of a cluster's brokers, topics and groups from its brokers, and return it.
 
     Args:
-        now: the time, in seconds.
+        now: the time of the overview, in monotonic seconds.
         most_groups: number of groups whose offsets are requested, one request each; those with members come
             first.
 
     Raises:
-        KafkaError, ClientError: as `Admin`.
+        KafkaError: a broker rejects a request.
+        ClientError: no broker answers in time.
     """
     cluster = admin.cluster()
     topics = admin.describe_topics(admin.topics(internal=False))
@@ -94,5 +95,5 @@ def _group(state: str, committed: dict[TopicPartition, int], latest: dict[TopicP
 
 
 def rate(now: int, before: int | None, seconds: float) -> float | None:
-    """Return the growth a second; None if it is unknown or negative."""
+    """Return the growth a second from `before` to `now`; None if it is unknown or negative."""
     return None if before is None or now < before or seconds <= 0 else (now - before) / seconds

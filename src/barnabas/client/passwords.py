@@ -27,7 +27,7 @@ _SALT_BYTES = 24
 
 
 def list_users(brokers: Brokers) -> dict[str, dict[str, int]]:
-    """Return all users with SCRAM credentials: the iterations of each mechanism."""
+    """Return each user with SCRAM credentials, and the iterations of each of the user's mechanisms."""
     return {
         found.user: {
             _MECHANISMS.get(info.mechanism, "unknown"): info.iterations
@@ -50,7 +50,7 @@ def known_users(servers: str, timeout: float, users: Iterable[str]) -> set[str]:
 
 
 def set_password(brokers: Brokers, user: str, password: str, iterations: int) -> None:
-    """Set a user's password for every mechanism."""
+    """Set a user's password for SCRAM-SHA-256 and SCRAM-SHA-512. Send only the salted password."""
     upsertions = []
     for mechanism, digest in _HASHES.items():
         salt = secrets.token_bytes(_SALT_BYTES)

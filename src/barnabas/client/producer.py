@@ -1,7 +1,4 @@
-"""Produces records:
-
-`confluent_kafka.Producer` with Python values, and with errors that callers cannot miss.
-"""
+"""Produces records: `confluent_kafka.Producer` with Python values. It raises errors of deliveries."""
 
 from __future__ import annotations
 
@@ -32,13 +29,14 @@ Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | N
 class Producer:
     """Sends records in the background; leaving its `with` block waits until all are acknowledged.
 
-    It is idempotent: all in-sync replicas acknowledge each record, in order and without repeats. Keys go to
-    the partition that the Java client would choose. Further librdkafka settings by keyword, with underscores
-    for dots: `Producer("127.0.0.1:9092", compression_type="lz4", linger_ms=20)`.
+    The producer is idempotent: all in-sync replicas acknowledge each record, in order and without repeats. A
+    record goes to the partition that the Java client would choose for its key. Keyword arguments are settings
+    of librdkafka, with underscores for dots:
+    `Producer("127.0.0.1:9092", compression_type="lz4", linger_ms=20)`.
 
-    A record that could not be delivered raises at the next `send` or `flush`. So does one that no broker has
-    acknowledged within `delivery_timeout_ms` (2 minutes, as with the Java client; 0 waits without end). Until
-    then a warning is logged while no broker answers.
+    If a record could not be delivered, the next `send`, `poll` or `flush` raises an error. So it does for a
+    record that no broker has acknowledged within `delivery_timeout_ms` (2 minutes, as with the Java client; 0
+    waits without end). Until then the producer logs a warning while no broker answers.
     """
 
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, **settings: Any) -> None:
@@ -117,7 +115,11 @@ class Producer:
         self.poll()
 
     def poll(self, timeout: float = 0.0) -> None:
-        """Call the callbacks of deliveries. Wait at most `timeout` seconds for the first."""
+        """Call `on_delivery` for acknowledged records. Wait at most `timeout` seconds for the first one.
+
+        Raises:
+            KafkaError, ClientError: a record could not be delivered.
+        """
         try:
             self._producer.poll(timeout)
         except confluent_kafka.KafkaException as error:  # fatal: raised from whatever is called next

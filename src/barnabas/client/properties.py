@@ -18,7 +18,7 @@ from barnabas.base.tls.key_stores import kind_of, trusted_of_pkcs12
 from barnabas.client.errors import SettingError
 from barnabas.kafka.security.jaas import parse_jaas
 
-#: of librdkafka and of Java alike; they concern connections and have one meaning
+#: settings of connections that have the same name and meaning in librdkafka and in Java
 _SAME = frozenset(
     {
         "bootstrap.servers",
@@ -65,7 +65,7 @@ _SAME = frozenset(
     }
 )
 _RENAMED = {"sasl.mechanisms": "sasl.mechanism", "metadata.broker.list": "bootstrap.servers"}
-#: translated below, with others
+#: Java's settings of connections that this module translates
 JAVA = frozenset(
     {
         "sasl.jaas.config",
@@ -82,7 +82,7 @@ JAVA = frozenset(
         "ssl.truststore.type",
     }
 )
-#: how often and how early Java logs in again: librdkafka has times of its own
+#: Java's settings for the time of a renewed login: librdkafka has its own
 _HARMLESS = re.compile(
     r"sasl\.login\.(refresh|retry|connect|read)\..*|sasl\.kerberos\..*|ssl\.(key|trust)manager\..*"
 )
@@ -105,16 +105,17 @@ _TOKEN_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLogin
 class Translated(NamedTuple):
     """The translation of a client's properties."""
 
-    #: by librdkafka's names
+    #: settings of connections, by librdkafka's names
     settings: dict[str, str]
-    #: the names of what says nothing of connections
+    #: names of settings that do not concern connections
     ignored: list[str]
 
 
 def translate(given: Mapping[str, str]) -> Translated:
     """Return the connection settings in `given`, under librdkafka's names.
 
-    It reads PKCS#12 stores with certificates. Stores with a private key stay files.
+    It reads the certificates of a PKCS#12 truststore. For a keystore, which has a private key, it only
+    translates the path.
 
     Raises:
         SettingError: a setting is unknown or not supported; the text has its name and the cure, without
@@ -219,7 +220,7 @@ def _take_jaas(text: str, settings: dict[str, str]) -> None:
 
 
 def _take_token(options: Mapping[str, str], settings: dict[str, str]) -> None:
-    """Take the JAAS options of OAUTHBEARER other than the client's credentials."""
+    """Translate OAUTHBEARER's JAAS options for extensions and unsecured tokens into `settings`."""
     extensions = [
         f"{name.removeprefix('extension_')}={value}"
         for name, value in options.items()

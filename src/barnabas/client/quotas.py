@@ -15,7 +15,8 @@ from barnabas.kafka.protocol.messages.alter_client_quotas import (
 )
 from barnabas.kafka.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 
-#: whose quotas, by "user", "client-id" or "ip"; None is everyone who has none of their own
+#: names of the limited user, client id or IP address, by "user", "client-id" or "ip"; the name None is the
+#: default for those without their own quota
 Entity: TypeAlias = Mapping[str, str | None]
 
 

@@ -16,7 +16,7 @@ from barnabas.client.errors import AuthenticationError, ClientError, unreachable
 from barnabas.client.servers import security_for
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest
 
-#: Seconds within which a name must resolve and a connection stand.
+#: Seconds in which a name must resolve and a connection must open.
 CONNECT_S = 2.0
 #: Seconds that a connected broker has for its answer: a busy one takes its time.
 _ANSWER_S = 3.0
@@ -49,7 +49,7 @@ def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
 
 
 def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
-    """Return the reason for a missing response within `timeout` seconds, from a new attempt."""
+    """Connect again, and return an error with the reason why no response came within `timeout` seconds."""
     try:
         require_broker(bootstrap_servers)
     except ClientError as error:

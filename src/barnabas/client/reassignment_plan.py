@@ -2,8 +2,8 @@
 
 A plan moves as little as it can. First it moves replicas away from brokers that must hold none. Then it moves
 replicas from the fullest broker to the emptiest, until their numbers differ by at most one. Last, it evens
-out preferred leaders, which moves no data. It never leaves a partition on fewer racks than before. A replica
-that has to move goes to a rack without a replica of its partition, if there is one.
+out preferred leaders, which moves no data. A plan never leaves a partition on fewer racks than before. A
+replica that has to move goes to a rack without a replica of its partition, if there is one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def plan_spread(
     *,
     replication_factor: int | None = None,
 ) -> Placement:
-    """Return the moves of partitions after which the brokers share the load evenly.
+    """Return the partitions that must move so that the brokers share the load evenly, with new replicas.
 
     Args:
         current: the replicas of each partition, the preferred leader first.

@@ -22,7 +22,7 @@ class Repeated:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.answer: Any = None
-        #: the connection that the frame was made for, since another may speak in other versions
+        #: the connection for which the frame was made; another one may use other API versions
         self.connection: object = None
         self.version = 0
         self.frame = bytearray()

@@ -1,4 +1,4 @@
-"""OAUTHBEARER as a client speaks it (RFC 7628, KIP-255), and where its tokens come from."""
+"""The client's side of OAUTHBEARER (RFC 7628, KIP-255), and the sources of its tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ _TOKEN_TIMEOUT_S = 10.0
 
 
 def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> ClientExchange:
-    """A bearer token, got when it is needed, and SASL extensions (KIP-342)."""
+    """Yield the client's messages of a login by OAUTHBEARER.
+
+    Args:
+        token: returns a bearer token; called when the login begins.
+        extensions: SASL extensions (KIP-342).
+    """
     pairs = {"auth": f"Bearer {token()}", **extensions}
     refusal = (
         yield b"n,,\x01" + b"".join(f"{key}={value}\x01".encode() for key, value in pairs.items()) + b"\x01"
@@ -30,12 +35,12 @@ def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> Clie
 def token_of_client(
     endpoint: str, client_id: str, client_secret: str, scope: str, tls: ssl.SSLContext
 ) -> str:
-    """Return a token for a client's own credentials (OAuth 2.0, RFC 6749 section 4.4; KIP-768).
+    """Request a token with a client's credentials (OAuth 2.0, RFC 6749 section 4.4; KIP-768), and return it.
 
-    `tls` is for an endpoint of https.
+    `tls` is used if the URL of the endpoint is https.
 
     Raises:
-        AuthenticationError: the endpoint gives none.
+        AuthenticationError: the endpoint returned no token.
     """
     form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     credentials = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
@@ -53,7 +58,7 @@ def token_of_client(
 
 
 def unsecured_token(claims: Mapping[str, object], seconds: int) -> str:
-    """Return an unsigned token, for trying things out."""
+    """Return an unsigned token with `claims` that expires after `seconds`. Use it only for tests."""
     now = SystemClock().now_ms() // 1000
     parts = ({"alg": "none"}, {**claims, "iat": now, "exp": now + seconds})
     return "".join(

@@ -31,7 +31,7 @@ class ConnectionSecurity:
     sasl: Sasl | None = None
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """Return the socket for the data. Raises OSError as the system and TLS do."""
+        """Return the socket to use, encrypted if TLS is on. Raises OSError if the handshake fails."""
         return plain if self.tls is None else self.tls.wrap_socket(plain, server_hostname=host)
 
     def authenticate(self, connection: BrokerConnection) -> None:

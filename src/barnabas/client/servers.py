@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Servers(str):
-    """The text ``host:port,...`` with settings. It can be shown, because it never contains a secret.
+    """The text ``host:port,...`` with settings. The text may be shown, because it contains no secret.
 
     Clients of the cluster (`Admin`, `Producer`, `Consumer`, connections of our own) use its settings.
 

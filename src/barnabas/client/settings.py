@@ -30,9 +30,10 @@ ASK_AGAIN = {"connections.max.idle.ms": 10_000}
 
 
 def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate `linger_ms=5` to `linger.ms: 5`. librdkafka writes to stderr only if a setting asks for it.
+    """Return librdkafka's settings of keyword arguments: `linger.ms: 5` for `linger_ms=5`.
 
-    Settings of `bootstrap_servers` (`Servers`) apply unless `settings` override them.
+    Settings of `bootstrap_servers` (`Servers`) apply unless `settings` override them. librdkafka writes to
+    stderr only if `log_level` is among the settings.
     """
     named = {
         name if name in _UNDERSCORED else name.replace("_", "."): value for name, value in settings.items()
@@ -64,7 +65,12 @@ def create_client(
 
 
 def check_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> None:
-    """Raise as `create_client` does, for a client without librdkafka."""
+    """Check the settings of a client that does not use librdkafka.
+
+    Raises:
+        ClientError: an address is not HOST:PORT.
+        SettingError: librdkafka does not know the setting, or rejects its value.
+    """
     from confluent_kafka.admin import AdminClient
 
     create_client(AdminClient, bootstrap_servers, settings)

@@ -22,7 +22,7 @@ from barnabas.kafka.protocol.messages.share_group_describe import Member, ShareG
 
 
 class ShareOffset(NamedTuple):
-    """The offset of a group in a partition."""
+    """A share group's start offset and lag in a partition."""
 
     #: all records below it are finished; None before the partition's leader has chosen one
     start: int | None
@@ -31,11 +31,12 @@ class ShareOffset(NamedTuple):
 
 
 def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: str) -> GroupDescription:
-    """Return a share group.
+    """Return the description of a share group.
 
     Raises:
         KafkaError: the coordinator rejects the request, for example with GROUP_ID_NOT_FOUND.
-        ClientError: the coordinator does not answer; an `UnservedError` from a cluster without share groups.
+        UnservedError: the cluster does not support share groups.
+        ClientError: the coordinator does not answer.
     """
     (found,) = connection.ask(ShareGroupDescribeRequest(group_ids=[group])).groups
     check(found.error_code, group, found.error_message)
@@ -52,7 +53,7 @@ def describe_group(connection: BrokerConnection, coordinator: BrokerId, group: s
 
 
 def start_offsets(connection: BrokerConnection, group: str) -> dict[TopicPartition, ShareOffset]:
-    """Return the group's offset in each partition for which it has a state.
+    """Return the group's start offset and lag in each partition for which the group has a state.
 
     Raises:
         KafkaError: the coordinator rejects the request.

@@ -52,9 +52,9 @@ __all__ = ["parse_line", "Shipper", "Progress"]
 #: The number of lines read from one source before the next has its turn.
 _TURN = 2_000
 _SAVE_INTERVAL = 1.0
-#: Seconds of silence after which nothing of a killed shipper is thought to be on its way.
+#: Seconds without records after which no record of a killed shipper is expected any more.
 _SETTLE = 0.5
-#: Seconds that a writer has to let go of a renamed file.
+#: Seconds that a writer has to close a renamed file.
 _GRACE = 1.0
 
 

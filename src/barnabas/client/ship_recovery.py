@@ -1,4 +1,4 @@
-"""Finds in the topic up to where each source has been shipped."""
+"""Finds the last shipped record of each source in the topic."""
 
 from __future__ import annotations
 

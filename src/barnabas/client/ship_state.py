@@ -3,8 +3,8 @@
 Every shipped record has the header `barnabas.ship`: ``<number>@<position>@<host>``. The number is that of the
 record in its source, and the position is the one after its lines. So the topic shows exactly what has been
 shipped. With the state file the shipper need not read the whole topic, and knows the position after retention
-has removed a record. The topic's id is the name of its folder, because a topic that is deleted and created
-again is a new one.
+has removed a record. The name of the state files' folder has the topic's id, because a topic that is deleted
+and created again is a new one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def encode_header(number: int, position: Position, host: str) -> bytes:
 
 
 def decode_header(value: bytes) -> tuple[int, Position, str]:
-    """Decode the header. Raises ValueError if it is not a shipper's."""
+    """Decode the header `barnabas.ship` to number, position and host. Raises ValueError."""
     number, position, host = value.decode().split("@", 2)
     return int(number), Position.decode(position), host
 

@@ -22,7 +22,7 @@ from barnabas.base.system.files import pread, shared_opener
 #: The suffixes of log rotation: .1, .2.gz, -20240131, .2024-01-31, .old ...
 _ROTATED_SUFFIX = re.compile(r"[.\-_](?:(\d[\d\-_T.]*?)|old|bak|prev)(?:\.gz)?")
 
-#: A longer line is given out in pieces, so that memory stays bounded.
+#: A longer line is returned in pieces, so that memory stays bounded.
 MAX_LINE = 64 * 1024
 
 #: The bytes checked before a position: a few lines, since one alone may not be unique.

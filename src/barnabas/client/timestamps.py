@@ -113,7 +113,7 @@ def _full_year(year: int) -> int:
 
 
 def _latest_past_year(moment: datetime) -> datetime:
-    """Return the year, which syslog omits: this year, or last year if the date would be in the future."""
+    """Return `moment` in the latest year in which it is not in the future. Syslog omits the year."""
     now = datetime.fromtimestamp(SystemClock().now_ms() / 1000)
     for year in (now.year, now.year - 1, now.year - 2, now.year - 3, now.year - 4):
         try:

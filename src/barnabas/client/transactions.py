@@ -55,9 +55,9 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """A producer that a partition's leader remembers.
+    """A producer's state that a partition's leader remembers.
 
-    `transaction_start` is None without an open transaction.
+    `transaction_start` is the first offset of the producer's open transaction; None without one.
     """
 
     partition: TopicPartition
@@ -101,12 +101,12 @@ class Transactions:
         longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all brokers that match all given filters.
+        """Return the transactional ids of the cluster that match all given filters.
 
         Args:
-            states: allowed states.
-            producer_ids: allowed producer ids.
-            longer_than_ms: least age of an open transaction.
+            states: allowed states; all if empty.
+            producer_ids: allowed producer ids; all if empty.
+            longer_than_ms: least age of an open transaction; -1 for any.
             pattern: regular expression for the id.
         """
         request = ListTransactionsRequest(
@@ -182,8 +182,12 @@ class Transactions:
     ) -> list[ProducerDescription]:
         """Return the open transactions in `partitions` that no coordinator will end.
 
-        Such a transaction had no records for longer than the longest transaction timeout. Its coordinator
+        Such a transaction has had no records for longer than the longest transaction timeout. Its coordinator
         does not know it, or does not know that it has written to the partition.
+
+        Args:
+            longer_than_ms: longest transaction timeout.
+            now_ms: current time in ms since 1970.
         """
         silent = [
             producer
@@ -202,8 +206,8 @@ class Transactions:
     def abort(self, producer: ProducerDescription) -> None:
         """Write an abort marker for a producer's open transaction into its partition.
 
-        Use this only for a transaction that hangs. If a coordinator still knows it, the coordinator and the
-        partition then disagree.
+        Use this only for a transaction that hangs. If a coordinator still knows the transaction, the
+        coordinator and the partition then disagree.
         """
         topic, number = producer.partition
         marker = WritableTxnMarker(

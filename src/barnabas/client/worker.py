@@ -1,4 +1,4 @@
-"""Records of a queue: `confluent_kafka.ShareConsumer`, a member of a share group, as an iterator."""
+"""Reads topics as queues: `confluent_kafka.ShareConsumer`, a member of a share group, as an iterator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ACCEPT, _RELEASE, _REJECT = (
 _SHARE_FETCH = 78
 #: seconds that the brokers have for an answer
 _ANSWER_S = 10.0
-#: seconds after which a finished record is told to the broker
+#: seconds between two commits of finished records
 _COMMIT_S = 1.0
 
 
@@ -40,16 +40,16 @@ class Worker:
 
     The members share the records, not the partitions: each record goes to one of them. So there can be more
     members than partitions. A record is done when the caller takes the next one, or when the block ends
-    without an error. A record that is not done comes again, to this member or to another one. That happens
-    after an error in the block, after `release`, and when a member has had the record for longer than
-    ``share.record.lock.duration.ms`` (30 s). After ``share.delivery.count.limit`` deliveries (5), or after
-    `reject`, the record does not come again.
+    without an error. The brokers deliver a record that is not done again, to this member or to another one.
+    That happens after an error in the block, after `release`, and when a member has had the record for longer
+    than ``share.record.lock.duration.ms`` (30 s). After ``share.delivery.count.limit`` deliveries (5), or
+    after `reject`, they do not deliver it again.
 
     Args:
         bootstrap_servers: `host:port,...`
         topics: names.
-        group: the share group. ``share.auto.offset.reset`` of the group says where a new one begins.
-        settings: librdkafka's, with underscores for dots.
+        group: the share group. Its setting ``share.auto.offset.reset`` says where a new group begins.
+        settings: settings of librdkafka, with underscores for dots.
 
     Raises:
         ClientError: no broker answers, or the cluster has no share groups.
@@ -76,9 +76,9 @@ class Worker:
         self._consumer.subscribe(list(topics))
 
     def poll(self, timeout: float = 1.0) -> Record | None:
-        """Return the next record, or None when none has come within `timeout` seconds.
+        """Return the next record; None if none has arrived within `timeout` seconds.
 
-        The record before it is done.
+        The call also marks the previous record as done.
 
         Raises:
             KafkaError: the broker answered with an error.
@@ -102,18 +102,18 @@ class Worker:
         return Record.from_message(message)
 
     def release(self) -> None:
-        """Give the last record back: it comes again, to this member or to another one."""
+        """Release the last record: the broker delivers it again, to this member or to another one."""
         self._finish(_RELEASE)
 
     def reject(self) -> None:
-        """Give the last record up: it does not come again."""
+        """Reject the last record: the broker does not deliver it again."""
         self._finish(_REJECT)
 
     def take(self, count: int, timeout: float = 30.0) -> list[Record]:
-        """Exactly `count` records, of which all but the last are done.
+        """Return exactly `count` records. All but the last count as done.
 
         Raises:
-            ClientError: fewer have come within `timeout` seconds.
+            ClientError: fewer records have arrived within `timeout` seconds.
         """
         records: list[Record] = []
         deadline = time.monotonic() + timeout
@@ -126,12 +126,12 @@ class Worker:
         return records
 
     def close(self) -> None:
-        """Give back the records that are not done, tell the broker which ones are, and leave the group.
+        """Release the records that are not done, commit those that are done, and leave the group.
 
-        If the broker has not stored that a record is done, a warning says so: the record can come again.
+        If the broker does not store that a record is done, log a warning: the record can be delivered again.
 
         Raises:
-            KafkaError: there was no answer.
+            KafkaError: the broker did not answer.
         """
         try:
             self._finish(_RELEASE)
@@ -175,19 +175,19 @@ class Worker:
 def _warn(
     places: Iterable[confluent_kafka.TopicPartition], failure: confluent_kafka.KafkaException | None
 ) -> None:
-    """Log which records can come again: their locks had expired, or the partition has another leader."""
+    """Log a warning if a commit failed: the records of these partitions can be delivered again."""
     if failure is not None:
         names = ", ".join(sorted(f"{place.topic}-{place.partition}" for place in places))
         logger.warning("the broker has not stored that records of %s are done: %s", names, translate(failure))
 
 
 def work(bootstrap_servers: str = DEFAULT_BOOTSTRAP, *topics: str, group: str, **settings: Any) -> Worker:
-    """`Worker` for a with block: ``with work(servers, "orders", group="billing") as records: ...``"""
+    """Return a `Worker` for ``with work(servers, "orders", group="billing") as records:``."""
     return Worker(bootstrap_servers, *topics, group=group, **settings)
 
 
 def _check_share_groups(brokers: Brokers) -> None:
-    """librdkafka itself would wait without a word."""
+    """Raise ClientError if the cluster has no share groups. librdkafka itself would wait silently."""
     asked = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
     if not any(api.api_key == _SHARE_FETCH for api in brokers.ask_any(asked).api_keys):
         raise ClientError(

@@ -1,7 +1,7 @@
 """Encodes a value in a separate process, with limits of time and memory.
 
 Some schemas and values take any amount of time: a pattern that backtracks, or nested choices and defaults. A
-thread cannot be stopped, and it holds the interpreter's lock, which an event loop needs.
+thread cannot be stopped, and it would hold the GIL, which an event loop needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.client.schemas.codec import Encoder
 from barnabas.client.schemas.registered import Registered, SchemaError
 from barnabas.client.schemas.unfit import UnfitError
 
-#: of one value: seconds of processor time, bytes of memory, seconds until the answer
+#: limits of one value: seconds of processor time, bytes of memory, seconds until the answer
 _CPU_S, _MEMORY, _PATIENCE_S = 5, 512 << 20, 30.0
 #: bytes of a payload; brokers take less in one record
 _LARGEST = 64 << 20
@@ -31,7 +31,11 @@ _ENCODED, _UNFIT, _UNUSABLE, _TOO_MUCH = b"e", b"u", b"s", b"m"
 
 
 def encode_alone(schema: Registered, message: str, text: str, path: str) -> bytes:
-    """Return the payload of a JSON text. The arguments are those of `Encoder`. This blocks.
+    """Return the payload of a JSON text. Blocks until another process has encoded it.
+
+    Args:
+        message: name of the Protobuf message to write; the first one if empty.
+        path: name of the value in error messages: "value" or "key".
 
     Raises:
         UnfitError: the text is not JSON, the schema does not allow it, or the check takes too long.

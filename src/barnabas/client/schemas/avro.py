@@ -11,7 +11,7 @@ from barnabas.client.schemas.registered import Registered
 
 
 class AvroSchema:
-    """An Avro schema. Its creation raises ValueError, TypeError or KeyError if the schema is not valid."""
+    """An Avro schema. The constructor raises ValueError, TypeError or KeyError if the schema is not valid."""
 
     def __init__(self, schema: Registered) -> None:
         import fastavro
@@ -26,7 +26,7 @@ class AvroSchema:
         self._json = AvroJson(self._parsed, names)
 
     def read(self, data: bytes) -> Any:
-        """Return the value. It raises any exception if the bytes do not fit the schema."""
+        """Decode a payload. Raises an exception of any type if the bytes do not fit the schema."""
         import fastavro
 
         return fastavro.schemaless_reader(io.BytesIO(data), self._parsed, None)

@@ -24,7 +24,7 @@ _INTEGERS = {"int": 31, "long": 63}
 _FLOATS = {"float": "<f", "double": "<d"}
 _NAMED = ("record", "error", "enum", "fixed")
 _SPECIAL = ("NaN", "Infinity", "-Infinity")
-#: a value that fits a branch of a union: with a loss of its own kind, or as what it is
+#: how a value fits a branch of a union: after a conversion to another type, or as its own type
 _POSSIBLE, _NATURAL = 1, 2
 
 
@@ -54,7 +54,7 @@ class _Writing:
     def __init__(self, names: Mapping[str, Any]) -> None:
         self.out = bytearray()
         self._names = names
-        #: a default's values are of the first branch that they fit, and have no logical types
+        #: whether a default is written: its values take the first branch that they fit, without logical types
         self._in_default = False
 
     def write(self, schema: Any, value: Any, path: str) -> None:
@@ -202,7 +202,7 @@ class _Writing:
         return index, value
 
     def _branch_names(self, schema: Any) -> tuple[str, ...]:
-        """Return the names of a branch: of its type, or of a named type the full name and the simple name."""
+        """Return the names of a branch: full name and simple name of a named type, else the type's name."""
         schema = self._named(schema)
         if isinstance(schema, str):
             return (schema,)
@@ -211,7 +211,7 @@ class _Writing:
         return (str(schema["type"]),)
 
     def _fit(self, schema: Any, value: Any) -> int:
-        """Return how well a value fits a branch, from the value itself and the names in it."""
+        """Return how well a value fits a branch: `_NATURAL`, `_POSSIBLE` or 0 (not at all)."""
         schema = self._named(schema)
         kind = schema if isinstance(schema, str) else schema["type"]
         if not isinstance(kind, str) or kind in self._names:

@@ -12,7 +12,7 @@ from barnabas.client.json_bytes import is_base64
 from barnabas.client.schemas.unfit import UnfitError, told
 
 _EPOCH, _EPOCH_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1).toordinal()
-#: units of a second in what is counted
+#: units in a second
 _UNITS = {"millis": 1000, "micros": 1_000_000}
 _MOST_DIGITS = 1000
 

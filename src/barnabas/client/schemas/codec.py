@@ -21,7 +21,7 @@ class Codec(Protocol):
     """Reads and writes the payloads of a schema, without the magic byte and the id."""
 
     def read(self, data: bytes) -> Any:
-        """Return the value. It raises any exception if the bytes do not fit the schema."""
+        """Decode a payload. Raises an exception of any type if the bytes do not fit the schema."""
         ...
 
     def write(self, value: Any, path: str) -> bytes:
@@ -70,7 +70,9 @@ class Encoder:
         path: name of the value in error messages: "value" or "key".
 
     Raises:
-        SchemaError, ConfigError: as `codec_of`; or `message` is set for a format without messages.
+        SchemaError: the schema is not valid, its format is not known, or `message` is set for a format
+            without messages.
+        ConfigError: a package that the format needs is not installed.
     """
 
     def __init__(self, schema: Registered, message: str = "", path: str = "value") -> None:
@@ -93,7 +95,7 @@ class Encoder:
         return prefix(self._schema.id) + content
 
     def encode_text(self, text: str | bytes) -> bytes:
-        """Return the payload of a JSON text. Raises as `encode`."""
+        """Return the payload of a JSON text. Raises UnfitError, SchemaError, ConfigError."""
         try:
             value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         except RecursionError:

@@ -73,7 +73,7 @@ class JsonSchema:
 
 
 def linked(contents: Any, named: list[tuple[str, Any]]) -> tuple[Registry[Any], str]:
-    """Return a schema's document and those that ``$ref`` may name in it, and the document's own URI.
+    """Return a schema and the documents to which its ``$ref`` may refer, and the schema's own URI.
 
     Raises:
         ValueError: an ``$id`` is not a URI.

@@ -17,7 +17,8 @@ class ProtobufSchema:
             one.
 
     Raises:
-        ValueError, ModuleNotFoundError: as `ProtobufFile`.
+        ValueError: the schema is malformed, or an import is missing.
+        ModuleNotFoundError: the package protobuf, or that of an imported file, is not installed.
     """
 
     def __init__(self, schema: Registered, message: str = "") -> None:
@@ -28,9 +29,9 @@ class ProtobufSchema:
 
     @property
     def messages(self) -> list[str]:
-        """Return the names of its messages, the first one first.
+        """Return the names of the schema's messages, in their order in the schema.
 
-        Nested ones follow the message that contains them.
+        Nested messages follow the message that contains them.
         """
         return self._file.messages
 

@@ -19,7 +19,7 @@ from barnabas.base.text import shown
 from barnabas.client.schemas.registered import DEEPEST, MOST_REFERENCES, Registered
 
 _MAIN = "<schema>"
-#: files of the Python packages
+#: names of files that Python packages contain
 _WELL_KNOWN = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
 _BYTES = FieldDescriptorProto.TYPE_BYTES
 #: Confluent's files: the message of each, and its fields in the order of their numbers
@@ -56,12 +56,12 @@ class ProtobufFile:
 
     @property
     def pool(self) -> Any:
-        """Return the pool of its descriptors and those of its imports."""
+        """Return the pool with the descriptors of the schema and of its imports."""
         return self._pool
 
     @property
     def messages(self) -> list[str]:
-        """Return the full names of its messages. A nested one follows the message that contains it."""
+        """Return the full names of the schema's messages. A nested one follows the one that contains it."""
         return list(_names(self._main.message_types_by_name.values()))
 
     def message(self, name: str = "") -> Any:
@@ -81,7 +81,7 @@ class ProtobufFile:
         raise ValueError(f"there is no message {shown(name, 100)} in it; its messages are {there or 'none'}")
 
     def at(self, indexes: Sequence[int]) -> Any:
-        """Return the message with these indexes, from the top level inwards. Raises ValueError."""
+        """Return the descriptor at these message indexes, the outermost first. Raises ValueError."""
         found: Any = None
         messages = list(self._main.message_types_by_name.values())
         for index in indexes:

@@ -1,4 +1,4 @@
-"""A registered schema with all that it refers to, by its id or by its subject."""
+"""Finds registered schemas by id or by subject, with the schemas that they refer to. Registers schemas."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ _IDS = "/schemas/ids/"
 
 
 class SchemaNameError(BarnabasError):
-    """A text that names no schema."""
+    """The text is not a name of a schema: an id, SUBJECT/VERSION or SUBJECT."""
 
 
 class SchemaError(BarnabasError):
-    """A registered schema that cannot be used."""
+    """A registered schema cannot be used."""
 
 
 class Registered(NamedTuple):
     """A schema.
 
     Attributes:
-        text: of Protobuf the FileDescriptorProto in base64, which needs no compiler.
-        id: 0 of a schema that is not registered yet.
-        references: the schemas that it refers to by the names it does so by; needed ones stand first.
+        id: id in the registry; 0 if the schema is not registered yet.
+        kind: format of the schema: AVRO, JSON or PROTOBUF.
+        text: text of the schema. For Protobuf, the FileDescriptorProto in base64, which needs no compiler.
+        references: name and text of each schema to which this one refers. Each schema follows those that it
+            needs itself.
     """
 
     id: int
@@ -50,23 +52,23 @@ class Reads(Protocol):
     """The part of a `SchemaRegistry` that finds schemas."""
 
     def get(self, path: str) -> Any:
-        """Return a JSON answer. Raises RegistryError."""
+        """Return the JSON of the response to GET `path`. Raises RegistryError."""
         ...
 
 
 def versions_path(subject: str, version: int | str) -> str:
-    """Return the address of a version."""
+    """Return the path of a subject's version in the registry's API."""
     return f"/subjects/{subject_path(subject)}/versions/{version}"
 
 
 def path_of(name: str) -> str:
-    """Return the address of the schema with a name.
+    """Return the path of a schema in the registry's API.
 
     Args:
         name: ``ID``, ``SUBJECT/VERSION``, or ``SUBJECT`` for its latest version.
 
     Raises:
-        SchemaNameError: it has none of these forms.
+        SchemaNameError: `name` has none of these forms.
     """
     if name.isascii() and name.isdecimal():
         if len(name) > 10 or int(name) > _LARGEST_ID:
@@ -83,10 +85,13 @@ def path_of(name: str) -> str:
 
 
 def find(registry: Reads, name: str) -> tuple[Registered, str]:
-    """Return the schema with a name, as `path_of`, and the name that it keeps when newer versions come.
+    """Return a schema, and a name that refers to it also after newer versions are registered.
+
+    Args:
+        name: ``ID``, ``SUBJECT/VERSION``, or ``SUBJECT`` for its latest version.
 
     Raises:
-        SchemaNameError: no schema has such a name.
+        SchemaNameError: `name` has none of these forms.
         RegistryRefused: the registry does not have the schema, or one that it refers to.
         RegistryError: the registry does not answer, or its answer is malformed.
         SchemaError: the schema refers to too much.
@@ -97,17 +102,29 @@ def find(registry: Reads, name: str) -> tuple[Registered, str]:
 
 
 def by_id(registry: Reads, id_: int, kind: str = "") -> Registered:
-    """Return the schema with an id. Raises as `find`, and SchemaError if it is not of a given `kind`."""
+    """Return the schema with an id.
+
+    Raises:
+        RegistryRefused: the registry does not have the schema, or one that it refers to.
+        RegistryError: the registry does not answer, or its answer is malformed.
+        SchemaError: the schema refers to too much, or is not of the format `kind`, if one is given.
+    """
     return _resolved(registry, f"{_IDS}{id_}", f"schema id {id_}", kind, id_)[0]
 
 
 def latest(registry: Reads, subject: str, kind: str = "") -> Registered:
-    """Return the newest version of a subject. Raises as `by_id`."""
+    """Return the newest version of a subject.
+
+    Raises:
+        RegistryRefused: the registry does not have the subject, or a schema that it refers to.
+        RegistryError: the registry does not answer, or its answer is malformed.
+        SchemaError: the schema refers to too much, or is not of the format `kind`, if one is given.
+    """
     return _resolved(registry, versions_path(subject, LATEST), f"subject {subject}", kind)[0]
 
 
 class Reference(NamedTuple):
-    """A registered version that a schema to be registered refers to, and the name it does so by."""
+    """A reference from a new schema to a registered version. `name` is the name in the new schema."""
 
     name: str
     subject: str
@@ -115,7 +132,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def parse(cls, name: str, where: str) -> Self:
-        """Parse ``SUBJECT/VERSION``. Raises ConfigError."""
+        """Return the reference `name` to `where`, which is ``SUBJECT/VERSION``. Raises ConfigError."""
         subject, _, version = where.rpartition("/")
         if not subject or not version.isdecimal():
             raise ConfigError(f"reference {name}={where}: write SUBJECT/VERSION, such as items-value/1")
@@ -125,7 +142,7 @@ class Reference(NamedTuple):
 def register(
     registry: SchemaRegistry, subject: str, text: str, kind: str = AVRO, references: Sequence[Reference] = ()
 ) -> int:
-    """Return the id of a schema, which the registry registers unless it has it.
+    """Register a schema, unless the registry already has it. Return its id.
 
     Raises:
         ConfigError: the registry rejects the schema.
@@ -150,11 +167,11 @@ def register(
 def _resolved(
     registry: Reads, path: str, item: str, kind: str = "", id_: int | None = None
 ) -> tuple[Registered, str]:
-    """Return the schema at an address, with its references, and the name that it keeps.
+    """Return the schema at a path of the registry's API, with its references, and its permanent name.
 
     Args:
-        item: the schema as messages name it.
-        id_: the schema's id; None for the address of a version.
+        item: name of the schema in messages.
+        id_: the schema's id; None for the path of a version.
     """
     try:
         answer = registry.get(path + _form("?", kind))
@@ -191,7 +208,7 @@ def _references(
     A registry keeps a deleted version as long as another schema refers to it.
 
     Args:
-        read: names and addresses that were read.
+        read: names and paths that were read.
     """
     if depth > DEEPEST:
         raise SchemaError("its references are too deep")

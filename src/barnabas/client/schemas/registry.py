@@ -64,7 +64,7 @@ class RegistryRefused(RegistryError):
         self.is_missing = is_missing
 
     def of(self, item: str) -> Self:
-        """Return the same error, whose text names the item."""
+        """Return a copy of this error whose text begins with `item`."""
         return type(self)(
             f"{item}{' is not registered' if self.is_missing else ''}: {self}", is_missing=self.is_missing
         )
@@ -80,8 +80,8 @@ class SchemaRegistry:
     Args:
         url: address. ``http://user:password@host:8081`` logs in; other characters than letters and digits are
             percent-encoded in the user and password.
-        login: cluster whose authorities the registry's certificate may have, and whose user logs in, unless
-            the URL has one.
+        login: a cluster with security settings. The client trusts its authorities, and logs in as its user
+            unless the URL has a user.
 
     Raises:
         ConfigError: the URL is malformed. The text does not contain its password.
@@ -95,7 +95,7 @@ class SchemaRegistry:
         self._tls: ssl.SSLContext | None = None
         self._headers: dict[str, str] = {"Accept": _TYPE}
         self._has_login = login is not None
-        #: options of curl, without the password, for which it asks
+        #: login options of curl, without the password: curl prompts for it
         self._login: list[str] = []
         if pair := _user(parts, login):
             self._login = ["--user", pair[0]]
@@ -106,15 +106,15 @@ class SchemaRegistry:
             self._login += ["--cacert", authorities] if authorities else []
 
     def get(self, path: str) -> Any:
-        """Return the JSON of a response. Raises RegistryError."""
+        """Return the JSON of the response to GET `path`. Raises RegistryError."""
         return self._ask("GET", path, None, self._patience.read_s)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Request a change, or a check of one; return the response's JSON. Raises RegistryError."""
+        """Send a request that makes or checks a change. Return the response's JSON. Raises RegistryError."""
         return self._ask(method, path, body, self._patience.change_s)
 
     def curl(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> list[str]:
-        """Return a curl command for the same request. It has no password."""
+        """Return the curl command that sends such a request to the registry. It contains no password."""
         data = [] if body is None else ["--header", f"Content-Type: {_TYPE}", "--data", _json(body)]
         request = ["--request", method, *data, *self._login, self._url + path]
         return ["curl", "--silent", "--show-error", *request]

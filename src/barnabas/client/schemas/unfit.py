@@ -24,7 +24,7 @@ def inside(path: str, step: str | int) -> str:
 
 
 def told(value: Any, most: int = _LONGEST_VALUE) -> str:
-    """Return a JSON value for an error message, shortened if it is long."""
+    """Return a JSON value as text for an error message, shortened if it is long."""
     if isinstance(value, dict) and value:
         return f"an object of {', '.join(told(name, _LONGEST_STEP) for name in list(value)[:5])}"
     if isinstance(value, list) and value:
