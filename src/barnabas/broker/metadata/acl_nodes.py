@@ -1,7 +1,7 @@
 """The nodes of ACLs: paths and contents, in the format of Apache Kafka on ZooKeeper (``ZkData``).
 
-    /kafka-acl/TYPE/NAME                    the rules of a resource, or of all (`*`)
-    /kafka-acl-extended/prefixed/TYPE/NAME  those of the resources whose names begin so
+    /kafka-acl/TYPE/NAME                    the rules of one resource, or of all resources (`*`)
+    /kafka-acl-extended/prefixed/TYPE/NAME  the rules of all resources whose names begin with NAME
 
 A node is
 ``{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read", "host":"*"}]}``.
@@ -53,12 +53,12 @@ _PATH = re.compile(
     rf"(?P<root>{'|'.join(_ROOTS.values())})/(?P<type>{'|'.join(_TYPES_BY_TEXT)})/(?P<name>[^/]+)"
 )
 _PATTERNS_BY_ROOT = {root: pattern for pattern, root in _ROOTS.items()}
-#: what ZooKeeper takes in no name, and the sign that stands before what is encoded
+#: the characters that ZooKeeper allows in no name, and the sign that begins an encoded character
 _UNSTORABLE = re.compile("[%/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 def path(resource: ResourcePattern) -> str:
-    """Return the path of the ACLs of a resource pattern."""
+    """Return the path of the node that has the ACLs of a resource pattern."""
     name = _UNSTORABLE.sub(_encoded, resource.name)
     if name in (".", ".."):
         name = name.replace(".", "%2E")
@@ -66,7 +66,7 @@ def path(resource: ResourcePattern) -> str:
 
 
 def resource_of(path: str) -> ResourcePattern | None:
-    """Return the resource pattern of a path; None if the path is not that of ACLs."""
+    """Return the resource pattern whose ACLs are at `path`; None if `path` is not the path of an ACL node."""
     match = _PATH.fullmatch(path)
     if match is None:
         return None
@@ -75,7 +75,7 @@ def resource_of(path: str) -> ResourcePattern | None:
 
 
 def encode(entries: Iterable[AclEntry]) -> bytes:
-    """Encode the content of a node."""
+    """Encode ACLs as the content of a node."""
     acls = [
         {
             "principal": entry.principal,
@@ -88,12 +88,15 @@ def encode(entries: Iterable[AclEntry]) -> bytes:
     return json.dumps({"version": 1, "acls": acls}, separators=(",", ":")).encode()
 
 
-#: in place of what cannot be read: a rule too many is safer than one too few
+#: the rules in place of an unreadable node: to deny too much is safer than to deny too little
 _CLOSED = PatternRules([AclEntry(ANY_PRINCIPAL, Permission.DENY, Operation.ALL)])
 
 
 def decode(path: str, data: bytes) -> PatternRules:
-    """Decode the ACLs of a node. If the content is invalid, they deny everything."""
+    """Decode the ACLs of the node at `path`.
+
+    If `data` is invalid, log an error and return a rule that denies every operation to everyone.
+    """
     try:
         return PatternRules([_entry(acl) for acl in json.loads(data)["acls"]])
     except (ValueError, KeyError, TypeError) as error:

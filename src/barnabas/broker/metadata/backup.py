@@ -1,10 +1,10 @@
 """Backs up a cluster's metadata to a file, and restores a store from it.
 
 The file is text with one JSON value a line: first a header, then ``["path", "data"]`` for each node, last
-``{"crc32": "..."}`` of all lines before. It has all decisions of users: topics with their ids and replicas,
-settings, users, features, pending deletions. It does not have leaders and ISRs, which change often. When all
-replicas of a partition run, a restored cluster elects the replica with the furthest log (KIP-966). So an old
-backup loses no acknowledged record.
+``{"crc32": "..."}`` of all lines before. It has everything that users decided: topics with their ids and
+replicas, settings, users, features, pending deletions. It does not have leaders and ISRs, which change often.
+When all replicas of a partition run, a restored cluster elects the replica with the furthest log (KIP-966).
+So a restore of an old backup loses no acknowledged record.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from barnabas.broker.storage.damage import read_small_file
 
 #: in a log directory of each broker of a cluster
 FILE_NAME = "barnabas-metadata-backup"
-#: controllers that there may have been since the file was written
+#: the most controllers that may have been elected since the file was written
 _CONTROLLERS = 1000
 #: leader epochs of one partition for each controller: no epoch from before a restore comes again
 _LEADER_EPOCHS = 1000
-#: producer ids that may have been granted since
+#: the most producer ids that may have been granted since the file was written
 _PRODUCER_IDS = 2**32
-#: what lives no longer than a session, or says who leads
+#: the nodes that end with a session, and the admitted broker epochs
 _TRANSIENT = (znodes.BROKER_IDS, znodes.BROKER_EPOCHS, znodes.CONTROLLER)
 
 
@@ -47,32 +47,32 @@ class BackupError(ValueError):
 
 
 class Backup(NamedTuple):
-    """The decisions of users in a cluster at one moment."""
+    """The metadata of a cluster at one moment, without registrations, leaders and ISRs."""
 
     cluster_id: str
-    #: when it was taken, by the clock of whoever did
+    #: the time of the backup, in milliseconds since 1970, by the clock of the process that took it
     taken_ms: int
     #: how many controllers there had been
     controller_epoch: int
-    #: what each node holds, as text, by its path
+    #: the content of each node, as text, by the node's path
     nodes: Mapping[str, str]
 
     @property
     def age(self) -> tuple[int, int]:
-        """A number that is larger for the later of two backups of a cluster."""
+        """Sort key. Of two backups of a cluster, the later one has the larger key."""
         return (self.controller_epoch, self.taken_ms)
 
     @property
     def topics(self) -> list[str]:
-        """Names of the topics."""
+        """Sorted names of the topics."""
         start = f"{znodes.TOPICS}/"
         return sorted(path.removeprefix(start) for path in self.nodes if path.startswith(start))
 
 
 def is_kept(path: str) -> bool:
-    """Whether a backup contains the node of that path.
+    """Whether a backup contains the node at `path`.
 
-    It contains no states of partitions and no registrations.
+    Backups leave out the states of partitions, the registrations and epochs of brokers, and the controller.
     """
     if path.startswith(f"{znodes.TOPICS}/"):
         return "/" not in path.removeprefix(f"{znodes.TOPICS}/")
@@ -80,7 +80,7 @@ def is_kept(path: str) -> bool:
 
 
 async def take(store: MetadataStore, now_ms: int) -> Backup:
-    """Read all nodes for a backup.
+    """Read the nodes of the store, and return a backup of them. `now_ms` is the time of the backup.
 
     Raises:
         StoreUnavailableError: there is no cluster in the store, or it fails.
@@ -91,7 +91,7 @@ async def take(store: MetadataStore, now_ms: int) -> Backup:
 
 
 def backup_of(nodes: Mapping[str, bytes], now_ms: int) -> Backup:
-    """Make a backup of nodes. Raises StoreUnavailableError if they contain no cluster."""
+    """Make a backup of nodes (data by path). Raises StoreUnavailableError if the cluster's id is missing."""
     if znodes.CLUSTER_ID not in nodes:
         raise StoreUnavailableError("there is no cluster: name the right ZooKeeper, chroot or folder")
     return Backup(
@@ -121,7 +121,7 @@ async def _children(store: MetadataStore, path: str) -> Sequence[str]:
 
 
 def encode(backup: Backup) -> Iterator[bytes]:
-    """Yield the file, in pieces."""
+    """Yield the lines of the backup file."""
     checksum = 0
     head = {
         "barnabas-metadata-backup": 1,
@@ -139,7 +139,7 @@ def encode(backup: Backup) -> Iterator[bytes]:
 
 
 def decode(data: bytes) -> Backup:
-    """Parse the output of `encode`. Raises BackupError."""
+    """Parse the content of a backup file. Raises BackupError if it is damaged or of another version."""
     body, _, last = data.rstrip(b"\n").rpartition(b"\n")
     try:
         checksum = json.loads(last)["crc32"]
@@ -156,11 +156,11 @@ def decode(data: bytes) -> Backup:
 
 
 def read_backup(fs: FileSystem, path: str) -> Backup:
-    """Return the backup in a file, or in one of a broker's log directories.
+    """Return the backup in a file. If `path` is a log directory of a broker, read the backup file in it.
 
     Raises:
         BackupError: the file is not a backup.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         fs.entries(path)
@@ -174,12 +174,13 @@ def read_backup(fs: FileSystem, path: str) -> Backup:
 
 
 async def restore(backup: Backup, store: MetadataStore) -> None:
-    """Restore a cluster in a store that has none, or one without topics and brokers.
+    """Write a backup to a store that has no cluster, or a cluster without topics and brokers.
 
-    The cluster's id is written last, so that an interrupted restore can be repeated. No brokers may run.
+    This function writes the cluster's id last, so that an interrupted restore can be repeated. It raises the
+    controller epoch, leader epochs and producer ids, so that none is used twice. No broker should run.
 
     Raises:
-        StoreUnavailableError: there is a cluster already, or the store fails.
+        StoreUnavailableError: the store has a cluster with topics or brokers, or the store fails.
     """
     await _check_empty(store)
     operations: list[Operation] = []

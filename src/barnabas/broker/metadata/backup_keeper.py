@@ -1,6 +1,6 @@
 """Keeps a backup of the cluster's metadata in a broker's log directories.
 
-It is necessary if ZooKeeper loses its data.
+`barnabas cluster restore` needs the backup if ZooKeeper loses its data.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from barnabas.broker.metadata.store import Cancel, Event, MetadataStore, Session
 
 log = logger_of(__name__)
 
-#: between a change and its backup: changes come together; in seconds
+#: seconds between a change and its backup, so that one backup has several changes
 _DELAY = 2.0
-#: so many times as long as the last backup took, at least, passes before the next one
+#: after each backup, the keeper waits for this multiple of the time that the backup took
 _REST = 50.0
-#: after a failure
+#: seconds to wait after a failure
 _RETRY = 30.0
 
 
 class BackupKeeper:
-    """Writes the backup again shortly after each change of its nodes.
+    """Writes a new backup to the log directories shortly after each change of the metadata.
 
-    It writes nothing while the store has no cluster, or another cluster than this broker's. So if ZooKeeper
-    has lost everything, the backup is not overwritten.
+    The keeper writes nothing while the store has no cluster, or another cluster than this broker's. So if
+    ZooKeeper has lost everything, the last backup is not overwritten.
 
     Args:
         store: metadata store of the cluster.
         cluster_id: id of the broker's cluster.
-        folders: returns the log directories that work.
+        folders: function that returns the log directories that work at the moment.
     """
 
     def __init__(
@@ -56,17 +56,21 @@ class BackupKeeper:
         self._disk = disk
         self._clock = clock
         self._cancels: list[Cancel] = []
-        #: what each node held when it was read last
+        #: the content of each node at the last read
         self._nodes: dict[str, bytes] = {}
         #: paths to be read again; None for all of them
         self._changed: set[str] | None = None
-        #: whether every folder has what was read last
+        #: whether every folder has a backup of the last read
         self._is_written = False
         self._news = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start to keep the backup. Raises StoreError."""
+        """Watch the metadata, and write a backup now and after each change, in a task.
+
+        Raises:
+            StoreError: the store cannot be watched.
+        """
         self._cancels.append(self._store.on_state(self._on_state))
         watching = await persistently(self._store, lambda: self._store.watch("/", self._on_event))
         self._cancels.append(watching)

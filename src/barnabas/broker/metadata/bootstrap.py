@@ -1,4 +1,4 @@
-"""Creates the nodes that a cluster needs before the first login: its secret and its first users."""
+"""Creates the nodes that a cluster needs before the first login: the login secret and the first users."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from barnabas.broker.metadata import znodes
 from barnabas.broker.metadata.store import BadVersionError, MetadataStore, NodeExistsError
 from barnabas.kafka.security.scram import MIN_ITERATIONS, Mechanism, derive
 
-#: what is stored of each: a credential by the name of its mechanism
+#: by user, the stored credential for each name of a SCRAM mechanism
 Users: TypeAlias = Mapping[str, Mapping[str, str]]
 NO_USERS: Users = MappingProxyType({})
 
 
 def credentials(password: str, salt: bytes) -> dict[str, str]:
-    """Return the stored credential of a password for each mechanism. This takes milliseconds of CPU time."""
+    """Return the credential to store for a password, by SCRAM mechanism. This takes milliseconds of CPU."""
     return {
         mechanism.text: derive(mechanism, password, salt, MIN_ITERATIONS).encode() for mechanism in Mechanism
     }
 
 
 async def add_missing_users(store: MetadataStore, users: Users) -> None:
-    """Store the credentials of those `users` that have none. A password that was changed stays.
+    """Store the credentials of each of `users` that has no node in the store. Existing nodes do not change.
 
     Raises:
-        StoreError: the store is out of reach.
+        StoreError: the store cannot be reached.
     """
     for user, texts in sorted(users.items()):
         with contextlib.suppress(NodeExistsError):
@@ -39,10 +39,12 @@ _BYTES = 32
 
 
 async def login_secret(store: MetadataStore, random: Random) -> bytes:
-    """Read the cluster's secret. The first broker creates it.
+    """Return the cluster's login secret. Create it if the store has none.
+
+    Brokers derive the salts of unknown users from this secret.
 
     Raises:
-        StoreError: the store is out of reach.
+        StoreError: the store cannot be reached.
     """
     while True:
         node = await store.exists(znodes.LOGIN_SECRET)

@@ -31,7 +31,7 @@ _NAMED = (
     znodes.DELETED_TOPICS,
     token_nodes.FOLDER,
 )
-#: those with quotas, which users' nodes have too
+#: the folders with quotas only; nodes of users also have quotas
 _QUOTAS = (znodes.CLIENT_CONFIGS, znodes.IP_CONFIGS)
 _NAMED_PATH = re.compile(rf"(?P<folder>{'|'.join(_NAMED)})/(?P<name>[^/]+)")
 
@@ -52,7 +52,9 @@ _V = TypeVar("_V")
 
 
 async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
-    """Return all paths to read for a new image: those in the store, and those in `image`.
+    """Return the paths of all nodes to read for a new image.
+
+    The result includes the nodes of `image`, because some of them may have been deleted from the store.
 
     Raises:
         StoreError: the store cannot be read.
@@ -84,7 +86,7 @@ async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
 
 
 async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]:
-    """Return the nodes for users' client ids."""
+    """Return the paths of the quota nodes of users' client ids."""
     folders = [f"{user}/clients" for user in users]
     found = await store.read(folders)
     return [
@@ -96,9 +98,9 @@ async def _quotas_below(store: MetadataStore, users: Sequence[str]) -> list[str]
 
 
 class ImageBuilder:
-    """Builds an image that shares unchanged parts with the previous one.
+    """Builds a new image from the previous image and the changed nodes.
 
-    So the cost depends on the number of changes.
+    The two images share unchanged parts, so the cost depends only on the number of changes.
     """
 
     def __init__(self, store: MetadataStore, before: ClusterImage) -> None:
@@ -106,7 +108,9 @@ class ImageBuilder:
         self._before = before
 
     async def apply(self, paths: Collection[str]) -> ImageDelta:
-        """Read the nodes at `paths` again. Paths that are not part of an image are ignored.
+        """Read the nodes at `paths` again. Return the change from the previous image to the new one.
+
+        Paths of nodes that are not part of an image are ignored.
 
         Raises:
             StoreError: the store cannot be read.
@@ -244,7 +248,10 @@ class ImageBuilder:
     async def _client_quotas(
         self, changed: Mapping[str, QuotaEntity]
     ) -> Mapping[QuotaEntity, Mapping[str, str]]:
-        """Return the quotas of clients. The same nodes contain users' credentials, which are left out."""
+        """Return all quotas of clients, with the `changed` nodes read again.
+
+        Nodes of users also contain credentials. These are left out.
+        """
         if not changed:
             return self._before.client_quotas
         quotas = _map(self._before.client_quotas).mutate()
@@ -282,11 +289,11 @@ class ImageBuilder:
     async def _deleted_topics(
         self, names: Collection[str], topic_names: Mapping[TopicId, str]
     ) -> tuple[Mapping[TopicId, frozenset[BrokerId]], frozenset[TopicId]]:
-        """Return the deletion notes, and the topics whose notes were removed.
+        """Return the deletion notes, and the topics whose notes were removed since the previous image.
 
-        If a topic has moved away from a broker, no note names this broker. So the broker may find the topic
-        and the note gone at the same time. A changed note shows that there was one. It stays until the image
-        shows that the topic is gone.
+        A removed note stays in the first result, without brokers, while the image still shows the topic. The
+        second result reports each removed note once. So a broker learns of a deletion even if it reads the
+        store only after both the topic and its note were removed.
         """
         before = self._before.deleted_topics
         kept = [topic_id for topic_id, brokers in before.items() if not brokers]
@@ -331,11 +338,11 @@ class ImageBuilder:
     async def _read_states(
         self, topics: dict[str, TopicImage | None], wanted: Mapping[str, Collection[int] | None]
     ) -> None:
-        """Add the states of some partitions, or of all (None), to the topics.
+        """Read the states of partitions, and add them to `topics`.
 
-        A state may be missing because the topic was deleted after its own node was read. Then the topic's
-        node is read again. If the topic still exists, no controller deleted the state, because a controller
-        deletes all or nothing.
+        `wanted` has the partitions by topic; None means all partitions. A state may be missing because the
+        topic was deleted after its own node was read. Then the topic's node is read again. If the topic still
+        exists, a user has deleted the state: a controller deletes all nodes of a topic together.
         """
         states = [
             (name, number)

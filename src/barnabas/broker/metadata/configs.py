@@ -1,4 +1,4 @@
-"""Effective settings of a broker or a topic: those in the image override those of the broker's start."""
+"""Effective settings of brokers, topics and groups: the image's settings override those of the start."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ log = logger_of(__name__)
 class ConfigResolver:
     """Combines the settings in the cluster image with those of a broker's start (KIP-226).
 
-    A topic's setting comes from the topic, else the broker, else all brokers, else the broker's start, else
-    the default. It is the same for a group's setting. A broker's setting comes from all sources except the
-    first. Results are cached until the image's settings change.
+    A topic's value comes from the first of these sources that sets it: the topic, the broker, all brokers,
+    the broker's start, the default. For a group's value, the first source is the group. A broker's value
+    comes from the sources after the first. Results are cached until the image's settings change.
     """
 
     def __init__(self, static: BrokerConfig, broker_id: BrokerId) -> None:
@@ -31,9 +31,9 @@ class ConfigResolver:
         self._layers = self._broker_layers(ClusterImage())
         self._broker = static
         self._plain_topic = TopicConfig.from_layers(self._layers, {})
-        #: its description, once it was wanted
+        #: the description of `_plain_topic`, after the first request for it
         self._described: list[Description] | None = None
-        #: of topics with settings of their own: the settings as text, and what holds
+        #: topics with their own settings: these settings as text, and the effective settings
         self._topics: dict[str, tuple[Mapping[str, str], TopicConfig]] = {}
         self._groups: dict[str, GroupConfig] = {}
         self._group_source: Mapping[str, Mapping[str, str]] = {}
@@ -49,7 +49,7 @@ class ConfigResolver:
         return self._broker
 
     def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
-        """Return a topic's effective settings; for a topic that does not exist, its initial ones."""
+        """Return the effective settings of a topic. If it does not exist, return those of a new topic."""
         self._refresh(image)
         texts = image.topic_configs.get(topic)
         if texts is None:
@@ -62,7 +62,10 @@ class ConfigResolver:
         return known[1]
 
     def plain_topic(self, image: ClusterImage) -> list[Description]:
-        """Describe every setting of a topic without settings of its own; one list for all."""
+        """Return the descriptions of all settings of a topic that has no settings of its own.
+
+        All such topics share this list, so callers should not change it.
+        """
         self._refresh(image)
         if self._described is None:
             self._described = list(describe_topic(self._layers))
@@ -123,7 +126,10 @@ class ConfigResolver:
 
 
 def _sound(settings: type[Settings], texts: Mapping[str, str], whose: str) -> dict[str, str]:
-    """Return the valid settings that this version knows. Another version may have written others."""
+    """Return the entries of `texts` that are known, valid and dynamic. Log a warning for each other entry.
+
+    Another version may have written settings that this version does not know.
+    """
     sound = {}
     for name, text in texts.items():
         try:

@@ -1,4 +1,4 @@
-"""Two copies of the embedded store's journal. Each shows damage to the other, and repairs it.
+"""Two copies of the embedded store's journal. The store repairs a damaged copy from the other copy.
 
     FIRST/metadata-1.journal    in the first log directory
     SECOND/metadata-2.journal   in the second one, or beside the first copy when there is only one
@@ -54,13 +54,13 @@ _LEAST_BYTES = 256 * 1024
 
 
 class Found:
-    """A copy on the disk."""
+    """A copy of the journal as it was found on disk: its content, or the reason why it cannot be used."""
 
     def __init__(self, fs: FileSystem, path: str, like: Found | None = None) -> None:
         self.path = path
         self.content = b""
         self.journal: Journal | None = None
-        #: what is wrong with it as a whole; None when `journal` is there
+        #: the reason why there is no `journal`; None if there is one
         self.problem: str | None = None
         self.is_missing = False
         try:
@@ -78,7 +78,7 @@ class Found:
             raise StoreUnavailableError(f"{path} {error}: use the version that wrote it") from error
         except (ValueError, KeyError, TypeError) as error:
             self.problem = f"is damaged: {error}"
-        #: the furthest generation that can be read of it, its damage or not; -1 when nothing can
+        #: the highest generation that can be read, also after damage; -1 if none can be read
         self.reached = self.generation
         if not self.is_whole:
             with contextlib.suppress(ValueError, AttributeError, TypeError):
@@ -90,18 +90,20 @@ class Found:
 
     @property
     def generation(self) -> int:
-        """Generation up to which the copy is complete; -1 if not even its beginning is."""
+        """The last generation before any damage; -1 if not even the snapshot can be read."""
         return -1 if self.journal is None else self.journal.generation
 
     def described(self) -> str:
-        """Describe the copy's damage."""
+        """Return the copy's damage or state in words, to follow its path in a message."""
         if self.journal is not None and self.journal.damage is not None:
             return f"is damaged: {self.journal.damage}"
         return self.problem or f"is whole, at generation {self.generation}"
 
 
 def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = ()) -> list[Found]:
-    """Return the paths at which a copy may be, the regular paths first.
+    """Read the files at all paths at which a copy may be. Return them, the regular paths first.
+
+    The result includes missing files (`Found.is_missing`).
 
     Args:
         usable: those of `folders` that can have a copy; by default all.
@@ -121,7 +123,7 @@ def choose(copies: Sequence[Found]) -> Found | None:
     """Return the copy that has all commits; None if there is no copy.
 
     Raises:
-        StoreUnavailableError: no copy certainly has all commits.
+        StoreUnavailableError: no copy certainly has all commits, or the copies are of different stores.
     """
     present = [copy for copy in copies if not copy.is_missing]
     if not present:
@@ -143,7 +145,7 @@ def choose(copies: Sequence[Found]) -> Found | None:
 
 
 class JournalCopies:
-    """The open copies. The store's one thread owns them, and the methods block."""
+    """The open copies of the journal. All methods block; only the store's own thread should call them."""
 
     def __init__(
         self, fs: FileSystem, folders: Sequence[str], locks: Sequence[Lock], journal: Journal
@@ -161,12 +163,14 @@ class JournalCopies:
         random: Random,
         before_new: Callable[[], None] | None = None,
     ) -> JournalCopies:
-        """Open the store in `folders`, with repair and lock. Create a new one if there is none.
+        """Lock `folders`, open the store in them, and repair a copy that differs. If needed, create a store.
 
-        `before_new` is called before the creation, and can raise to prevent it.
+        A `metadata.db` of an earlier version is imported. If there is none either, `before_new` is called
+        before the creation, and can raise to prevent it.
 
         Raises:
-            StoreUnavailableError: another process has it, it is damaged beyond repair, or the disk fails.
+            StoreUnavailableError: another process has the store, the store is damaged beyond repair, or the
+                disk fails.
         """
         with contextlib.ExitStack() as on_failure:
             locks = {}
@@ -193,7 +197,7 @@ class JournalCopies:
         return copies
 
     def commit(self, changes: Sequence[Change], transaction: int) -> None:
-        """Store one generation durably.
+        """Apply changes to `journal`, and write them as one generation to each copy that works, with fsync.
 
         Raises:
             StoreUnavailableError: no copy could be written; the store has not changed.
@@ -266,7 +270,7 @@ class JournalCopies:
     def _put_away(self, copy: Found) -> None:
         """Rename a copy at an old path, after log.dirs has changed.
 
-        A later start could use its outdated content.
+        Otherwise a later start could use its outdated content.
         """
         with contextlib.suppress(OSError):
             self._fs.rename(copy.path, copy.path + ".old")
@@ -274,11 +278,11 @@ class JournalCopies:
 
 
 class _Copy:
-    """A file to which commits are appended."""
+    """The file of one copy. Commits are appended to it."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self.path = path
-        #: why it is left out; None while it has every commit
+        #: the failure after which the copy is not used; None while the file has every commit
         self.error: Exception | None = None
         self._fs = fs
         self._file: File | None = None
@@ -287,7 +291,7 @@ class _Copy:
         self._checksum = 0
 
     def open(self, journal: Journal) -> None:
-        """Use the file as it is: it contains `journal`."""
+        """Open the file, which contains `journal`, for appends."""
         self._file = self._fs.open(self.path)
         self._size = journal.size
         self._snapshot_size = journal.snapshot_size
@@ -307,7 +311,7 @@ class _Copy:
     def rewrite(
         self, store_id: str, generation: int, transaction: int, nodes: Mapping[str, StoreNode]
     ) -> None:
-        """Replace the file with a snapshot."""
+        """Replace the file with a snapshot of `nodes`, and open it for appends."""
         data, checksum = encode_snapshot(store_id, generation, transaction, nodes)
         self.close()
         replace_file(self._fs, self.path, data)
@@ -319,7 +323,10 @@ class _Copy:
             self.error = None
 
     def leave_out(self, error: Exception) -> None:
-        """Stop to use the copy. After a failure its content is unknown, so it must be rewritten first."""
+        """Stop the use of the copy after a failed write, and log it.
+
+        The content of the file is unknown after the failure. `rewrite` ends this state.
+        """
         if self.error is None:
             log.error("the metadata's copy %s cannot be written and is left out: %s", self.path, error)
         self.error = error
@@ -335,7 +342,7 @@ class _Copy:
 
 
 def _homes(folders: Sequence[str]) -> list[str]:
-    """Return the folders of the two copies."""
+    """Return the regular paths of the two copies."""
     return [f"{folders[0]}/{FILE_NAMES[0]}", f"{folders[min(1, len(folders) - 1)]}/{FILE_NAMES[1]}"]
 
 
@@ -349,7 +356,11 @@ def _is_same(journal: Journal, other: Journal) -> bool:
 
 
 def _lock(fs: FileSystem, folder: str) -> Lock | None:
-    """Create and lock a folder. Log the reason and return None if it cannot have a copy."""
+    """Create and lock a folder. If the folder cannot have a copy, log the reason and return None.
+
+    Raises:
+        StoreUnavailableError: another process has the lock.
+    """
     try:
         make_durable_directory(fs, folder)
         fs.entries(folder)

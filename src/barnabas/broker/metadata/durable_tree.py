@@ -18,17 +18,17 @@ from barnabas.broker.metadata.tree import Change, Tree
 #: the number of changes reported in one turn of the event loop
 _REPORTED_A_TURN = 500
 
-#: Receives durable changes in their order, before the response to their transaction.
+#: Function that receives durable changes in their order, before the response to their transaction.
 ChangeListener: TypeAlias = Callable[[Sequence[Change]], None]
-#: The operations of a transaction, made from the tree in the state on which they will work.
+#: Function that makes a transaction's operations from the tree to which they will be applied.
 Planned: TypeAlias = Callable[[Tree], Sequence[Operation]]
 
 
 class Transaction:
     """A queued transaction.
 
-    `done` has the result of `MetadataStore.multi`. After a failure, `versions` has an entry for each
-    operation before the failed one.
+    The future `done` gets the versions that `MetadataStore.multi` returns, or the error. After a failure,
+    `versions` has an entry for each operation before the failed one.
     """
 
     __slots__ = ("done", "operations", "session", "versions")
@@ -51,13 +51,13 @@ class Transaction:
 
 
 class DurableTree:
-    """The tree in memory, and two copies of its journal (`barnabas.broker.metadata.copies`).
+    """A tree of nodes in memory, and two copies of its journal on disk (`barnabas.broker.metadata.copies`).
 
     Ephemeral nodes are not in the journal, because all sessions end with the process. Transactions that
     arrive during an fsync share the next fsync. Only one process at a time can open the files.
 
     Args:
-        on_changes: receives durable changes.
+        on_changes: called with changes when they are on disk.
         disk: the copies, and the thread that writes them; None for a tree only in memory.
     """
 
@@ -81,12 +81,12 @@ class DurableTree:
         on_changes: ChangeListener,
         before_new: Callable[[], None] | None = None,
     ) -> DurableTree:
-        """Open the files in `folders`. Create new ones if there are none.
+        """Open the store's files in `folders`. Create new files if there are none.
 
         `before_new` is called in a thread before the creation, and can raise to prevent it.
 
         Raises:
-            StoreUnavailableError: another process has them, they are damaged beyond repair, or the disk
+            StoreUnavailableError: another process has the files, they are damaged beyond repair, or the disk
                 fails.
         """
         thread = environment.blocking.pool("metadata", 1)
@@ -110,7 +110,11 @@ class DurableTree:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Tree]:
-        """Enter a context with the tree in a durable state. Raises StoreUnavailableError after `close`."""
+        """Enter a context in which no transaction changes the tree, and all of its changes are on disk.
+
+        Raises:
+            StoreUnavailableError: the tree is closed.
+        """
         async with self._settled:
             yield self._open_tree()
 
@@ -132,7 +136,7 @@ class DurableTree:
         self._open_tree()
 
     async def close(self) -> bool:
-        """Write the queued transactions, and close the files. Return whether they were open."""
+        """Write the queued transactions, and close the files. Return False if the tree was already closed."""
         while self._writer is not None:
             await self._writer
         if self._tree is None:

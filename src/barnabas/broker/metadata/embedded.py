@@ -23,7 +23,10 @@ _SESSION = 1
 
 
 class EmbeddedStore(SingleOperations):
-    """A tree with one session, which ends with the process. Without `open`, the tree is only in memory."""
+    """A metadata store in this process, with one session, which ends with the process.
+
+    `open` returns a store with files on disk. The constructor makes a store that is only in memory.
+    """
 
     def __init__(self) -> None:
         self._tree = DurableTree(self._report)
@@ -34,12 +37,13 @@ class EmbeddedStore(SingleOperations):
     async def open(
         cls, environment: Environment, *folders: str | Path, before_new: Callable[[], None] | None = None
     ) -> EmbeddedStore:
-        """Open the store in `folders`, a broker's log directories. Create a new one if there is none.
+        """Open the store in `folders`, a broker's log directories. Create a new store if there is none.
 
         `before_new` is called in a thread before the creation, and can raise to prevent it.
 
         Raises:
-            StoreUnavailableError: another process has it, it is damaged beyond repair, or its disk fails.
+            StoreUnavailableError: another process has the store, the store is damaged beyond repair, or its
+                disk fails.
         """
         store = cls()
         store._tree = await DurableTree.open(environment, folders, store._report, before_new)

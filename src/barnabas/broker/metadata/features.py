@@ -14,7 +14,7 @@ SHARE_VERSION = "share.version"
 class Feature(NamedTuple):
     """The levels of a feature that this software supports.
 
-    Levels are inclusive; level 0 is without the feature.
+    The range includes `lowest` and `highest`. At level 0, the feature is not used.
     """
 
     lowest: int
@@ -41,7 +41,7 @@ _NONE = Feature(0, 0, 0)
 
 
 class FinalizedFeatures(NamedTuple):
-    """The feature levels of the cluster. `epoch` grows with every change."""
+    """The levels at which the cluster uses features. `epoch` grows with every change."""
 
     levels: Mapping[str, int] = MappingProxyType({})
     epoch: int = 0
@@ -51,7 +51,7 @@ class FinalizedFeatures(NamedTuple):
         return self.levels.get(name, SUPPORTED[name].default)
 
     def unsupported(self) -> str | None:
-        """Describe the features that the cluster uses and this software lacks; None if there are none."""
+        """Describe the first feature whose level this software does not support; None if there is none."""
         for name, level in sorted(self.levels.items()):
             feature = SUPPORTED.get(name, _NONE)
             if not feature.lowest <= level <= feature.highest:
@@ -59,5 +59,5 @@ class FinalizedFeatures(NamedTuple):
         return None
 
     def all(self) -> dict[str, int]:
-        """Return every supported feature with its level."""
+        """Return the level at which the cluster uses each supported feature."""
         return {name: self.level(name) for name in SUPPORTED}

@@ -12,7 +12,7 @@ from barnabas.broker.metadata.copies import FILE_NAMES
 from barnabas.broker.metadata.store import StoreUnavailableError
 from barnabas.broker.storage import checkpoints
 
-#: what the name of an embedded store's file ends in once its contents are in ZooKeeper
+#: the suffix of an embedded store's file after its content was imported to ZooKeeper
 IMPORTED = ".imported"
 
 #: in the first log directory of several brokers that one command runs; see `barnabas.cli.cluster.folder`
@@ -20,7 +20,7 @@ SHARED = "cluster.json"
 
 
 def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Reject a start of a single broker on the common folder of several brokers.
+    """Reject folders that have the data of several brokers, before a single broker starts on them.
 
     Raises:
         StoreUnavailableError: several brokers have their data below one of `folders`.
@@ -34,10 +34,11 @@ def check_alone(fs: FileSystem, folders: Sequence[str]) -> None:
 
 
 def belong_to_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
-    """Whether these log directories belong to a broker of a cluster, as far as the files show.
+    """Whether the files in log directories show that they belong to a broker of a cluster.
 
-    A start writes this to ``meta.properties``. Earlier versions did not. For these, a backup of the metadata
-    or files of `cluster import` show it, unless there is an embedded store.
+    A broker of a cluster writes a mark to ``meta.properties`` when it starts. Earlier versions did not.
+    Without a mark, a metadata backup or a file that `cluster import` renamed counts, unless there is an
+    embedded store.
     """
     if any(map(_is_marked, [fs] * len(folders), folders)):
         return True
@@ -52,13 +53,13 @@ def have_been_in_cluster(fs: FileSystem, folders: Sequence[str]) -> bool:
 
 
 def embedded_files(fs: FileSystem, folders: Sequence[str]) -> list[str]:
-    """Return the files of a single broker's store in log directories."""
+    """Return the paths of the embedded store's files in log directories."""
     names = (*FILE_NAMES, legacy.FILE_NAME)
     return [f"{folder}/{name}" for folder in folders for name in names if exists(fs, f"{folder}/{name}")]
 
 
 def leave_cluster(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Mark log directories as those of a single broker. Raises OSError."""
+    """Remove the mark of a cluster's broker from ``meta.properties`` in log directories. Raises OSError."""
     for folder in folders:
         if _is_marked(fs, folder):
             properties = _properties(fs, folder)

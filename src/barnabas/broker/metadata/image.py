@@ -37,7 +37,7 @@ class BrokerEndpoint(NamedTuple):
 
 
 class BrokerState(Enum):
-    """The stage in the life of a broker."""
+    """The state of a registered broker."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -45,22 +45,22 @@ class BrokerState(Enum):
 
 
 class BrokerImage(NamedTuple):
-    """A live broker, as it has registered itself. Its epoch grows with every start (KIP-380)."""
+    """A live broker and its registration. The broker epoch grows with every registration (KIP-380)."""
 
     id: BrokerId
     endpoints: tuple[BrokerEndpoint, ...]
     rack: str | None = None
     epoch: int = -1
     state: BrokerState = BrokerState.RUNNING
-    #: the lowest and the highest level that its software has of each feature
+    #: the lowest and the highest level of each feature that the broker supports
     features: Mapping[str, tuple[int, int]] = MappingProxyType({})
-    #: log directories that it cannot use, by their ids
+    #: ids of the log directories that the broker cannot use
     failed_log_dirs: tuple[str, ...] = ()
-    #: its epoch before this one, if it stopped cleanly then (KIP-966), else -1
+    #: the broker's previous epoch if that ended cleanly (KIP-966), else -1
     previous_epoch: int = -1
-    #: it reaches the store, but neither the controller nor its followers: others are to lead where they can
+    #: whether the broker reaches the store, but neither the controller nor its followers
     is_isolated: bool = False
-    #: replicas of its that lack records which they had acknowledged, until they have copied them again
+    #: the broker's replicas that lack acknowledged records, until they have copied these again
     incomplete_replicas: frozenset[tuple[TopicId, int]] = frozenset()
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
@@ -76,19 +76,19 @@ class PartitionState(NamedTuple):
     state.
     """
 
-    #: who holds it, the preferred leader first; during a reassignment the new ones, then those to be removed
+    #: brokers with a replica, preferred leader first; in a reassignment the new ones, then those to remove
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     leader: BrokerId
     leader_epoch: LeaderEpoch = 0
     partition_epoch: int = 0
-    #: out of the ISR, and still sure to have all below the high watermark (KIP-966)
+    #: replicas out of the ISR that certainly have all records below the high watermark (KIP-966)
     elr: tuple[BrokerId, ...] = ()
-    #: who was in ISR or ELR when both became empty: the candidates when something may be lost
+    #: the last members of ISR and ELR when both became empty: the candidates of an unclean election
     last_known_elr: tuple[BrokerId, ...] = ()
-    #: led by a replica that may lack what was committed, until it has said that it has recovered (KIP-704)
+    #: whether the leader may lack committed records, and has not reported its recovery yet (KIP-704)
     recovering: bool = False
-    #: replicas that a reassignment adds, and those that it takes away in the end (KIP-455)
+    #: replicas that a reassignment adds, and those that it removes at its end (KIP-455)
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
 
@@ -118,7 +118,7 @@ class TopicImage(NamedTuple):
 
 
 class ClusterImage(NamedTuple):
-    """Brokers, topics and settings. Its contents must not be changed, including the mappings.
+    """The brokers, topics, settings, users and ACLs of a cluster. Never change an image or its mappings.
 
     The loader's images use persistent maps for large tables, so that an image shares unchanged parts with the
     next one. Each process iterates over these maps in another order. So sort everything that is shown or
@@ -127,27 +127,27 @@ class ClusterImage(NamedTuple):
 
     cluster_id: str = ""
     controller_id: BrokerId = NO_BROKER
-    #: the highest epoch of a controller that this broker has seen, and the version of the node that told it
+    #: the highest controller epoch that this broker has seen, and the version of the node with it
     controller_epoch: int = 0
     controller_epoch_version: int = -1
     #: the last producer id that a controller has handed out, as far as this broker has seen; -1 for none
     last_producer_id: int = -1
     brokers: Mapping[BrokerId, BrokerImage] = _NOTHING
-    #: the broker epochs that the controller has dealt with: who has another one is out of sync everywhere
+    #: the last admitted epoch of each broker; a broker with another epoch is out of sync everywhere
     admitted: Mapping[BrokerId, int] = _NOTHING
     topics: Mapping[str, TopicImage] = _EMPTY
     topic_names: Mapping[TopicId, str] = _EMPTY
-    #: what was set for a topic, as text, by topic
+    #: the dynamic settings of topics, as text, by topic
     topic_configs: Mapping[str, Mapping[str, str]] = _EMPTY
-    #: what was set for a broker, as text, by its id or `ALL_BROKERS`
+    #: the dynamic settings of brokers, as text, by the broker's id or `ALL_BROKERS`
     broker_configs: Mapping[str, Mapping[str, str]] = _EMPTY
-    #: what was set for a group, as text, by its id
+    #: the dynamic settings of groups, as text, by the group's id
     group_configs: Mapping[str, Mapping[str, str]] = _EMPTY
     #: the client-metrics resources, as text, by name
     client_metrics: Mapping[str, Mapping[str, str]] = _EMPTY
-    #: what is set for users: credentials, as text by mechanism, and quotas; by user
+    #: credentials (as text, by mechanism) and quotas of users, by user
     user_configs: Mapping[str, Mapping[str, str]] = _EMPTY
-    #: the quotas of users, client ids and addresses as text, by whose they are; those without are in here too
+    #: the quotas of users, client ids and addresses, as text; some entities have none
     client_quotas: Mapping[QuotaEntity, Mapping[str, str]] = _EMPTY
     #: who may do what
     acls: Acls = _NO_ACLS
@@ -155,8 +155,8 @@ class ClusterImage(NamedTuple):
     delegation_tokens: Mapping[str, DelegationToken] = _EMPTY
 
     features: FinalizedFeatures = FinalizedFeatures()
-    #: topics that are gone, and the brokers that may still have folders of theirs: none if all have deleted
-    #: them before this image has shown that the topic is gone
+    #: deletion notes: deleted topics, and the brokers that may still have their folders; no brokers if the
+    #: note was removed before this image has shown that the topic is gone
     deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _EMPTY
 
     def is_admitted(self, broker: BrokerId) -> bool:
@@ -175,9 +175,9 @@ class ClusterImage(NamedTuple):
         return topic.partitions[partition.partition]
 
     def is_deleted_from(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether a broker must delete its log of a partition: the topic was deleted, or has moved away.
+        """Whether a broker has to delete its log of a partition: topic deleted, or replica moved elsewhere.
 
-        A topic that is only missing in the image is no reason.
+        A topic that is missing in the image, without a deletion note, is no reason.
         """
         if topic_id in self.deleted_topics:
             return True
@@ -185,7 +185,7 @@ class ClusterImage(NamedTuple):
         return state is not None and self.topics[partition.topic].id == topic_id and state.has_left(broker)
 
     def hosted_by(self, broker: BrokerId) -> dict[TopicPartition, TopicId]:
-        """Return the partitions with a replica on a broker, with their topics' ids."""
+        """Return the partitions with a replica on `broker`, each with the id of its topic."""
         return {
             TopicPartition(topic.name, index): topic.id
             for topic in self.topics.values()
@@ -217,21 +217,21 @@ class ImageDelta(NamedTuple):
     after: ClusterImage
     #: topics whose partitions changed
     topics: frozenset[str] = frozenset()
-    #: for topics of which nothing but these partitions changed; any partition of the other `topics` may have
+    #: topics in which only these partitions changed; in the other `topics`, any partition may have changed
     partitions: Mapping[str, Collection[int]] = _NOTHING
     #: topics whose own settings changed
     topic_configs: frozenset[str] = frozenset()
     #: whether a broker came, went, moved or was admitted
     brokers: bool = False
-    #: whether settings of brokers changed, which are the defaults of topics' too
+    #: whether settings of brokers changed; some are the defaults of topics' settings
     broker_configs: bool = False
-    #: whose quotas changed
+    #: the entities whose quotas changed
     client_quotas: frozenset[QuotaEntity] = frozenset()
-    #: topics whose notes of deletion have come and gone since `before`
+    #: topics whose deletion notes were removed since `before`
     deleted: frozenset[TopicId] = frozenset()
 
     def is_deleted(self, topic_id: TopicId) -> bool:
-        """Whether a missing topic was deleted: a deletion note said so, even if it was removed since."""
+        """Whether a deletion note lists the topic, in either image or at some time between them."""
         return (
             topic_id in self.after.deleted_topics
             or topic_id in self.deleted
@@ -239,7 +239,7 @@ class ImageDelta(NamedTuple):
         )
 
     def narrowed(self) -> ImageDelta:
-        """Return the same change, without items that were read again and have not changed."""
+        """Return the same change, without the items that were read again and are equal in both images."""
         before, after = self.before, self.after
         topics = frozenset(name for name in self.topics if before.topics.get(name) != after.topics.get(name))
         return self._replace(

@@ -17,11 +17,12 @@ from barnabas.broker.metadata.tree import ROOT
 
 
 async def import_embedded(environment: Environment, folders: Sequence[str], target: MetadataStore) -> str:
-    """Copy the embedded store in a stopped broker's log directories to `target`, and rename its files.
+    """Copy the embedded store in a stopped broker's log directories to `target`. Rename the store's files.
 
-    The cluster's id is written last: without it a copy is not a cluster, and an interrupted import can be
-    repeated. A complete import cannot, because the target may have changed since. Versions and numbers of
-    transactions begin again.
+    The function writes the cluster's id last. Until then `target` has no cluster, and an interrupted import
+    can be repeated. A complete import cannot be repeated, because `target` may have changed since. Versions
+    of nodes and transaction numbers start again in `target`.
+
 
     Args:
         environment: environment of this process.
@@ -73,12 +74,12 @@ def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
 
 
 def check_lone(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Reject the import of metadata from a broker that is, or was, in a cluster.
+    """Reject the import from log directories of a broker that is, or was, in a cluster.
 
-    `log repair` of an earlier version made such metadata from the folders of a single broker.
+    An earlier version's `log repair` could build an embedded store from the logs of such a broker.
 
     Raises:
-        StoreUnavailableError: the metadata in `folders` is not that of a single broker.
+        StoreUnavailableError: `folders` belong, or belonged, to a broker of a cluster.
     """
     if not have_been_in_cluster(fs, folders):
         return
@@ -90,7 +91,7 @@ def check_lone(fs: FileSystem, folders: Sequence[str]) -> None:
 
 
 def check_imported(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Reject the start of a new cluster in ZooKeeper with the folders of a single broker.
+    """Reject the start of a broker with ZooKeeper if its log directories have an embedded store.
 
     Raises:
         StoreUnavailableError: one of `folders` has an embedded store.

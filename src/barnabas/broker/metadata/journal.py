@@ -23,7 +23,7 @@ from barnabas.broker.metadata.store import StoreNode, shared_node
 from barnabas.broker.metadata.tree import Change
 from barnabas.kafka.records.crc import crc32c
 
-#: raised when the format changes, so that an older Barnabas refuses a newer file
+#: the version of the format; it grows with each change, so that an older Barnabas rejects a newer file
 FORMAT = 2
 _DIGITS = 8
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -47,14 +47,14 @@ class Journal:
     checksum: int = 0
     #: bytes of the first line, the snapshot
     snapshot_size: int = 0
-    #: what is wrong behind them, None for a whole file
+    #: the damage after these lines; None for a whole file
     damage: str | None = None
 
 
 def encode_snapshot(
     store_id: str, generation: int, transaction: int, nodes: Mapping[str, StoreNode]
 ) -> tuple[bytes, int]:
-    """Return the first line of a file, and its checksum."""
+    """Encode a snapshot. Return the first line of a journal file, and the line's checksum."""
     head = {"format": FORMAT, "store": store_id, "generation": generation, "transaction": transaction}
     # one by one, since the encoder lets no other thread run before it returns
     entries = ",".join([_encode(_entry(path, node)) for path, node in nodes.items()])
@@ -62,9 +62,9 @@ def encode_snapshot(
 
 
 def encode_commit(generation: int, transaction: int, changes: Iterable[Change]) -> bytes:
-    """Return the object of a commit, for `encode_line`.
+    """Encode a commit as a JSON object, for `encode_line`.
 
-    It leaves out ephemeral nodes, which end with the process.
+    Changes of ephemeral nodes are left out, because these nodes end with the process.
     """
     entries: list[Any] = []
     for change in changes:
@@ -76,13 +76,13 @@ def encode_commit(generation: int, transaction: int, changes: Iterable[Change]) 
 
 
 def encode_line(body: bytes, before: int) -> tuple[bytes, int]:
-    """Return an encoded object as the line after the checksum `before`, and the line's own checksum."""
+    """Return the line for the encoded object `body`, and its checksum. `before` is the previous checksum."""
     checksum = _checksum(before, body)
     return b"%08x %b\n" % (checksum, body), checksum
 
 
 def decode(content: bytes) -> Journal:
-    """Decode a file up to the first damaged line, which `damage` describes.
+    """Decode a journal file up to its first damaged line. `Journal.damage` describes that damage.
 
     Raises:
         UnknownFormatError: the file is from another version.

@@ -19,10 +19,10 @@ _SCHEMA_VERSION = 1
 
 
 def read(fs: FileSystem, folders: Sequence[str], random: Random) -> Journal | None:
-    """Read the first such file in `folders`. Return None if there is none.
+    """Read the first `metadata.db` in `folders` as a journal. Return None if there is no such file.
 
     Raises:
-        StoreUnavailableError: it is in use, damaged, or of an unknown version.
+        StoreUnavailableError: the file is in use, damaged, or of an unknown version.
     """
     files = (f"{folder}/{FILE_NAME}" for folder in folders)
     found = next((file for file in files if exists(fs, file)), None)
@@ -63,7 +63,7 @@ def read(fs: FileSystem, folders: Sequence[str], random: Random) -> Journal | No
 
 
 def put_away(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Rename the imported files, because a later start must not import their outdated content."""
+    """Rename all `metadata.db` files, so that a later start does not import their outdated content."""
     for path in [f"{folder}/{FILE_NAME}{suffix}" for folder in folders for suffix in ("", "-wal", "-shm")]:
         kept = path + _SUFFIX
         try:

@@ -16,10 +16,10 @@ from barnabas.broker.metadata.store import Cancel, Event, MetadataStore, Session
 
 log = logger_of(__name__)
 
-#: Called on the event loop, after the new image is in place. What it raises stops the broker.
+#: Function that is called on the event loop after each change of the image. Its exception stops the broker.
 ImageListener: TypeAlias = Callable[[ImageDelta], None]
 
-#: how many changed nodes one image follows
+#: the most changed nodes that one new image applies
 _AT_ONCE = 200
 #: between two attempts to read, doubled after each; in seconds
 _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
@@ -43,9 +43,9 @@ class MetadataLoader:
         self._on_failure = on_failure
         self._image = ClusterImage()
         self._listeners: dict[ImageListener, None] = {}
-        #: in the order in which it changed
+        #: paths of changed nodes, in the order of their changes
         self._changed: dict[str, None] = {}
-        #: how often everything had to be read, and of which of these times it was
+        #: number of requests to read everything, and the number of the last request that was met
         self._wanted = 1
         self._read = 0
         self._refreshing: asyncio.Task[None] | None = None
@@ -60,11 +60,14 @@ class MetadataLoader:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the session is certainly alive, and everything was read again after a reconnection."""
+        """Whether the session is certainly alive, and all nodes were read after the last reconnection."""
         return self._read == self._wanted and self._store.is_certain
 
     def subscribe(self, listener: ImageListener) -> Cancel:
-        """Call `listener` with every change from now on. Before `start`, the first image is also a change."""
+        """Call `listener` with every change, until the returned function is called.
+
+        If `listener` subscribes before `start`, the first image is a change, too.
+        """
         self._listeners[listener] = None
 
         def cancel() -> None:
@@ -73,10 +76,10 @@ class MetadataLoader:
         return cancel
 
     async def start(self) -> None:
-        """Watch the store and read all of it. If the connection breaks meanwhile, read it again.
+        """Watch the store, and read all nodes into the first image; again if the connection breaks meanwhile.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the store cannot be read, or a listener has failed.
         """
         store = self._store
         self._cancels.append(store.on_state(self._on_state))
@@ -103,13 +106,13 @@ class MetadataLoader:
         """Return an image with every change that any broker had made before this call.
 
         Raises:
-            StoreError: as `settled`.
+            StoreError: the store cannot be read, or a listener has failed.
         """
         await self._store.sync()
         return await self.settled()
 
     async def stop(self) -> None:
-        """Stop: listeners receive no more calls."""
+        """Stop the updates of the image. Listeners receive no more calls."""
         self._listeners.clear()
         while self._cancels:
             self._cancels.pop()()
@@ -137,9 +140,9 @@ class MetadataLoader:
             self._begin_refresh()
 
     def _begin_refresh(self) -> asyncio.Task[None]:
-        """Return the task that makes images.
+        """Return the task that updates the image. Start the task if it does not run.
 
-        There is only one, because two at once would lose each other's changes.
+        There is only one such task, because two at once would lose each other's changes.
         """
         if self._refreshing is None:
             self._stop_retry()
@@ -172,9 +175,9 @@ class MetadataLoader:
         self._apply(delta.narrowed() if is_whole else delta)
 
     def _take_changed(self, most: int) -> dict[str, None]:
-        """Remove and return the oldest changes, so that no turn of the event loop grows with their number.
+        """Remove the paths of the oldest changes, at most `most` of them, and return them.
 
-        The image never shows a change before an earlier one.
+        So no turn of the event loop grows with the number of changes. Changes take effect in their order.
         """
         changed = self._changed
         if len(changed) <= most:

@@ -17,7 +17,7 @@ from barnabas.broker.metadata.store import Create, MetadataStore, NodeExistsErro
 
 log = logger_of(__name__)
 
-#: the nodes that are put back
+#: the nodes that `put_back` creates again
 PERMANENT = frozenset(
     (
         *znodes.FOLDERS,
@@ -28,7 +28,7 @@ PERMANENT = frozenset(
         znodes.PRODUCER_ID_BLOCK,
     )
 )
-#: a node that is put back gets at most so many versions: they must fit into one transaction
+#: the most versions that a restored node gets, because one transaction creates all of them
 _MOST_VERSIONS = 10_000
 #: states of partitions read at once
 _STATES_AT_ONCE = 500
@@ -44,13 +44,11 @@ async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool)
     Args:
         store: store of the nodes.
         image: image of the broker.
-        is_final: whether to create also nodes that this broker has never seen, although other brokers may
-            know newer values.
-        know
-            more.
+        is_final: whether to create a node even if this broker has not seen its value. Other brokers may know
+            newer values.
 
     Returns:
-        The nodes that are left to brokers with newer values.
+        The paths of missing nodes that are left to other brokers, which may know their values.
 
     Raises:
         ClusterGoneError: the cluster's id and its topics are missing, because a user has removed the cluster.
@@ -79,7 +77,10 @@ async def put_back(store: MetadataStore, image: ClusterImage, *, is_final: bool)
 async def _creation(
     store: MetadataStore, path: str, image: ClusterImage, *, is_final: bool
 ) -> list[Operation] | None:
-    """Return the transaction that creates a node again; empty if none is needed, None if others know more."""
+    """Return the transaction that creates a node again; empty if none is needed.
+
+    Return None if this broker does not know the node's value, and other brokers may know it.
+    """
     if path == znodes.CLUSTER_ID:
         return [Create(path, znodes.encode_cluster_id(image.cluster_id))] if image.cluster_id else None
     if path == znodes.BROKER_EPOCHS:
@@ -108,12 +109,12 @@ async def _creation(
 
 
 def _versions(path: str, data: bytes, version: int) -> list[Operation]:
-    """Return the operations that create a node with that version."""
+    """Return the operations that create a node and raise its version to `version`."""
     return [Create(path, data), *[Set(path, data)] * min(version, _MOST_VERSIONS)]
 
 
 async def _highest_epoch(store: MetadataStore, image: ClusterImage) -> int:
-    """Return the highest epoch of a controller that has written the state of a partition."""
+    """Return the highest controller epoch in the states of partitions; 0 if there is none."""
     states = [
         znodes.partition_state(topic.name, number)
         for topic in image.topics.values()

@@ -33,7 +33,7 @@ async def open_store(config: BrokerConfig, environment: Environment) -> Metadata
 
     Raises:
         ConfigError: the settings contradict one another.
-        StoreUnavailableError: it cannot be opened; the text contains the cure.
+        StoreUnavailableError: the store cannot be opened; the text contains the cure.
     """
     check_store(config)
     store = await _open(config, environment)
@@ -48,7 +48,7 @@ async def open_store(config: BrokerConfig, environment: Environment) -> Metadata
 
 
 def check_store(config: BrokerConfig) -> None:
-    """Raise ConfigError when the settings of the metadata store contradict one another."""
+    """Raise ConfigError if settings of the metadata store are invalid or contradict one another."""
     connect = config.zookeeper_connect
     if config.metadata_store == "zookeeper" and not connect:
         raise ConfigError(
@@ -101,7 +101,7 @@ async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore
 
 
 async def prepare(store: MetadataStore, random: Random) -> str:
-    """Create a new store's permanent nodes, including the cluster's id. Return the id, old or new."""
+    """Create the permanent nodes that the store lacks, with an id of the cluster. Return this id."""
     node = await store.exists(znodes.CLUSTER_ID)
     if node is not None:
         await _make_missing(store)
@@ -130,7 +130,9 @@ async def _make_missing(store: MetadataStore) -> None:
 
 
 async def check_not_lost(store: MetadataStore, fs: FileSystem, folders: Sequence[str]) -> None:
-    """Reject a new cluster on log directories of another one: their data would belong to no topic.
+    """Reject a store without a cluster if a broker of a cluster has used the log directories.
+
+    Otherwise the data in them would belong to no topic.
 
     Raises:
         ConfigError: the store has no cluster, and a broker has used one of `folders`.
@@ -147,7 +149,9 @@ async def check_not_lost(store: MetadataStore, fs: FileSystem, folders: Sequence
 
 
 def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Reject an empty store with a broker's old log directories, because their logs would belong to no topic.
+    """Reject a new embedded store in log directories that have a broker's data.
+
+    Otherwise this data would belong to no topic.
 
     Raises:
         StoreUnavailableError: one of `folders` has a broker's data.

@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-#: a wait has parts of so many seconds
+#: a wait is divided into parts of this length, in seconds
 _PART = 0.5
-#: a part that ends later by so many seconds was one in which the process stood still
+#: if a part ends later by this time, in seconds, the process has stood still
 _LATE = 0.1
-#: what counts of such a part: no process waits for ever
+#: the share of such a part that counts, so that every wait ends
 _OF_A_STALL = 0.25
 
 
 class Patience:
-    """A time limit for waits, in seconds.
+    """A time limit for waits, in seconds, of which a stall of this process uses up only a small part.
 
-    When a stopped process continues (after SIGSTOP, or on a suspended machine), its timers are overdue. The
-    result may arrive in the next moment. So a wait must check for the result before it gives up.
+    When a stopped process continues (after SIGSTOP, or on a suspended machine), its timers are overdue, and
+    the result may arrive in the next moment. So the wait goes on after the stall.
     """
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
 
     async def wait(self, future: asyncio.Future[Any]) -> bool:
-        """Wait for a future, without cancelling it. Return False if the time limit is over."""
+        """Wait for `future`, without cancelling it. Return whether it is done within the time limit."""
         loop = asyncio.get_running_loop()
         while not future.done() and self._left > 0:
             began, part = loop.time(), min(_PART, self._left)

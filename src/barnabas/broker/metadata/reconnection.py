@@ -30,11 +30,12 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
 
     Args:
         store: store that `attempt` uses.
-        attempt: only reads, or finds out what an earlier call has written.
+        attempt: called again after a broken connection. It only reads, or it finds out first what an earlier
+            call has written.
 
     Raises:
-        StoreUnavailableError: the store cannot be reached for longer than its session timeout, or never
-            again. For a store in this process there is no wait.
+        StoreUnavailableError: the store cannot be reached for longer than its session timeout, or is closed.
+            For a store in this process there is no wait.
     """
     loop = asyncio.get_running_loop()
     deadline: float | None = None
@@ -126,7 +127,10 @@ async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, p
 
 
 async def _made_or_found(store: MetadataStore, path: str, data: bytes) -> StoreNode | None:
-    """Return the existing node; None if it was deleted meanwhile."""
+    """Create the node, or write `data` to the node that this session has there.
+
+    Return the node, which may be of another session; None if it was deleted meanwhile.
+    """
     try:
         await store.create(path, data, ephemeral=True)
     except NodeExistsError:

@@ -27,7 +27,7 @@ class StoreSession:
         self._listeners: list[SessionListener] = []
 
     def on_state(self, listener: SessionListener) -> Cancel:
-        """Call `listener` at each change of the state."""
+        """Call `listener` at each change of the state, until the returned function is called."""
         self._listeners.append(listener)
 
         def cancel() -> None:
@@ -62,7 +62,7 @@ class Watches:
         self._watchers: dict[str, list[Watcher]] = {}
 
     def add(self, path: str, watcher: Watcher) -> Cancel:
-        """Call `watcher` with changes until the returned function is called."""
+        """Call `watcher` for each change at or below `path`, until the returned function is called."""
         self._watchers.setdefault(path, []).append(watcher)
 
         def cancel() -> None:
@@ -91,7 +91,7 @@ class Watches:
                     log.exception("a watcher of %s failed on %s", path, changed)
 
     def _paths_to(self, changed: str) -> list[str]:
-        """Return the path and those above it, the nearest first; where few are watched, only those."""
+        """Return `changed` and the paths above it, nearest first; if few are watched, only watched paths."""
         if len(self._watchers) <= _FEW:
             paths = [path for path in self._watchers if _is_at_or_above(path, changed)]
             paths.sort(key=len, reverse=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from barnabas.base.errors import BarnabasError
 
-#: in place of a version: whatever it is
+#: in place of an expected version: accepts every version
 ANY_VERSION = -1
 
 
@@ -98,7 +98,7 @@ class Event(Enum):
     DELETED = "deleted"
 
 
-#: Called on the event loop with what happened to which path; it says that, not the new data: read again.
+#: Function that is called on the event loop with the kind of change and the node's path, not the data.
 Watcher: TypeAlias = Callable[[Event, str], None]
 
 
@@ -113,8 +113,8 @@ class SessionState(Enum):
     #: There is no connection. The session, and with it the ephemeral nodes, may live on. Requests fail at
     #: once, and changes go unheard.
     SUSPENDED = "suspended"
-    #: Suspended for longer than the session timeout: others may have seen the ephemeral nodes go. Whether
-    #: they did is known when the store answers again: CONNECTED with the same session id, or LOST.
+    #: Suspended for longer than the session timeout: the session and its ephemeral nodes may have ended.
+    #: The next state shows this: CONNECTED with the same session id, or LOST.
     OVERDUE = "overdue"
     #: The store ended the session: its ephemeral nodes are gone. CONNECTED comes next, with a new session id.
     LOST = "lost"
@@ -124,16 +124,16 @@ class SessionState(Enum):
     CLOSED = "closed"
 
 
-#: Called on the event loop with the state that the session has come to. CONNECTED means: all that was read
-#: before may be stale, and all that changes from now on is reported; read again what matters.
+#: Function that is called on the event loop with the session's new state. At CONNECTED, earlier reads may
+#: be stale, so read again. Later changes are reported.
 SessionListener: TypeAlias = Callable[[SessionState], None]
 
-#: Undoes what gave it; a second call does nothing.
+#: Function that ends the watch or subscription that returned it. A second call does nothing.
 Cancel: TypeAlias = Callable[[], None]
 
 
 class Create(NamedTuple):
-    """Create a node under an existing parent.
+    """Operation that creates a node under an existing parent.
 
     An ephemeral node is deleted when the session that created it ends.
     """
@@ -144,7 +144,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replace a node's data if it has the expected version."""
+    """Operation that replaces a node's data if the node has the expected version."""
 
     path: str
     data: bytes
@@ -152,14 +152,14 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a node without children if it has the expected version."""
+    """Operation that deletes a node without children if the node has the expected version."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Fail the transaction unless the node exists and has the expected version."""
+    """Operation that fails the transaction unless the node exists and has the expected version."""
 
     path: str
     version: int = ANY_VERSION
@@ -194,14 +194,13 @@ class MetadataStore(Protocol):
     def is_certain(self) -> bool:
         """Whether the session is certainly alive.
 
-        This means that the store's last response is younger than the session timeout.
-
-        It depends on the clock and not on `state`, because after a stall a process serves requests before
-        `state` changes.
+        A session of a remote store is certain while the store's last response is younger than a safe part of
+        the session timeout. The clock decides this, and not only `state`: after a stall, a process may serve
+        requests before `state` changes.
         """
 
     def on_state(self, listener: SessionListener) -> Cancel:
-        """Call `listener` at each change of `state`.
+        """Call `listener` at each change of `state`, until the returned function is called.
 
         Listeners are called in the order in which they were added.
         """
@@ -213,7 +212,7 @@ class MetadataStore(Protocol):
         """Return a node; None if it does not exist."""
 
     async def read(self, paths: Sequence[str]) -> list[StoreNode | None]:
-        """Read many nodes in one round trip, None for each that does not exist."""
+        """Return many nodes, in the order of `paths`; None for each node that does not exist."""
 
     async def children(self, path: str) -> list[str]:
         """Return the sorted names of a node's children, without their path. Raises NoNodeError."""
@@ -236,7 +235,7 @@ class MetadataStore(Protocol):
         """
 
     async def watch(self, path: str, watcher: Watcher) -> Cancel:
-        """Report every change of `path` and of all nodes below it, from the return of this call on.
+        """Call `watcher` for every change of `path` and of all nodes below it, after this call has returned.
 
         This is ZooKeeper's persistent recursive watch. A change through this session is reported before its
         call returns. Changes while the session is not CONNECTED are not reported: see `SessionListener`.
@@ -250,7 +249,7 @@ class MetadataStore(Protocol):
 
 
 class SingleOperations(ABC):
-    """Implements single operations as transactions, for a store in which these cost no more."""
+    """Implements `create`, `set` and `delete` by `multi`, for stores in which a transaction costs no more."""
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[int]: ...

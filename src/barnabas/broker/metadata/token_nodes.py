@@ -25,7 +25,7 @@ ALL_FOLDERS = ("/delegation_token", FOLDER)
 
 
 def path(token_id: str) -> str:
-    """Return the path of a token."""
+    """Return the path of a token's node."""
     return f"{FOLDER}/{token_id}"
 
 
@@ -45,7 +45,7 @@ def encode(token: DelegationToken) -> bytes:
 
 
 def decode(token_id: str, data: bytes) -> DelegationToken | None:
-    """Decode the token of a node; None if the content is invalid, so that it allows no login."""
+    """Decode the token in a node. If `data` is invalid, log an error and return None: it allows no login."""
     try:
         value = json.loads(data)
         owner = _decoded(value["owner"])

@@ -36,7 +36,7 @@ _OPERATIONS_A_STEP = 500
 
 
 class Change(NamedTuple):
-    """The change of one node. None means that the node does not exist."""
+    """The change of one node. `before` is None for a new node, and `after` is None for a deleted node."""
 
     path: str
     before: StoreNode | None
@@ -50,7 +50,7 @@ class Change(NamedTuple):
 
 
 class Tree:
-    """Versioned nodes by path. Changes come as transactions, which can be undone."""
+    """Versioned nodes by path. Transactions change them; the last transaction can be undone."""
 
     def __init__(self, nodes: Iterable[tuple[str, StoreNode]] = (), transaction: int = 0) -> None:
         self._nodes: dict[str, StoreNode] = {ROOT: StoreNode(b"", 0, 0)}
@@ -79,10 +79,11 @@ class Tree:
         return [path for path, node in self._nodes.items() if node.owner == session]
 
     def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[int], list[Change]]:
-        """Apply a transaction. Return the result of `MetadataStore.multi`, and the changes.
+        """Apply a transaction. Return the versions that `MetadataStore.multi` returns, and the changes.
 
         Raises:
             StoreError: an operation is not allowed; the tree has not changed.
+            ValueError: a path is invalid; the tree has not changed.
         """
         versions: list[int] = []
         changes: list[Change] = []
@@ -93,10 +94,12 @@ class Tree:
     def apply_in_steps(
         self, operations: Sequence[Operation], session: int, versions: list[int], changes: list[Change]
     ) -> Iterator[None]:
-        """Apply a transaction in steps of some operations. Do not read the tree before the last step.
+        """Apply a transaction, and yield after each few hundred operations. Read the tree only after the end.
 
         Args:
-            versions, changes: receive the results that `apply` returns.
+            operations: operations of the transaction.
+            session: session that becomes the owner of new ephemeral nodes.
+            versions, changes: lists to which the results of `apply` are appended.
         """
         self.transaction += 1
         try:
@@ -122,7 +125,7 @@ class Tree:
         return copy
 
     def replay(self, changes: Sequence[Change], transaction: int) -> None:
-        """Apply the later changes of another tree, of which this one is a copy."""
+        """Apply later changes of the tree of which this one is a copy, up to the number `transaction`."""
         self.transaction = transaction
         for change in changes:
             self._put(change.path, change.after)

@@ -3,26 +3,26 @@
 Paths and JSON are those of Apache Kafka on ZooKeeper (``ZkData``).
 
     /cluster/id                                 the cluster's id
-    /cluster/login_secret                       what unknown users' salts are made up from
-    /controller (ephemeral)                     which broker is the controller
-    /controller_epoch                           how many controllers there have been
+    /cluster/login_secret                       the secret from which salts of unknown users are derived
+    /controller (ephemeral)                     the id of the controller
+    /controller_epoch                           the number of controllers so far
     /brokers/ids/ID (ephemeral)                 a live broker: endpoints, rack, features, state, failed disks
-    /brokers/epochs                             the epoch of each broker that the controller has dealt with
+    /brokers/epochs                             the last epoch of each broker that the controller has admitted
     /brokers/topics/TOPIC                       a topic's id, each partition's replicas, reassignments
     /brokers/topics/TOPIC/partitions/P/state    a partition's leader, epochs, ISR and ELR
-    /config/topics/TOPIC                        what is set for a topic
-    /config/brokers/ID or <default>             what is set for a broker, for all
-    /config/groups/GROUP                        what is set for a group, whose id is percent-encoded
+    /config/topics/TOPIC                        a topic's settings
+    /config/brokers/ID or <default>             settings of one broker, or of all brokers
+    /config/groups/GROUP                        a group's settings; the group's id is percent-encoded
     /config/client-metrics/NAME                 which clients push which metrics; percent-encoded, too
     /config/users/USER                          a user's credentials and quotas; percent-encoded, too
     /config/users/USER/clients/CLIENT           quotas of a user with one client id, percent-encoded
     /config/clients/CLIENT                      quotas of a client id
-    /config/ips/ADDRESS                         a quota of an address; <default> stands for all others
-    /kafka-acl, /kafka-acl-extended             who may do what (`barnabas.broker.metadata.acl_nodes`)
+    /config/ips/ADDRESS                         a quota of an address; <default> is for all other addresses
+    /kafka-acl, /kafka-acl-extended             ACLs (`barnabas.broker.metadata.acl_nodes`)
     /delegation_token/tokens/ID                 a delegation token (`barnabas.broker.metadata.token_nodes`)
     /feature                                    the level at which each feature is used
-    /latest_producer_id_block                   the producer ids handed out last
-    /admin/delete_topics/TOPIC_ID               a topic that is gone, whose folders may still lie somewhere
+    /latest_producer_id_block                   the last allocated block of producer ids
+    /admin/delete_topics/TOPIC_ID               a deletion note: brokers that may have folders of the topic
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
 CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 USER_CONFIGS = "/config/users"
-#: below these
+#: starts of the paths of nodes that may contain secrets
 _SECRET = ("/config/users/", "/config/brokers/", "/delegation_token/", LOGIN_SECRET)
 CLIENT_CONFIGS = "/config/clients"
 IP_CONFIGS = "/config/ips"
@@ -67,7 +67,7 @@ FEATURES = "/feature"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DELETED_TOPICS = "/admin/delete_topics"
 
-#: nodes that hold nothing and are always there
+#: permanent nodes without data
 FOLDERS = (
     "/cluster",
     "/brokers",
@@ -135,12 +135,12 @@ def user_config(user: str) -> str:
 
 
 def user_clients(user: Name) -> str:
-    """Return the parent of the quotas of a user's client ids."""
+    """Return the path of the parent of the quota nodes of a user's client ids."""
     return f"{USER_CONFIGS}/{_encoded(user)}/clients"
 
 
 def quota_config(entity: QuotaEntity) -> str:
-    """Return the path of an entity's quotas; those of a user are in the node of the user's credentials."""
+    """Return the path of the node with an entity's quotas. A user's quotas and credentials share a node."""
     if entity.ip is not None:
         return f"{IP_CONFIGS}/{_encoded(entity.ip)}"
     if entity.user is None:
@@ -151,7 +151,7 @@ def quota_config(entity: QuotaEntity) -> str:
 
 
 def quota_entity(path: str) -> QuotaEntity | None:
-    """Parse a path from `quota_config`; None for any other path."""
+    """Return the entity whose quotas are in the node at `path`; None if the path is not for quotas."""
     match path.split("/"):
         case ["", "config", "users", user]:
             return QuotaEntity(user=_decoded(user))
@@ -165,7 +165,7 @@ def quota_entity(path: str) -> QuotaEntity | None:
 
 
 def _encoded(name: Name) -> str:
-    """Encode a name. Its brackets are encoded, so that it differs from the default."""
+    """Percent-encode a name, with its brackets, so that no name is equal to ``<default>``."""
     return name.value if isinstance(name, Default) else quote(name or "", safe="")
 
 
@@ -279,7 +279,7 @@ _NOT_MOVING = Reassignment()
 
 
 class Assignment(NamedTuple):
-    """The id of a topic, and the brokers with its partitions, in the order of their numbers."""
+    """The content of a topic's node: the topic's id, and the replicas of each partition, by its number."""
 
     topic_id: TopicId
     replicas: Sequence[tuple[BrokerId, ...]]
@@ -288,7 +288,7 @@ class Assignment(NamedTuple):
 
 
 def assignment_of(topic: TopicImage) -> Assignment:
-    """Decode the assignment of a topic's node."""
+    """Return the assignment of a topic in an image, for `encode_topic`."""
     return Assignment(
         topic.id,
         [state.replicas for state in topic.partitions],

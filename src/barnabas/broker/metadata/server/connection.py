@@ -23,18 +23,18 @@ log = logger_of(__name__)
 LARGEST_FRAME = 1 << 20
 #: the most queued requests of a connection; at this number the server stops reading from it
 _MOST_QUEUED = 64
-#: bytes that a client has not read: one that has more behind it is disconnected, and reads again what matters
+#: the most bytes that a client may leave unread; at more, the server disconnects the client
 MOST_UNREAD = 16 << 20
-#: paths that one connection watches
+#: the most paths that one connection can watch
 _MOST_WATCHES = 1000
-#: seconds until the first request
+#: seconds within which a client must send its first request
 _GREETING = 10.0
 
 _Read: TypeAlias = Callable[[Tree], bytes]
 
 
 class Server(Protocol):
-    """The owner of the connection."""
+    """The interface of the store's server, for its connections."""
 
     tree: DurableTree
     sessions: SessionTracker
@@ -264,7 +264,7 @@ class ServerConnection(asyncio.Protocol):
         self._events.append(wire.event(event, path))
 
     def send_events(self) -> None:
-        """Send the events since the last call."""
+        """Send the client the watch events that have collected since the last call."""
         events, self._events = self._events, []
         self._send(b"".join(events))
 

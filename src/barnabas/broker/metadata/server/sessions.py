@@ -86,9 +86,9 @@ class SessionTracker:
         return session
 
     def resume(self, id: int, password: bytes) -> ServerSession | None:
-        """Return a session for a new connection; None if the session has ended.
+        """Return the session with this id, for a new connection, and close the session's earlier connection.
 
-        Its earlier connection is closed.
+        Return None if the session has ended, or if the password is wrong.
         """
         session = self._sessions.get(id)
         if session is None or session.password != password:
@@ -99,17 +99,17 @@ class SessionTracker:
         return session
 
     def heard(self, session: ServerSession) -> None:
-        """Note a message of the client."""
+        """Record that the session's client has just sent a message."""
         session.heard = self._now
 
     async def end(self, session: ServerSession) -> None:
-        """End a session. Return when its nodes are deleted."""
+        """End a session, and wait until its ephemeral nodes are deleted."""
         removal = self._end(session)
         if removal is not None:
             await asyncio.wait({removal})
 
     async def end_owner_of(self, path: str) -> None:
-        """End the session that owns an ephemeral node, because its client's process has ended."""
+        """End the session that owns the ephemeral node at `path`, after the client's process has ended."""
         async with self._tree.reading() as tree:
             node = tree.find(path)
         session = None if node is None else self._sessions.get(node.owner)
@@ -117,7 +117,7 @@ class SessionTracker:
             await self.end(session)
 
     async def close(self) -> None:
-        """Stop the checks. Nodes of sessions are only in memory, and end with it."""
+        """Stop the checks of sessions and the deletions of their nodes, which are only in memory."""
         await stop_tasks(self._looking, *self._removals)
 
     def _end(self, session: ServerSession) -> asyncio.Task[None] | None:

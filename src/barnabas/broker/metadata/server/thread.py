@@ -40,7 +40,7 @@ class StoreServerThread:
 
         Args:
             folders, tick, before_new: as in `StoreServer.open`.
-            on_failure: called in that thread when the server has failed because of a bug.
+            on_failure: called in the server's thread when the server has failed because of a bug.
         """
         self._folders = folders
         self._tick = tick
@@ -64,10 +64,11 @@ class StoreServerThread:
         return f"{self._socket_folder}/store"
 
     def start(self) -> Self:
-        """Open the store, and serve it.
+        """Start the thread, and wait until its server has opened the store and listens.
 
         Raises:
-            StoreUnavailableError, OSError: as `StoreServer.open`.
+            StoreUnavailableError: another process has the store, or it is damaged beyond repair.
+            OSError: the socket cannot be created.
         """
         self._socket_folder = tempfile.mkdtemp(prefix="barnabas-")
         self._thread = threading.Thread(target=self._run, name="barnabas-store", daemon=True)
@@ -79,7 +80,7 @@ class StoreServerThread:
         return self
 
     def stop(self) -> None:
-        """Close the store. Do nothing if it does not run."""
+        """Stop the server, close the store and end the thread. Do nothing if the thread does not run."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -90,7 +91,10 @@ class StoreServerThread:
         shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     def end_owner_of(self, path: str) -> None:
-        """Start to end the session that owns an ephemeral node, because its client's process has ended."""
+        """Start to end the session that owns the ephemeral node at `path`. Do not wait for the end.
+
+        Call this after the client's process has ended.
+        """
         asyncio.run_coroutine_threadsafe(self._server.sessions.end_owner_of(path), self._loop)
 
     def __enter__(self) -> Self:

@@ -127,7 +127,7 @@ class Reader:
         return ConnectRequest(timeout_ms, session_id, password, self._offset < len(self._data))
 
     def path(self) -> str:
-        """Return a string; the name is that of its use."""
+        """Return the next string of the request, which is a path."""
         try:
             return self._buffer().decode()
         except UnicodeDecodeError as error:
@@ -199,7 +199,7 @@ class Reader:
 
 
 def code_of(error: Exception) -> Code:
-    """Return the error code of an error of the tree."""
+    """Return ZooKeeper's code for an error that the tree has raised."""
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Code.SYSTEM_ERROR)
 
 
@@ -215,18 +215,18 @@ def ended(request: ConnectRequest) -> bytes:
 
 
 def reply(xid: int, transaction: int, body: bytes = b"", code: Code = Code.OK) -> bytes:
-    """Make a response. `transaction` is the last one in the tree."""
+    """Encode the response to request `xid`. `transaction` is the number of the tree's last transaction."""
     return _frame(_REPLY.pack(xid, transaction, code), body)
 
 
 def event(kind: Event, path: str) -> bytes:
-    """Make the report of a change to a watcher."""
+    """Encode the event that tells a watcher about a change of the node at `path`."""
     header = _REPLY.pack(_EVENT_XID, -1, Code.OK)
     return _frame(header, _HEADER.pack(_EVENTS[kind], _CONNECTED_STATE), _buffer(path.encode()))
 
 
 def node_body(node: StoreNode) -> bytes:
-    """Make the body of a node's response.
+    """Encode a node as the body of a response.
 
     Its stat has only the fields that brokers read; times and counts are 0.
     """
@@ -234,17 +234,17 @@ def node_body(node: StoreNode) -> bytes:
 
 
 def names_body(names: Sequence[str]) -> bytes:
-    """Make the body of a response with names of children."""
+    """Encode the names of a node's children as the body of a response."""
     return _INT.pack(len(names)) + b"".join(_buffer(name.encode()) for name in names)
 
 
 def path_body(path: str) -> bytes:
-    """Make the body of a response with only a path."""
+    """Encode a path as the body of a response."""
     return _buffer(path.encode())
 
 
 def multi_body(operations: Sequence[Operation], versions: Sequence[int]) -> bytes:
-    """Make the body of a transaction's response."""
+    """Encode the body of the response to a transaction. `versions` are the versions after the operations."""
     parts: list[bytes] = []
     for operation, version in zip(operations, versions, strict=True):
         if isinstance(operation, Create):
@@ -257,9 +257,9 @@ def multi_body(operations: Sequence[Operation], versions: Sequence[int]) -> byte
 
 
 def failed_multi_body(count: int, failed: int, code: Code) -> bytes:
-    """Make the body of the response to a failed transaction of `count` operations.
+    """Encode the body of the response to a failed transaction of `count` operations.
 
-    Operation number `failed` has failed.
+    The operation with the index `failed` has failed, with the error `code`.
     """
     codes = [Code.OK] * failed + [code] + [_NOT_TRIED] * (count - failed - 1)
     return b"".join(map(_error_result, codes)) + _LAST

@@ -60,7 +60,7 @@ class Permission(Protocol):
 
 
 def acl_bytes(permissions: Sequence[Permission]) -> bytes:
-    """Return the permissions that `Multi` gives to the nodes that it creates."""
+    """Encode the permissions that `Multi` or `SetAcl` gives to a node."""
     entries = (_INT.pack(each.perms) + _string(each.id.scheme) + _string(each.id.id) for each in permissions)
     return _INT.pack(len(permissions)) + b"".join(entries)
 
@@ -129,7 +129,7 @@ class FailedOperation(Exception):
 
 
 def failure_in(answer: Any) -> FailedOperation | None:
-    """Return the failure in the response to a request."""
+    """Return the failure in the response to a request; None if the request has succeeded."""
     first = answer[0] if isinstance(answer, list) and answer else None
     return first if isinstance(first, FailedOperation) else None
 
@@ -137,7 +137,8 @@ def failure_in(answer: Any) -> FailedOperation | None:
 class MultiRead:
     """A read of many nodes.
 
-    Its response has each node, or None; after a failure it is like that of `Multi`.
+    Its response has each node, or None for a missing node. The response of a failed read is a list with a
+    FailedOperation.
     """
 
     type = _MULTI_READ
@@ -173,7 +174,7 @@ NO_NODE: Final = -101
 
 
 class Get:
-    """The read of one node."""
+    """A request that reads one node."""
 
     type = _GET
     writes = False
@@ -189,7 +190,7 @@ class Get:
 
 
 class Children:
-    """The read of the names of a node's children."""
+    """A request that reads the names of a node's children."""
 
     type = _CHILDREN
     writes = False
@@ -213,7 +214,7 @@ class Children:
 
 
 class GetAcl:
-    """The check whether any client may change a node or its children."""
+    """A request that checks whether any client may change a node or its children."""
 
     type = _GET_ACL
     writes = False
@@ -237,7 +238,7 @@ class GetAcl:
 
 
 class SetAcl:
-    """A change of a node's permissions, to those from `acl_bytes`."""
+    """A request that replaces a node's permissions. `acl` comes from `acl_bytes`."""
 
     type = _SET_ACL
     writes = True
@@ -253,7 +254,7 @@ class SetAcl:
 
 
 class Sync:
-    """A request that the server read all earlier writes of the ensemble before later reads."""
+    """A request after which this server's reads show all earlier writes of the ensemble."""
 
     type = _SYNC
     writes = False
@@ -269,7 +270,7 @@ class Sync:
 
 
 class AddWatch:
-    """A watch of a node and all nodes below it, until the connection ends."""
+    """A request that watches a node and all nodes below it, until the connection ends."""
 
     type = _ADD_WATCH
     writes = False

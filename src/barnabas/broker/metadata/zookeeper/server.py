@@ -4,8 +4,8 @@ It is a single server on the loopback interface, or one of an ensemble (`Member`
 its log is in its folder. If it is started again in the same folder, it still has its data.
 
     folder/zoo.cfg, log4j2.properties    written at each start
-    folder/zookeeper.log                 its log; zookeeper.out is what else it printed
-    folder/data/                         its transactions and snapshots; of a member its number (myid), too
+    folder/zookeeper.log                 the server's log; zookeeper.out has its other output
+    folder/data/                         transactions and snapshots; for a member its number (myid), too
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class ZooKeeperServer:
         tls: PEM file with a key and its certificate, with which the server also listens at `tls_address`.
         client_authority: PEM file of the authority of the clients' certificates there; None requires no
             certificates.
-        environment: environment of its process; None uses that of this process.
-        member: its part in an ensemble, which requires `port`; None for a single server.
+        environment: environment variables of the server's process; None for those of this process.
+        member: the server's part in an ensemble, which requires `port`; None for a single server.
     """
 
     def __init__(
@@ -160,11 +160,11 @@ class ZooKeeperServer:
 
     @property
     def pid(self) -> int | None:
-        """Return its process id; None if it does not run."""
+        """The server's process id; None if the server does not run."""
         return None if self._process is None else self._process.pid
 
     def start(self, timeout: float = 60.0) -> Self:
-        """Start it and wait until it serves. Do nothing if it runs.
+        """Start the server, and wait until it serves. Do nothing if it runs already.
 
         Raises:
             ZooKeeperMissingError: Java or PySpark is not installed.
@@ -187,7 +187,10 @@ class ZooKeeperServer:
         return self
 
     def begin(self) -> None:
-        """Start it without a wait (see `wait_ready`): a member of an ensemble serves once most members run.
+        """Start the server, and do not wait until it serves (see `wait_ready`).
+
+        A member of an ensemble serves only when most members run.
+
 
         Raises:
             ZooKeeperMissingError: Java or PySpark is not installed.
@@ -206,7 +209,7 @@ class ZooKeeperServer:
             )
 
     def stop(self) -> None:
-        """Stop it cleanly, if it runs. Sessions live on until their timeout."""
+        """Stop the server cleanly, if it runs. Sessions of clients end at their timeout, not now."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -219,21 +222,21 @@ class ZooKeeperServer:
             process.wait()
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the server's process (SIGKILL), to test a crash. Do nothing if it does not run."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
 
     def pause(self) -> None:
-        """Stop its execution (SIGSTOP), with its connections open. It has stopped when this returns."""
+        """Suspend the server's process (SIGSTOP), and wait until it stands still. Connections stay open."""
         if self._process is None:
             raise RuntimeError("the ZooKeeper server does not run")
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Undo `pause`."""
+        """Let the server's process continue after `pause`."""
         if self._process is None:
             raise RuntimeError("the ZooKeeper server does not run")
         _continue(self._process)
@@ -313,7 +316,7 @@ class ZooKeeperServer:
         (self._folder / "zoo.cfg").write_text("".join(lines))
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Wait until it serves, after `begin`.
+        """Wait until the server, started by `begin`, serves.
 
         Raises:
             ZooKeeperStartError: the server ended, or did not serve within `timeout` seconds.

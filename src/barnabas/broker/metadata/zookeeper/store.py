@@ -373,7 +373,7 @@ class ZooKeeperStore(SingleOperations):
         )
 
     def _stop_waiting(self, reason: str) -> None:
-        """Fail all requests that wait for a response on a lost connection."""
+        """Fail all requests that have no response yet, sent or queued, with `reason` as the message."""
         waiting, self._waiting = self._waiting, deque()
         in_flight, self._in_flight = self._in_flight, set()
         for pending in waiting:
@@ -453,7 +453,7 @@ class ZooKeeperStore(SingleOperations):
     # -- the session
 
     async def _resume(self) -> None:
-        """Prepare a new connection for use."""
+        """Create the chroot, set the watches again and sync the server. Then enter the state CONNECTED."""
         try:
             if not self._chroot_exists:
                 await self._make_chroot()
@@ -469,7 +469,7 @@ class ZooKeeperStore(SingleOperations):
         self._session.enter(SessionState.CONNECTED)
 
     def _acl(self, path: str) -> bytes:
-        """Return the access list of a new node."""
+        """Return the encoded permissions of the new node at `path`."""
         return self._acls[znodes.is_secret(path)]
 
     async def _make_chroot(self) -> None:
