@@ -1,4 +1,4 @@
-"""Changes users and ACLs."""
+"""Makes the changes of users and ACLs that pages request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _LONGEST_PASSWORD = 1000
 
 
 def set_password(view: ClusterView, wanted: Wanted) -> Change:
-    """Add a user, or change a password. The password is neither in the shown command nor in the log."""
+    """Return the change that adds a user, or gives a user another password.
+
+    The password is neither in the shown command nor in the log.
+    """
     user, password = text_of(wanted, "user"), text_of(wanted, "password")
     if len(password.encode()) > _LONGEST_PASSWORD:
         raise QueryError(f"password: at most {_LONGEST_PASSWORD} bytes")
@@ -33,14 +36,14 @@ def set_password(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def delete_user(view: ClusterView, wanted: Wanted) -> Change:
-    """Delete the passwords of a user."""
+    """Return the change that deletes all passwords of a user."""
     user = text_of(wanted, "user")
     must_confirm(wanted, user, "the user cannot log in any more")
     return Change(["users", "delete", user], lambda: view.admin.delete_user(user))
 
 
 def create_rule(view: ClusterView, wanted: Wanted) -> Change:
-    """Add an ACL. It succeeds if the ACL exists already."""
+    """Return the change that adds an ACL. The change also succeeds if the ACL exists already."""
     rule = _rule(wanted)
     command = ["acls", "deny" if rule.entry.permission is Permission.DENY else "grant", *_words(rule)]
     if rule.entry.host != ANY_HOST:
@@ -49,7 +52,7 @@ def create_rule(view: ClusterView, wanted: Wanted) -> Change:
 
 
 def delete_rule(view: ClusterView, wanted: Wanted) -> Change:
-    """Delete exactly one ACL."""
+    """Return the change that deletes exactly one ACL. It raises QueryError if the ACL does not exist."""
     rule = _rule(wanted)
     resource, entry = rule
     exactly = AclFilter(

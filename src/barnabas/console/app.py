@@ -42,7 +42,7 @@ log = logger_of(__name__)
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: how many requests of browsers may wait for a slow cluster at once
+#: the most requests of browsers that wait for a slow cluster at once
 _THREADS = 8
 _LARGEST_CHANGE = 2 << 20
 #: seconds between two keep-alives in a stream without events
@@ -51,7 +51,7 @@ _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".
 
 
 class Console:
-    """The pages for one cluster.
+    """The console of one cluster: handlers of HTTP requests.
 
     Args:
         registry: the schema registry; None if there is none.

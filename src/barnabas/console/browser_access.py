@@ -1,4 +1,4 @@
-"""Access control of the console: by a link with a token that works once, then by a cookie.
+"""Access control of the console: by a link that works once and then a cookie, or by user and password.
 
 Pages of other sites have no access. They cannot send the cookie (SameSite). They cannot pretend to be this
 host: the console checks the Host header, against DNS rebinding. They cannot make the browser change anything:
@@ -30,7 +30,7 @@ HEADERS = {
 
 
 class BrowserAccess:
-    """Admits browsers that have opened the link or sent a password.
+    """Admits browsers that have opened the link or that send a user's password.
 
     Args:
         hosts: valid ``Host`` headers; None for any, behind a proxy that checks them.
@@ -45,22 +45,22 @@ class BrowserAccess:
 
     @property
     def link(self) -> str:
-        """Path of the link, with the token that works once."""
+        """The path of the link, with the token that works once; empty if browsers send passwords."""
         return "" if self._users is not None else f"login?token={self._token}"
 
     def use_token(self, token: str) -> bool:
-        """Use up the token of the link. Return whether `token` was it."""
+        """Return whether `token` is the link's token. If so, make the token invalid: it works only once."""
         if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
             return False
         self._token = None
         return True
 
     def let_in(self, response: web.StreamResponse, path: str) -> None:
-        """Set the cookie that admits the browser from now on."""
+        """Add the session cookie to `response`. The cookie admits the browser to `path` from now on."""
         response.set_cookie(COOKIE, self._session, httponly=True, samesite="Strict", path=path or "/")
 
     def check(self, request: web.Request) -> web.Response | None:
-        """Return the response that rejects a request; None if it is admitted."""
+        """Return the response that rejects a request; None if the request is admitted."""
         if self._hosts is not None and request.host.lower() not in self._hosts:
             return _refusal(421, f"this console does not answer as {request.host[:100]!r}")
         if request.method not in ("GET", "HEAD") and not _is_own(request):

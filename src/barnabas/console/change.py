@@ -13,12 +13,14 @@ Wanted = Mapping[str, Any]
 
 
 class Change:
-    """A requested change: the equivalent command, its effect in words, and the function that makes it.
+    """A change that a page requests. It is made only when `carry_out` is called.
 
     Args:
-        command: arguments of ``barnabas``; empty if `shell` has the whole command.
+        command: arguments of the ``barnabas`` command that makes the same change; empty with `shell`.
+        carry_out: makes the change, and returns its result for the page.
+        preview: the effect of the change, for the page; None for none.
         then: further commands, each of which reads the output of the previous one.
-        shell: a command of another program.
+        shell: command of another program that makes the same change.
         given: line of input for the first command.
     """
 
@@ -52,7 +54,7 @@ class Change:
 
 
 def text_of(wanted: Wanted, name: str) -> str:
-    """Return a text that is not empty. Raises QueryError."""
+    """Return the text in the field `name`. Raises QueryError if it is missing or empty."""
     value = wanted.get(name)
     if not isinstance(value, str) or not value.strip():
         raise QueryError(f"{name} is missing")
@@ -60,7 +62,7 @@ def text_of(wanted: Wanted, name: str) -> str:
 
 
 def word_of(wanted: Wanted, name: str, allowed: Collection[str]) -> str:
-    """Return one of the allowed words. Raises QueryError."""
+    """Return the word in the field `name`. Raises QueryError unless it is one of `allowed`."""
     value = text_of(wanted, name)
     if value not in allowed:
         raise QueryError(f"{name}={value[:40]}: write one of {', '.join(allowed)}")
@@ -68,7 +70,11 @@ def word_of(wanted: Wanted, name: str, allowed: Collection[str]) -> str:
 
 
 def number_of(wanted: Wanted, name: str, least: int, most: int) -> int | None:
-    """Return a whole number; None if there is none. Raises QueryError."""
+    """Return the number in the field `name`; None if there is no such field.
+
+    Raises:
+        QueryError: the field is not a whole number from `least` to `most`.
+    """
     value = wanted.get(name)
     if value is None:
         return None
@@ -78,6 +84,9 @@ def number_of(wanted: Wanted, name: str, least: int, most: int) -> int | None:
 
 
 def must_confirm(wanted: Wanted, name: str, why: str) -> None:
-    """Raise QueryError unless the user has typed the name to delete."""
+    """Raise QueryError unless the user has typed `name`, the name of the deleted thing, to confirm.
+
+    `why` is the consequence, for the message.
+    """
     if wanted.get("confirm") != name:
         raise QueryError(f"confirm: type {name[:100]}; {why}")

@@ -1,4 +1,4 @@
-"""Changes that the console makes, if it is allowed to. For each it first shows the equivalent command."""
+"""Makes the changes that pages request. The console shows the equivalent command of each change first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAST_MS = 253_402_300_799_999
 
 
 def change(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
-    """Return the change that a page requests.
+    """Return the change that a page requests, not made yet.
 
     Raises:
         QueryError: a field is missing or invalid.

@@ -1,6 +1,7 @@
 """Reads the metrics that clients have pushed (KIP-714) from the brokers' pages of metrics.
 
-The protocol has no request for them. So the console reads ``/metrics`` of the brokers in its settings.
+Kafka's protocol has no request for them. So the console reads ``/metrics`` of the brokers in its
+settings.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def check_urls(urls: Iterable[str]) -> None:
 
 
 def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
-    """Return the series that clients have pushed to these brokers, and errors of silent brokers."""
+    """Read brokers' metrics pages. Return the series of clients, and an error for each unreadable page."""
     found: list[Series] = []
     problems = []
     for url in urls:
@@ -62,7 +63,7 @@ def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
 
 
 def parse_series(lines: Iterable[str]) -> Iterator[Series]:
-    """Return the clients' series in the lines of a page."""
+    """Yield the series that clients have pushed, from the lines of a metrics page."""
     for line in lines:
         if line.startswith("barnabas_client_metric"):
             parts = _LINE.match(line)

@@ -14,10 +14,10 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 def origin(headers: Headers) -> str | None:
-    """Return the topic that a dead letter can be sent to: the one it was read from, or that rejected it.
+    """Return the topic to which a dead letter can be sent again; None if there is none.
 
-    Return None for any other record, and for a row that a table has rejected, because no topic has such a
-    record.
+    This is the topic of the original record, or the topic to which a pipeline's sink could not write. There
+    is none for other records, and for a row that a table has rejected.
     """
     given = list(headers)
     if sink_of(given) is not None:
@@ -26,12 +26,12 @@ def origin(headers: Headers) -> str | None:
 
 
 def sink_of(headers: Headers) -> str | None:
-    """Return the pipeline's sink that has rejected a dead letter."""
+    """Return the name of the pipeline's sink that has rejected a record; None if no sink has."""
     return _last(headers, {_SINK})
 
 
 def without_errors(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """Return the headers that the record had before."""
+    """Return the headers of the original record, without those that describe the error."""
     return [(name, value) for name, value in headers if not name.startswith(_PREFIXES)]
 
 

@@ -1,4 +1,4 @@
-"""Recent changes of the cluster, from the differences between reads of the overview.
+"""Finds changes of the cluster in the differences between reads of the overview.
 
 Brokers do not report changes.
 """
@@ -25,14 +25,14 @@ class Seen(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A change that has happened before `at`, in milliseconds since 1970."""
+    """A change that was found at the time `at`, in milliseconds since 1970."""
 
     at: int
     text: str
 
 
 class Events:
-    """The differences between snapshots, newest first. Any thread can use it."""
+    """The last hundred changes of the cluster. Any thread can use this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,19 +40,19 @@ class Events:
         self._events: deque[Event] = deque(maxlen=_KEPT)
 
     def look(self, at_ms: int, seen: Seen) -> None:
-        """Add the differences to the last snapshot."""
+        """Add an event for each difference between the last snapshot and `seen`, the next one."""
         with self._lock:
             if self._before is not None and seen != self._before:
                 self._events.extendleft(Event(at_ms, text) for text in _changes(self._before, seen))
             self._before = seen
 
     def add(self, at_ms: int, text: str) -> None:
-        """Add a change that the console itself has made."""
+        """Add an event for a change that the console itself has made."""
         with self._lock:
             self._events.appendleft(Event(at_ms, text))
 
     def recent(self) -> list[Event]:
-        """The events, newest first."""
+        """Return the events, newest first."""
         with self._lock:
             return list(self._events)
 

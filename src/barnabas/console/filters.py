@@ -40,7 +40,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 _PLACES = ("key", "value", "header", "offset", "partition", "timestamp")
 
-#: whether a record passes
+#: function that returns whether a record passes
 Filter = Callable[["Candidate"], bool]
 
 
@@ -60,7 +60,7 @@ class Candidate(NamedTuple):
 
 
 def parse(text: str) -> Filter:
-    """Parse a filter.
+    """Parse a filter. The result is a function that returns whether a record passes.
 
     Raises:
         FilterError: the text is not a filter.
@@ -71,7 +71,10 @@ def parse(text: str) -> Filter:
 
 
 def paths(text: str, most: int = 10) -> list[Callable[[Candidate], Any]]:
-    """Parse a list of paths, as in ``value.total,header.region``.
+    """Parse a list of paths, such as ``value.total,header.region``.
+
+    Each function in the result returns a record's value at one path; None if the record has no such value.
+
 
     Raises:
         FilterError: an item is not a path, or there are more than `most`.

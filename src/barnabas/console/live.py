@@ -1,4 +1,4 @@
-"""Live pictures of topics. Each topic has one reader, which all its watchers share."""
+"""Events for the live pages of topics. All watchers of a topic share one reader."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from barnabas.kafka.protocol.messages.describe_log_dirs import DescribableLogDir
 
 log = logger_of(__name__)
 
-#: seconds between two looks; what changes more slowly is asked every so many looks
+#: seconds between two looks; data that changes slowly is read once in this number of looks
 _EVERY_S, _SLOWLY = 0.5, 4
-#: how many records of a partition are shown one by one in a look: 30 a second
+#: the most records of a partition that one look shows one by one: 30 a second
 _ONE_BY_ONE = 15
-#: a partition that got more records between two looks is only asked where it ends in the next
+#: if a partition gets more records than this between two looks, the next look reads only its end offset
 _COUNTED = 4 * _ONE_BY_ONE
-#: how many existing records are shown at the beginning
+#: the number of existing records that the first look shows
 _BEGIN_WITH = 40
 _MOST_PARTITIONS, _MOST_BYTES = 50, 128 << 10
 #: how many events a slow reader may be behind
@@ -38,13 +38,13 @@ _BEHIND = 8
 
 
 class TopicReader:
-    """Reads one topic. Each `look` returns the news since the last one. One thread at a time can use it."""
+    """Reads one topic repeatedly. Only one thread at a time can use this object."""
 
     def __init__(self, view: ClusterView, topic: str) -> None:
         self._view = view
         self._topic = topic
         self._positions: dict[int, int] = {}
-        #: those that get more records than are shown one by one
+        #: partitions that get too many records to show one by one
         self._counted: set[int] = set()
         self._starts: dict[int, int] = {}
         self._groups: list[str] = []
@@ -55,7 +55,7 @@ class TopicReader:
         self._looks = 0
 
     def look(self) -> dict[str, Any]:
-        """Return the data from which a page draws.
+        """Return the topic's present state and its records since the last call, as JSON data for a page.
 
         Raises:
             BarnabasError: the cluster does not answer, or has no such topic.
@@ -139,7 +139,7 @@ class TopicReader:
         }
 
     def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
-        """Read the records since the last look. If there are many, read only their number."""
+        """Read the records since the last look. For busy partitions, read only the end offset."""
         leaders = {p.partition: leader for p, leader in led.items() if p.partition in self._positions}
         counted = {number: leader for number, leader in leaders.items() if number in self._counted}
         chunks = self._ends(counted)
@@ -195,7 +195,7 @@ class TopicReader:
         return lane
 
     def _cells(self, chunk: Chunk, first: int) -> tuple[list[list[Any]], int, bool]:
-        """Return records as cells, from `first` on.
+        """Return the records from the offset `first` on, as cells of the page.
 
         Returns:
             For each record [offset, hue of the key, timestamp, kind]; the next offset; and whether the next
@@ -219,7 +219,7 @@ class TopicReader:
 
 
 def _refusal(error: BarnabasError) -> dict[str, Any]:
-    """Return the event for an error. With a code, the topic does not exist any more, and no event follows."""
+    """Return the event that reports an error. It has ``code`` only if the topic does not exist any more."""
     is_gone = isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
         "problem": said(error),
@@ -238,10 +238,11 @@ Run = Callable[..., Any]
 
 
 class Live:
-    """The watched topics and their watchers. The event loop owns it. `run` runs functions in threads.
+    """The watched topics and their watchers. Only the event loop should use this object.
 
     Args:
-        run: ``await run(function)``.
+        view: cluster of the topics.
+        run: runs a function in a thread; ``await run(function)`` returns its result.
     """
 
     def __init__(self, view: ClusterView, run: Run) -> None:
@@ -250,9 +251,9 @@ class Live:
         self._watched: dict[str, _Watched] = {}
 
     async def watch(self, topic: str) -> AsyncIterator[str]:
-        """Yield events of a topic as JSON, until the watcher leaves.
+        """Yield events of a topic as JSON, until the caller closes the iterator.
 
-        A slow watcher misses some, and gets their number.
+        A slow caller misses events. The next event then has the number of missed events (``missed``).
         """
         watched = self._watched.get(topic)
         if watched is None:
@@ -276,7 +277,7 @@ class _Watched:
         self._reader = reader
         self._run = run
         self._queues: dict[asyncio.Queue[str], int] = {}
-        #: what a later watcher needs to draw the whole picture
+        #: recent events, which a later watcher needs to draw the whole page
         self._recent: list[str] = []
         self._task = asyncio.create_task(self._go_on(), name="live topic")
 
@@ -288,7 +289,7 @@ class _Watched:
         return queue
 
     def leave(self, queue: asyncio.Queue[str]) -> bool:
-        """Remove a watcher. Return True if it was the last one, so that the reader ends."""
+        """Remove a watcher. If it was the last one, stop the reader and return True."""
         del self._queues[queue]
         if self._queues:
             return False

@@ -1,4 +1,4 @@
-"""Computes the growth of partitions from the end offsets that pages have read."""
+"""Computes the rates of topics, in records a second, from the end offsets that pages have read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from barnabas.base.types import TopicPartition
 
-#: a rate is over at least so many seconds, and at most about twice as many as the second number
+#: the least seconds between the two reads of a rate; the most seconds after which a read still counts
 _LEAST_S, _MOST_S = 0.5, 300.0
 
 
@@ -21,7 +21,7 @@ Sample = tuple[int, float]
 
 
 class Rates:
-    """Offsets a second of each partition, from two reads of its end. Any thread can use it."""
+    """The rates of partitions, each from two reads of its end offset. Any thread can use this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class Rates:
         self._samples: dict[str, deque[Sample]] = {}
 
     def note(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Store the present end offsets of partitions."""
+        """Update the rates with the present end offsets of partitions."""
         now = time.monotonic()
         with self._lock:
             for partition, end in ends.items():
@@ -44,18 +44,21 @@ class Rates:
                     self._seen[partition] = now, end
 
     def of(self, topic: str) -> float | None:
-        """Return the rate of a topic; None before its ends were read twice."""
+        """Return the rate of a topic in records a second; None before its end offsets were read twice."""
         with self._lock:
             found = [rate for partition, rate in self._rates.items() if partition.topic == topic]
         return round(sum(found), 1) if found else None
 
     def total(self) -> float | None:
-        """Return the rate of all topics."""
+        """Return the rate of all topics together, in records a second; None before there is a rate."""
         with self._lock:
             return round(sum(self._rates.values()), 1) if self._rates else None
 
     def history(self, topic: str, now_ms: int) -> list[Sample]:
-        """Return the rates of a topic, or of all (""), in the last half hour while a page was open."""
+        """Add the present rate to the samples of a topic. Return its samples of the last half hour.
+
+        The topic "" means all topics. There are samples only for times at which a page was open.
+        """
         rate = self.of(topic) if topic else self.total()
         with self._lock:
             samples = self._samples.pop(topic, None) or deque(maxlen=_SAMPLES)
@@ -68,7 +71,7 @@ class Rates:
             return [sample for sample in samples if sample[0] >= oldest]
 
     def by_topic(self) -> dict[str, float]:
-        """Return the rate of each topic that has one."""
+        """Return the rate of each topic that has one, in records a second."""
         found: dict[str, float] = {}
         with self._lock:
             for partition, rate in self._rates.items():

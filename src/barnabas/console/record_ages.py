@@ -23,7 +23,7 @@ _LONGEST_S, _KEPT = 1.0, 20_000
 
 
 class Ages:
-    """The times of records, each read only once. Any thread can use it."""
+    """A cache of records' timestamps, each of which is read only once. Any thread can use this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,14 +33,16 @@ class Ages:
     def seconds_behind(
         self, brokers: Brokers, metadata: Any, committed: Mapping[TopicPartition, int], now: float
     ) -> dict[TopicPartition, float]:
-        """Return the seconds since the next record of each partition was produced.
+        """Return, by partition, the age of the record at the committed offset, in seconds.
 
         Args:
-            metadata: Metadata of the topics.
-            now: seconds since 1970.
+            brokers: connections to the cluster.
+            metadata: response to a Metadata request for the topics; None for no topics.
+            committed: committed offsets of a group.
+            now: the present time, in seconds since 1970.
 
         Returns:
-            Only partitions whose next record could be read within a second, now or before.
+            The ages; without partitions whose record could not be read within about a second.
         """
         if metadata is None:
             return {}
@@ -75,7 +77,7 @@ class Ages:
     def _note(
         self, brokers: Brokers, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
     ) -> set[int]:
-        """Read the times of records. Return the partitions that had one."""
+        """Read and keep the timestamps of the `wanted` records. Return the partitions that had a record."""
         found = set()
         for number, chunk in fetch(brokers, leader, topic, wanted, most_bytes).items():
             for _, header in batches(chunk.data):

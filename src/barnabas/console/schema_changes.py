@@ -1,4 +1,4 @@
-"""Changes subjects of the schema registry: versions, compatibility levels, deletions."""
+"""Makes the changes of subjects in the schema registry that pages request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _MOST_VERSION = 2**31 - 1
 
 
 def register_schema(registry: Schemas, wanted: Wanted) -> Change:
-    """Register a version of a subject. The preview says whether its compatibility level allows it."""
+    """Return the change that registers a version of a subject.
+
+    The preview says whether the subject's compatibility level allows the version. The registry is asked now.
+    """
     name, path = _subject(wanted)
     body: dict[str, Any] = {"schema": text_of(wanted, "schema")}
     kind = word_of(wanted, "type", _FORMATS) if wanted.get("type") else "AVRO"
@@ -36,7 +39,10 @@ def register_schema(registry: Schemas, wanted: Wanted) -> Change:
 
 
 def set_compatibility(registry: Schemas, wanted: Wanted) -> Change:
-    """Set a subject's own compatibility level. An empty one restores the registry's."""
+    """Return the change that sets a subject's own compatibility level.
+
+    An empty level removes the subject's own level, so that the registry's level applies.
+    """
     name, path = _subject(wanted)
     path = f"/config/{path.removeprefix('/subjects/')}"
     now = level_of(registry, name, "?defaultToGlobal=true")
@@ -49,7 +55,10 @@ def set_compatibility(registry: Schemas, wanted: Wanted) -> Change:
 
 
 def delete_schema(registry: Schemas, wanted: Wanted) -> Change:
-    """Delete a subject or one version: softly, or permanently after a soft deletion."""
+    """Return the change that deletes a subject or one of its versions.
+
+    The deletion is soft, or permanent after a soft one.
+    """
     name, path = _subject(wanted)
     version = number_of(wanted, "version", 1, _MOST_VERSION)
     permanent = wanted.get("permanent") or False
@@ -75,7 +84,7 @@ def _change(registry: Schemas, method: str, path: str, body: dict[str, Any] | No
 
 
 def _subject(wanted: Wanted) -> tuple[str, str]:
-    """Return the name, and its path in the registry. Raises QueryError."""
+    """Return the requested subject's name, and its path in the registry. Raises QueryError."""
     name = text_of(wanted, "subject").strip()
     if name in (".", ".."):  # an address could not name them
         raise QueryError(f"subject={name}: no subject has this name")
@@ -83,7 +92,7 @@ def _subject(wanted: Wanted) -> tuple[str, str]:
 
 
 def _references(wanted: Wanted) -> list[dict[str, Any]]:
-    """Return the references of the schema. Raises QueryError."""
+    """Return the references of the requested schema to other schemas. Raises QueryError."""
     references = wanted.get("references") or []
     if not isinstance(references, list) or not all(
         isinstance(each, dict)

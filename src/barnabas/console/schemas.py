@@ -22,12 +22,12 @@ LEVELS = (
     "FULL_TRANSITIVE",
 )
 
-#: how long one that could not be had is not asked for again, in seconds
+#: seconds until the registry is asked again for a schema that it could not return
 _PAUSE_S = 10.0
 
 
 class Schemas(SchemaRegistry):
-    """A registry, and the decoders of its schemas. Any thread can use it.
+    """A client of a schema registry, with decoders of its schemas. Any thread can use this object.
 
     Args:
         url: URL of the registry, as for clients.
@@ -76,7 +76,10 @@ class Schemas(SchemaRegistry):
 
 
 def level_of(registry: SchemaRegistry, subject: str, query: str = "") -> str | None:
-    """Return a subject's own compatibility level; None if it has none. Raises RegistryError."""
+    """Return a subject's own compatibility level; None if it has none. Raises RegistryError.
+
+    With the `query` ``?defaultToGlobal=true``, return the registry's level instead of None.
+    """
     try:
         level = registry.get(f"/config/{subject_path(subject)}{query}").get("compatibilityLevel")
     except RegistryRefused as error:

@@ -1,4 +1,4 @@
-"""Sends records: new ones, also with registered schemas, and dead letters again."""
+"""Makes the changes that send a new record, or that send a dead letter again."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class _Part(NamedTuple):
 
 
 def produce(view: ClusterView, registry: Schemas | None, wanted: Wanted) -> Change:
-    """Return the change that sends a record.
+    """Return the change that sends a new record.
 
-    Its key and value are texts, or JSON for a registered schema.
+    Key and value are texts, or JSON that is encoded with a registered schema.
     """
     name = text_of(wanted, "topic")
     value, key = (_part(registry, wanted, part) for part in ("value", "key"))

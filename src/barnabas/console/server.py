@@ -56,7 +56,10 @@ def is_loopback(listen: str) -> bool:
 
 
 async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Callable[[str], None]) -> None:
-    """Serve until cancelled. `on_ready` gets the link.
+    """Serve the console at the bound address until the task is cancelled.
+
+    When the console is ready, `on_ready` is called with the URL for a browser.
+
 
     Raises:
         BarnabasError: the settings for the cluster are invalid.
@@ -95,7 +98,7 @@ def run(settings: ConsoleSettings, on_ready: Callable[[str], None]) -> None:
     """Run `serve` on a new event loop, until SIGTERM or SIGINT.
 
     Raises:
-        BarnabasError: as `serve`, or the address is in use.
+        BarnabasError: the settings for the cluster are invalid, or the address is in use.
     """
     # Answers of a large cluster are a million objects that live for a while: to look through them after each
     # 700 takes longer than to decode them.

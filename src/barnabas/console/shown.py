@@ -12,7 +12,7 @@ from typing import Any
 
 from barnabas.client.json_bytes import bytes_to_json, in_base64
 
-#: how much of a key, a value or a header a page of records has, and the page of one record, in characters
+#: the most characters of a key, value or header on the records page, and on the page of one record
 PREVIEW, MOST_SHOWN = 2048, 1 << 20
 #: longer text is not parsed as JSON, in characters
 _LARGEST_JSON = 1 << 20
@@ -22,7 +22,7 @@ _CELL = 200
 _ONE_LINE = 90
 
 FORMATS = ("auto", "text", "json", "hex")
-#: `Decode` finds what a registered schema makes of bytes: the format, the schema's id and the value
+#: function that decodes bytes by a registered schema: returns the format, the schema's id and the value
 Decode = Callable[[bytes], tuple[str, int, Any] | None]
 Masks = Sequence[Sequence[str]]
 
@@ -30,7 +30,7 @@ _KEPT = "\n\t"
 
 
 def visible(text: str) -> str:
-    """Return the text with \\u escapes for invisible characters, and those that move others."""
+    """Return the text with \\u escapes for invisible characters and for those that change its direction."""
     if text.isprintable():  # nearly always; formatting characters are not printable
         return text
     return "".join(
@@ -53,18 +53,20 @@ def shown(
     masks: Masks = (),
     most: int = MOST_SHOWN,
 ) -> dict[str, Any]:
-    """Return bytes in the form for the pages.
+    """Convert the bytes of a key, a value or a header to JSON data for a page.
 
     Args:
+        data: the bytes; None for null.
         how: one of `FORMATS`.
+        decode: decodes bytes by a registered schema; None if there is no registry.
         masks: paths in JSON to hide. If the value is not JSON, it is hidden completely, because the position
             of the secret is unknown.
-        most: largest number of characters.
+        most: largest number of characters of the text.
 
     Returns:
-        ``{"is": "null"}``, or ``{"is": format, "text": ..., "bytes": size}``. It has ``"cut": true`` if the
-        text is incomplete, ``"masked": true`` if masks hide a part of it, and ``"schema": id`` if a
-        registered schema has decoded it.
+        ``{"is": "null"}``, ``{"is": "hidden"}``, or ``{"is": format, "text": ..., "bytes": size}``. The last
+        has ``"cut": true`` if the text is incomplete, ``"masked": true`` if masks hide a part, and
+        ``"schema": id`` if a registered schema has decoded the bytes.
     """
     if data is None:
         return {"is": "null"}
@@ -89,7 +91,10 @@ def shown(
 
 
 def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
-    """Return a value for filters: the bytes decoded by their schema, else their JSON, else their text."""
+    """Return the value of bytes for filters: decoded by their schema, else parsed as JSON, else as text.
+
+    With `masks`, a value that is neither is None.
+    """
     if data is None:
         return None
     decoded = decode(data) if decode is not None else None
@@ -103,7 +108,7 @@ def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()
 
 
 def cell(value: Any) -> str | None:
-    """Return a value in a record in the form for an added column."""
+    """Return a value of a record as short text, for an added column; None for null."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
@@ -111,12 +116,10 @@ def cell(value: Any) -> str | None:
 
 
 def exported(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
-    """Return bytes for a line of JSON: text, or base64 if it is not UTF-8.
+    """Convert the bytes of a key, a value or a header for a line of JSON: text, or base64 if not UTF-8.
 
-    Under masks, it is their JSON as text.
-
-    Returns:
-        Return None for a value that masks hide completely, because it is not JSON.
+    With `masks`, the result is the masked JSON as text. It is None if the value is not JSON, because masks
+    then hide it completely.
     """
     if data is not None and masks:
         value = compared(data, decode, masks)
@@ -137,7 +140,7 @@ NOT_JSON = object()
 
 
 def parsed(text: str) -> Any:
-    """Return the JSON object, array or number in the text; `NOT_JSON` if there is none."""
+    """Return the value of a JSON text; `NOT_JSON` if the text is not JSON or is too long."""
     if len(text) > _LARGEST_JSON or not text or text[0] not in '{["-0123456789tfn':
         return NOT_JSON
     try:

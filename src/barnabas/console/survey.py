@@ -19,19 +19,19 @@ from barnabas.console.rates import Rates
 
 log = logger_of(__name__)
 
-#: of a cluster with more partitions no page waits for all of them
+#: in a cluster with more partitions, pages do not wait for the totals of all topics
 SMALL = 2000
-#: how many partitions a request is about
+#: the most partitions in a request
 AT_ONCE = 200
-#: in seconds: how long a round of a small cluster is shown to others at least and at most, how long the
-#: background goes on after the last look, and how long it rests between two requests at least
+#: in seconds: the shortest and the longest time for which pages share the totals of a small cluster, the time
+#: that the thread works after the last `look`, and its shortest pause between two requests
 _FRESH_S, _LONGEST_REST_S, _LOOKED_AT_S, _LEAST_REST_S = 1.0, 30.0, 30.0, 0.005
-#: how long the background waits at first, in seconds: the open page comes before it
+#: seconds that the thread waits at first, so that the open page comes before it
 BEFORE_S = 2.0
-#: how long it rests for each second that it asked, once everything was asked for once
+#: after the first pass, the seconds that the thread pauses for each second of requests
 _REST = 19.0
 
-#: (topics) -> by broker the log directories with these topics, or the reason why they are not told
+#: function that returns, by broker, its log directories with the given topics, or an error text
 LogDirs = Callable[[Collection[str]], Mapping[int, Any]]
 
 
@@ -65,7 +65,7 @@ class Totals:
 
 
 class Survey:
-    """Requests the data of all topics, and passes the end offsets to `rates`. Any thread can use it.
+    """Counts the records and bytes of all topics, and passes end offsets to `rates`. Any thread can use it.
 
     In a small cluster, `look` requests all data. In a large one, it starts a thread, which works as long as
     pages call `look`. Its first pass has no pauses. Later passes work for a twentieth of the time.
@@ -81,7 +81,7 @@ class Survey:
         self._log_dirs = log_dirs
         self._topics: dict[str, TopicTotals] = {}
         self._directories: dict[tuple[int, str], DirectoryTotals] = {}
-        #: when the last whole round began, and until when it is shown to others
+        #: the start of the last complete pass, and the time until which pages share its totals
         self._began: float | None = None
         self._fresh_until = 0.0
         self._looked = 0.0
@@ -91,7 +91,7 @@ class Survey:
         self._closed = threading.Event()
 
     def look(self) -> Totals:
-        """Return the present totals; in a small cluster those of all topics. Raises as `Brokers`."""
+        """Return the present totals; in a small cluster for all topics. Raises the errors of `Brokers`."""
         metadata = self._metadata()
         self._looked = time.monotonic()
         if sum(len(topic.partitions) for topic in metadata.topics) > SMALL:
@@ -205,7 +205,11 @@ def note_sizes(
 
 
 def rest(fresh_s: float, took_s: float, most_s: float) -> float:
-    """Return the seconds for which an answer is shared: slow requests take at most a tenth of the time."""
+    """Return the seconds for which pages share an answer that took `took_s` seconds.
+
+    The time is at least `fresh_s`, and long enough that requests take at most a tenth of the time. `most_s`
+    limits it.
+    """
     return min(max(fresh_s, 9 * took_s), max(fresh_s, most_s))
 
 

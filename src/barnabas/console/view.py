@@ -1,4 +1,4 @@
-"""The cluster in the form for the pages. Pages share answers of many requests for some seconds."""
+"""Reads the cluster for the pages. Pages share the answers of many requests for some seconds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from barnabas.kafka.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 T = TypeVar("T")
-#: of how many groups the offsets are asked
+#: the most groups whose committed offsets are read for all pages
 MOST_GROUPS = 1000
 _LONGEST_REST_S, _LONGEST_METADATA_S = 30.0, 5.0
 #: seconds that the cluster has for an answer
@@ -56,7 +56,7 @@ class Privacy:
 
 
 class ClusterView:
-    """One cluster. Any thread can use it.
+    """The cluster that the pages show. Any thread can use this object.
 
     Every method raises the same errors as `Brokers`.
     """
@@ -113,7 +113,7 @@ class ClusterView:
         return live_leaders(self.metadata(topics).topics)
 
     def groups(self) -> tuple[list[Any], str | None]:
-        """Return all groups by name, and the error of each broker that does not list its groups."""
+        """Return all groups sorted by name, and an error if a broker does not list its groups."""
         return self.shared("groups", 1.0, self._listed_groups)
 
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
@@ -142,7 +142,10 @@ class ClusterView:
         return self._survey.look()
 
     def controller(self) -> int:
-        """Return the controller, if the cluster reports it: Apache Kafka's Metadata names any broker."""
+        """Return the controller's id, from DescribeCluster or else from Metadata.
+
+        In Apache Kafka's Metadata, this can be the id of any broker.
+        """
         with suppress(ClientError, KafkaError):
             response = self.brokers.ask_once(DescribeClusterRequest())
             if not response.error_code:
@@ -150,7 +153,7 @@ class ClusterView:
         return int(self.metadata().controller_id)
 
     def ensemble(self) -> list[str]:
-        """Return the addresses of ZooKeeper's servers; none if the brokers have none or do not tell."""
+        """Return the addresses of ZooKeeper's servers; none if brokers have none or do not report them."""
         return self.shared("ensemble", 60.0, self._ensemble)
 
     def topic_sizes(self, topics: Collection[str]) -> dict[TopicPartition, int]:
@@ -160,9 +163,10 @@ class ClusterView:
     def shared(
         self, name: str, fresh_s: float, ask: Callable[[], T], longest_s: float = _LONGEST_REST_S
     ) -> T:
-        """Return the last answer of `ask`, if it is fresh.
+        """Return the last answer with this name if it is fresh, else call `ask` for a new answer.
 
-        Callers at the same time wait for the same answer.
+        Callers at the same time wait for the same answer. It is fresh for `fresh_s` seconds; a slow answer
+        for longer, at most `longest_s` seconds.
         """
         with self._lock:
             lock = self._asking.setdefault(name, threading.Lock())
