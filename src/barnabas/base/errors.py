@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """One error code of the protocol: an int in messages, with `retriable` and `doc`."""
+    """An error code of the protocol: its number, whether clients retry (`retriable`), its meaning (`doc`)."""
 
     retriable: bool
     doc: str
@@ -164,7 +164,7 @@ _BY_NUMBER = {int(code): code for code in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """Return the error of a received code; UNKNOWN_SERVER_ERROR if Barnabas does not know the code."""
+    """Return the `ErrorCode` with this number; UNKNOWN_SERVER_ERROR if there is none."""
     return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -173,7 +173,7 @@ class BarnabasError(Exception):
 
 
 class KafkaError(BarnabasError):
-    """A failure with a Kafka error code. The client receives `message` if its API has a field for it."""
+    """A failure with a Kafka error code. The client receives `message` if the response has a field for it."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message or code.doc}")
@@ -194,9 +194,10 @@ class ConfigError(BarnabasError):
 
 
 def fenced_since(first_version: int, version: int, error: KafkaError) -> KafkaError:
-    """Return the error for a response of `version`, if PRODUCER_FENCED was added in `first_version`.
+    """Return the error that a response of `version` can contain in place of `error`.
 
-    Earlier versions have INVALID_PRODUCER_EPOCH in its place (KIP-588).
+    An API has PRODUCER_FENCED from `first_version` on. In earlier versions INVALID_PRODUCER_EPOCH replaces it
+    (KIP-588). Other errors are returned unchanged.
     """
     if error.code is ErrorCode.PRODUCER_FENCED and version < first_version:
         return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)

@@ -96,7 +96,7 @@ def is_local_name(host: str) -> bool:
 
 
 class Responder:
-    """Listens on an address, and responds to the paths of `handlers`."""
+    """An HTTP server on one address. It answers the paths of `handlers`, and 404 for other paths."""
 
     def __init__(self, host: str, port: int, network: Network) -> None:
         self._host, self._port = host, port
@@ -128,7 +128,7 @@ class Responder:
         self._port = self._socket.port
 
     async def start(self, handlers: Mapping[str, Handler]) -> None:
-        """Begin to answer requests."""
+        """Begin to answer requests for the paths of `handlers`."""
         self.handlers = handlers
         assert self._socket is not None
         await self._socket.accept(lambda: _Exchange(self), backlog=MOST_CONNECTIONS)

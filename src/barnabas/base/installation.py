@@ -1,4 +1,4 @@
-"""The command that installs Barnabas, for messages, help and the check of the documentation."""
+"""Makes the command that installs Barnabas. Messages, help and the check of the documentation use it."""
 
 from __future__ import annotations
 
@@ -13,5 +13,8 @@ def pip_command(*extras: str) -> str:
 
 
 def pip_install(*extras: str, quote: str = "") -> str:
-    """Return `pip_command` in quotes, with the folder in which to run it."""
+    """Return `pip_command` with `quote` before and after it.
+
+    Until Barnabas is published, the text also says to run the command in a checkout of Barnabas.
+    """
     return f"{quote}{pip_command(*extras)}{quote}{'' if PUBLISHED else ' in a checkout of Barnabas'}"

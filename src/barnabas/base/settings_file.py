@@ -25,7 +25,7 @@ SETTING_FORM = "write NAME=VALUE as in Kafka's server.properties, or TOML in a f
 
 
 class Given(NamedTuple):
-    """A setting in a file: its value, and its line; 0 if the line is not known."""
+    """The value of a setting in a file, and its line number; 0 if the line is not known."""
 
     text: str
     line: int
@@ -51,7 +51,7 @@ def read_unchecked(path: Path) -> dict[str, str]:
 
 
 def dump_toml(settings: Mapping[str, str]) -> str:
-    """Return settings as TOML, in the format that `read_settings` reads."""
+    """Return settings as TOML, which `read_unchecked` can read."""
     # TOML's strings are JSON's, but for one character that JSON leaves as it is.
     pairs = (
         tuple(json.dumps(each, ensure_ascii=False).replace("\x7f", "\\u007f") for each in pair)

@@ -25,7 +25,7 @@ def shown(text: object, most: int = MAX_SHOWN) -> str:
 
 
 def quoted(text: object) -> str:
-    """Return `shown`, cut to 80 characters for an error message."""
+    """Return `text` like `shown`, but cut to 80 characters, for an error message."""
     return shown(text, 80)
 
 
@@ -41,7 +41,7 @@ def logger_of(name: str, *, is_limited: bool = False) -> logging.Logger:
 
     Args:
         is_limited: limit the rate, since clients can cause any number of lines. Of lines with the same
-            format, `BURST` are written at once and then `PER_SECOND`. Errors are never limited.
+            format, `BURST` are written at once, and then `PER_SECOND` each second. Errors are never limited.
     """
     logger = logging.getLogger(name)
     for filter_ in (limited,) if is_limited else ():
@@ -53,7 +53,7 @@ def logger_of(name: str, *, is_limited: bool = False) -> logging.Logger:
 
 
 class _Limited:
-    """Drops lines above the limit, and logs their number."""
+    """A log filter that drops lines above the limit, and logs the number of dropped lines."""
 
     def __init__(self) -> None:
         #: by level and format: how many may be written, when that was so, and how many were left out since
@@ -123,8 +123,8 @@ def without_userinfo(url: str) -> str:
 def is_plain_url(url: str) -> bool:
     """Return whether all parsers read the same user, password and host in `url`.
 
-    Such a URL percent-encodes ``/?#@`` and spaces in them, and its port is a number. No other URL should
-    reach a library, whose complaint could quote a piece of the password.
+    Such a URL percent-encodes ``/?#@`` and spaces in user and password, and its port is a number. Pass no
+    other URL to a library: its error message could contain a part of the password.
     """
     scheme = _SCHEME.match(url)
     if scheme is None or re.search(r"\s", url):

@@ -21,9 +21,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class StoredBytes(Protocol):
-    """Bytes in a file that are sent from there, so that they are not copied into this process.
+    """Bytes in a file, which `send_to` sends without a copy in this process.
 
-    Raises OSError as the system does.
+    All methods raise OSError if the system cannot read the file.
     """
 
     def __len__(self) -> int: ...
@@ -33,11 +33,13 @@ class StoredBytes(Protocol):
         ...
 
     def read(self, start: int, size: int) -> bytes:
-        """Return at most `size` bytes from `start` on; empty only if the file has lost them."""
+        """Return at most `size` bytes from `start` on. The result is empty only if the file lacks them."""
         ...
 
     def send_to(self, descriptor: int, start: int) -> int:
-        """Send as many bytes from `start` on as the socket accepts; return their number, 0 as in `read`.
+        """Send as many bytes from `start` on as the socket `descriptor` accepts.
+
+        Return the number of bytes sent; it is 0 only if the file lacks them.
 
         Raises:
             BlockingIOError: the socket accepts none now.
@@ -93,7 +95,7 @@ def topic_id_to_str(topic_id: TopicId) -> str:
 
 
 def topic_id_from_str(text: str) -> TopicId:
-    """Return the topic id in the text of `topic_id_to_str`.
+    """Return the topic id in a text from `topic_id_to_str`.
 
     Raises:
         ValueError: the text is not 16 bytes of URL-safe base64.

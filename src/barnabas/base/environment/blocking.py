@@ -21,7 +21,7 @@ Mutex = Lock
 
 
 class Pool(Protocol):
-    """Threads that start calls in the order of submission. Only the event loop uses it."""
+    """A pool of threads, which start calls in the order of submission. Use it only on the event loop."""
 
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """Submit a call of `function` to a thread; return a future of its result.
@@ -54,7 +54,7 @@ class ForEach(Protocol):
     """A function that calls another function with each item, several at a time."""
 
     def __call__(self, function: Callable[[T], object], items: Iterable[T], /) -> None:
-        """Return when all calls have been made.
+        """Call `function` with each item, and return when all calls have ended.
 
         Raises:
             Exception: the exception of a call; of several, that of the first item.
@@ -63,18 +63,21 @@ class ForEach(Protocol):
 
 
 class Blocking(Protocol):
-    """Makes the pools in which a broker's blocking work runs."""
+    """Creates the thread pools in which a broker's blocking work runs."""
 
     def pool(self, name: str, threads: int) -> Pool:
-        """Return a new pool; close or abandon it."""
+        """Return a new pool of that many threads. The caller must close or abandon the pool."""
         ...
 
     def signal(self) -> Signal:
-        """Return a signal for calls that run in a pool."""
+        """Return a new signal, for which calls in a pool can wait."""
         ...
 
     def side_by_side(self, threads: int) -> AbstractContextManager[ForEach]:
-        """Run calls in that many threads within the block, for code that may itself block."""
+        """Return a context manager that gives a `ForEach` with that many threads.
+
+        For code that may itself block, such as code in a pool.
+        """
         ...
 
 

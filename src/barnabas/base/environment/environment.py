@@ -18,7 +18,7 @@ from barnabas.base.environment.randomness import system_random
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The environment of one broker. Timers, tasks and futures are those of its event loop."""
+    """All interfaces to the system that one broker uses. Its event loop gives timers, tasks and futures."""
 
     clock: Clock
     filesystem: FileSystem
@@ -35,7 +35,7 @@ class Environment:
 
     @classmethod
     def of_system(cls) -> Self:
-        """Return the operating system's implementations."""
+        """Return an environment that uses the operating system."""
         return cls(
             clock=SystemClock(),
             filesystem=OsFileSystem(),

@@ -15,7 +15,7 @@ from barnabas.base.types import Buffer
 
 
 class Entry(NamedTuple):
-    """One name in a folder."""
+    """A file or folder in a folder. Its size is in bytes, its modification time in ms since the epoch."""
 
     name: str
     size: int
@@ -38,7 +38,7 @@ class Volume(NamedTuple):
 
 
 class File(Protocol):
-    """An open file. Reads and writes have a position."""
+    """An open file. Each read and write names its position in the file."""
 
     def read_at(self, size: int, position: int) -> bytes:
         """Read `size` bytes; fewer only at the end of the file."""
@@ -53,7 +53,9 @@ class File(Protocol):
         ...
 
     def send_to(self, descriptor: int, size: int, position: int) -> int:
-        """Send up to `size` bytes to a socket; return how many it took, 0 only at the file's end.
+        """Send up to `size` bytes from `position` on to the socket `descriptor`.
+
+        Return the number of bytes sent; it is 0 only at the end of the file.
 
         Raises:
             BlockingIOError: the socket's buffer is full.
@@ -77,7 +79,7 @@ class FileSystem(Protocol):
     """A file system. Paths are strings with slashes."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open a file to read and write. A missing file is created with `create`, else FileNotFoundError."""
+        """Open a file to read and write. A missing file is created with `create`; else FileNotFoundError."""
         ...
 
     def entries(self, path: str) -> list[Entry]:
@@ -99,7 +101,7 @@ class FileSystem(Protocol):
     def sync_directory(self, path: str) -> None: ...
 
     def lock(self, path: str) -> Lock:
-        """Take a lock file. Raises BlockingIOError while another process holds it."""
+        """Create a file if it is missing, and lock it. Raises BlockingIOError if it is locked already."""
         ...
 
     def real_path(self, path: str) -> str:
@@ -196,10 +198,10 @@ def _is_there(fs: FileSystem, path: str) -> bool:
 
 
 class VectoredFile:
-    """Writes any number of chunks with a call that has a limit and may write less, such as pwritev.
+    """A base class of files. Its `write_at` writes any number of chunks with `write_some`.
 
-    This class handles the limit and short writes for every file system. The tests' file system in memory
-    refuses and shortens writes as the system would.
+    Calls such as pwritev take a limited number of chunks, and may write only a part of them. This class
+    handles both for every file system. So the file system of the tests needs only a `write_some`.
     """
 
     __slots__ = ()
@@ -222,7 +224,10 @@ class VectoredFile:
             position += sum(map(len, part))
 
     def _write_rest(self, chunks: Sequence[Buffer], position: int, written: int) -> None:
-        """Write the remaining bytes. The system writes only a part when the disk is full, or above 2 GiB."""
+        """Write the bytes of `chunks` after the first `written` ones.
+
+        The system writes only a part when the disk is full, or above 2 GiB.
+        """
         for chunk in chunks:
             size = len(chunk)
             skipped = min(written, size)

@@ -20,7 +20,7 @@ _OWN_FILES = re.compile(r"\.lock|\.kafka_cleanshutdown|meta\.properties|metadata
 def folder_problem(fs: FileSystem, folder: str) -> Problem | None:
     """Return why this process cannot store data in a folder; None if it can.
 
-    A missing folder is created with its parents. A folder that another broker uses is refused.
+    Creates a missing folder and its parents. If another broker uses the folder, the problem has `in_use`.
     """
     path = Path(folder)
     try:
@@ -40,7 +40,7 @@ def folder_problem(fs: FileSystem, folder: str) -> Problem | None:
 
 
 def explain(path: Path, error: OSError) -> str:
-    """Return one line for an error when a folder is opened: the problem and the cure."""
+    """Return one line about an error that occurred when a folder was opened: the problem and the cure."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
             f"{_nearest(path)}: permission denied for user {_user()}: "
@@ -56,7 +56,10 @@ def explain(path: Path, error: OSError) -> str:
 
 
 def _denied_part(folder: Path) -> Path | None:
-    """Return the folder, or the file in it, that this process may not read and write."""
+    """Return the folder or the broker's file in it that this process may not read and write; None if it may.
+
+    Raises OSError (EROFS) if the folder is on a read-only file system.
+    """
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         if is_read_only(folder):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))

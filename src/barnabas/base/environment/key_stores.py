@@ -25,8 +25,8 @@ def load_key(
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file has no key or certificate, or the password is wrong; also as `ssl.SSLError`, an
-            OSError.
+        ValueError: the file has no key or certificate, or the password is wrong. OpenSSL reports
+            some of these errors as `ssl.SSLError`, which is an OSError.
     """
     data = _read(path)
     if kind_of(data) == "PEM":
@@ -38,12 +38,12 @@ def load_key(
 
 
 def load_key_text(context: ssl.SSLContext, key: str, chain: str, key_password: str | None) -> None:
-    """Load a key and its certificates from PEM text into a context. Raises as `load_key`."""
+    """Load a key and its certificates from PEM text into a context. Raises the errors of `load_key`."""
     _load_pem(context, key_of_text(key) + certificates_of_text(chain), key_password)
 
 
 def load_trust_text(context: ssl.SSLContext, certificates: str) -> None:
-    """Trust the certificates in PEM text. Raises as `load_key`."""
+    """Make a context trust the certificates in PEM text. Raises the errors of `load_key`."""
     context.load_verify_locations(cadata=certificates_of_text(certificates))
 
 
@@ -55,7 +55,7 @@ def _load_pem(context: ssl.SSLContext, pem: str, key_password: str | None) -> No
 
 
 def load_trust(context: ssl.SSLContext, path: str, store_password: str | None) -> None:
-    """Trust the certificates of a PEM or PKCS#12 file. Raises as `load_key`."""
+    """Make a context trust the certificates of a PEM or PKCS#12 file. Raises the errors of `load_key`."""
     data = _read(path)
     if kind_of(data) == "PEM":
         context.load_verify_locations(path)

@@ -11,9 +11,10 @@ _ELSEWHERE = ("192.0.2.1", 9)
 
 
 def machine_name() -> str:
-    """Return the name by which clients can find this machine, or its address, or ``127.0.0.1``.
+    """Return a name or an IP address by which clients can find this machine.
 
-    It is the canonical host name, as with Apache Kafka, if that resolves to an address of this machine.
+    The result is the canonical host name, as in Apache Kafka, if the host name resolves to an address of this
+    machine. Otherwise it is the address of this machine, or ``127.0.0.1`` if the machine has no network.
     """
     name = socket.gethostname()
     with contextlib.suppress(OSError, UnicodeError):
@@ -36,7 +37,7 @@ def port_owner(port: int) -> str | None:
 
 
 def _is_ours(family: int, host: object) -> bool:
-    """Whether an address belongs to this machine, which can bind only its own addresses."""
+    """Whether an address belongs to this machine. Tries to bind it: the system refuses other addresses."""
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.bind((host, 0))
         return True

@@ -35,18 +35,22 @@ class BindError(OSError):
 
 
 class Secured(Protocol):
-    """A protocol that is also told about a TLS connection before its handshake."""
+    """A protocol with methods that the network calls before a TLS handshake has succeeded."""
 
     def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
-        """Called when a connection is accepted.
+        """Return the seconds to delay the handshake of an accepted connection; None refuses the connection.
 
-        Return the seconds to delay its handshake, or None to refuse it.
-
-        `give_up` ends the connection before `connection_made`, and then calls `not_secured`.
+        Args:
+            host: the IP address of the client.
+            give_up: ends the connection, until `connection_made` is called. Then the network calls
+                `not_secured`.
         """
 
     def not_secured(self, error: BaseException) -> None:
-        """Called when an accepted connection has ended before its handshake. No other method is called."""
+        """Handle the end of an accepted connection without a handshake.
+
+        The network calls no other method afterwards.
+        """
 
 
 class ServerSocket(Protocol):
@@ -54,7 +58,7 @@ class ServerSocket(Protocol):
 
     @property
     def port(self) -> int:
-        """Return the port, also if a free one was requested."""
+        """Return the port that is bound, also if port 0 (any free port) was requested."""
         ...
 
     async def accept(
@@ -67,10 +71,10 @@ class ServerSocket(Protocol):
         """Start to accept connections, and return at once.
 
         Args:
-            protocol_factory: makes the protocol of each connection; one with TLS is `Secured`, too.
+            protocol_factory: makes the protocol of each connection. With `tls`, protocols must be `Secured`.
             backlog: number of connections that may wait to be accepted.
-            tls: returns the TLS context of connections; protocols get the decrypted data. It is called for
-            each connection, so that a new key applies to new connections.
+            tls: returns the TLS context of a connection; protocols get the decrypted data. The network calls
+                `tls` for each connection, so that a new key applies to new connections.
         """
         ...
 
@@ -86,8 +90,8 @@ class Network(Protocol):
         """Bind an address to listen on.
 
         Args:
-            host: a name or an address of this machine; empty for all its addresses.
-            port: 0 for a free one.
+            host: a name or an address of this machine; empty for all addresses.
+            port: the port number; 0 for any free port.
 
         Raises:
             BindError: the address cannot be bound.
@@ -97,7 +101,7 @@ class Network(Protocol):
     async def connect(
         self, protocol_factory: ProtocolFactory[P], host: str, port: int, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
-        """Open a connection. There is no timeout: use `asyncio.timeout`.
+        """Open a connection; return its transport and protocol. There is no timeout: use `asyncio.timeout`.
 
         Args:
             tls: use TLS; the context decides whether to check the peer's certificate for `host`.
@@ -115,7 +119,7 @@ class Network(Protocol):
 def canonical_address(host: str) -> str:
     """Return an IP address in canonical form, and other text unchanged.
 
-    The address of an IPv4 client is ::ffff:192.0.2.7 on a socket for both; this returns 192.0.2.7.
+    A socket for IPv4 and IPv6 reports an IPv4 client as ::ffff:192.0.2.7. The canonical form is 192.0.2.7.
     """
     try:
         address = ipaddress.ip_address(host)
@@ -126,7 +130,10 @@ def canonical_address(host: str) -> str:
 
 
 def set_buffer_sizes(transport: asyncio.BaseTransport, *, send: int, receive: int) -> None:
-    """Set the kernel's buffers for a connection, if it has a socket, in bytes; -1 changes nothing."""
+    """Set the sizes of the kernel's buffers for a connection, in bytes. -1 keeps a size.
+
+    Does nothing if the transport has no socket.
+    """
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
@@ -137,7 +144,7 @@ def set_buffer_sizes(transport: asyncio.BaseTransport, *, send: int, receive: in
 
 
 def sendfile_descriptor(transport: asyncio.BaseTransport) -> int | None:
-    """Return the descriptor for `sendfile`; None if the bytes must go through the transport."""
+    """Return the descriptor of the socket for `sendfile`; None if the transport has no socket or uses TLS."""
     sock = transport.get_extra_info("socket")
     if sock is None or transport.get_extra_info("sslcontext") is not None:
         return None
@@ -146,7 +153,7 @@ def sendfile_descriptor(transport: asyncio.BaseTransport) -> int | None:
 
 
 class SocketNetwork:
-    """The operating system's network, with the running event loop."""
+    """The operating system's network. Connections belong to the running event loop."""
 
     def bind(self, host: str, port: int) -> ServerSocket:
         sockets: list[socket.socket] = []
@@ -181,7 +188,8 @@ class SocketNetwork:
 class _TlsAcceptor:
     """Accepts the TLS connections of a socket.
 
-    The event loop reports a connection only after its handshake, so it would not count unfinished ones.
+    An asyncio server reports a connection only after its handshake. So the broker could not limit the number
+    of connections whose handshake is unfinished.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class Kind(Enum):
 
 
 class Page(Enum):
-    """The page that contains a metric."""
+    """The HTTP path of the page that contains a metric."""
 
     BROKER = "/metrics"
     PARTITIONS = "/metrics/partitions"
@@ -46,7 +46,7 @@ class Metric:
 
 
 def written(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
-    """Yield the lines of a metric; none if it has no samples."""
+    """Yield the Prometheus text of a metric and its samples; nothing if there are no samples."""
     name, labels = metric.name, metric.labels
     is_first = True
     for values, value in samples:

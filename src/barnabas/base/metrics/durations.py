@@ -13,7 +13,10 @@ BOUNDS = (
 
 
 class Durations:
-    """A histogram over `BOUNDS`. The hot path adds to `counts` and `seconds` itself, to save a call."""
+    """A histogram of durations. `BOUNDS` are the upper bounds of its buckets, in seconds.
+
+    Code on the hot path changes `counts` and `seconds` directly, which saves a call of `add`.
+    """
 
     __slots__ = ("counts", "seconds")
 

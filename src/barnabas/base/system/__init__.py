@@ -1,4 +1,4 @@
-"""Differences of operating systems, with a fallback for each. No other package asks for the system.
+"""Differences of operating systems, with a fallback for each. No other package tests for the system.
 
 event_loop: uvloop; else the event loop of asyncio, without busy polling.
 files: pread, pwritev, sendfile, fdatasync (on macOS F_FULLFSYNC), fsync of a folder, mode bits. Else seeking
@@ -10,6 +10,6 @@ processes: sessions and inherited descriptors; else process groups of the consol
 orphans: a reaper that ends a process's children with it; else they outlive it when it is killed.
 sockets: SO_REUSEADDR; else SO_EXCLUSIVEADDRUSE.
 
-A module tests for the function that it needs, not for the system's name, if that suffices. So its fallback
-runs on Linux too (`make test-portable`).
+If possible, a module tests for the function that it needs, not for the name of the system. So its fallback
+also runs on Linux (`make test-portable`).
 """

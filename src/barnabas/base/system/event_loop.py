@@ -20,7 +20,7 @@ if uvloop is None:
 else:
 
     class _Loop(uvloop.Loop):  # type: ignore[misc]  # uvloop says nothing of its types
-        """uvloop's, which can be closed while a connection is still at its TLS handshake."""
+        """The event loop of uvloop. It can also be closed during the TLS handshake of a connection."""
 
         def close(self) -> None:
             try:
@@ -39,5 +39,5 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
 
 
 def turns_are_cheap(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether an empty turn of the loop costs about a microsecond, as busy polling requires."""
+    """Whether an empty turn of the loop costs only about a microsecond. Busy polling requires this."""
     return uvloop is not None and isinstance(loop, uvloop.Loop)

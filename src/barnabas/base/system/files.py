@@ -80,9 +80,9 @@ _ignored = [bytearray(1)]
 
 
 def is_cached(fd: int, size: int, position: int) -> bool:
-    """Whether the page cache has these bytes, by a sample of them; True if the system does not report it.
+    """Whether the page cache has these bytes; True if the system does not report it.
 
-    Half a microsecond for each 128 KB.
+    Tests one byte of each 128 KB. Each test takes half a microsecond.
     """
     if _NO_WAIT is None or not size:
         return True
@@ -125,7 +125,7 @@ sync_data: Callable[[int], None] = (
 
 
 def sync_directory(path: str) -> None:
-    """Make the names in a folder durable. Windows cannot: NTFS keeps a journal of names by itself."""
+    """Make the names in a folder durable. Does nothing on Windows: NTFS has a journal of names."""
     if _DIRECTORY is None:
         return
     fd = os.open(path, os.O_RDONLY | _DIRECTORY | _FLAGS)
@@ -142,7 +142,7 @@ def open_file(path: str, mode: int, *, create: bool) -> int:
     """Open a file for reading and writing. Other code can rename or remove it while it is open.
 
     Args:
-        mode: the permissions of a new file. On Windows it has those of its folder.
+        mode: the permissions of a new file. On Windows the file inherits the permissions of its folder.
     """
     if _IS_WINDOWS:
         return _open_shared(path, write=True, create=create)
@@ -156,7 +156,7 @@ shared_opener: Callable[[str, int], int] | None = (
 
 
 def rename(source: str, target: str) -> None:
-    """Rename; a `target` file that exists is replaced."""
+    """Rename a file or folder. An existing file `target` is replaced."""
     if _IS_WINDOWS:
         _persist(os.replace, source, target)
     else:

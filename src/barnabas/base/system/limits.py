@@ -24,7 +24,7 @@ _CPU_BOUND = Path("/sys/fs/cgroup/cpu.max")
 
 
 def open_files() -> int | None:
-    """Return the number of files that this process may have open now; None without a limit."""
+    """Return the limit of open files of this process; None if there is no limit."""
     if resource is None:
         return _WITHOUT_LIMITS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -32,10 +32,10 @@ def open_files() -> int | None:
 
 
 def raise_open_files(enough: int) -> int | None:
-    """Raise the limit of open files to the hard limit, or to `enough` if there is no hard limit.
+    """Raise the limit of open files of this process: to the hard limit, or to `enough` without one.
 
     Returns:
-        The new limit; None if there is none.
+        The limit now; None if there is no limit.
 
     Raises:
         OSError, ValueError: the limit cannot be raised (macOS has another limit below the hard limit).
@@ -73,9 +73,10 @@ def limit_cpu(seconds: int) -> None:
 
 
 def memory_held() -> int:
-    """Return the memory of this process in bytes; its peak if the system reports only that; 0 if neither.
+    """Return the resident memory of this process in bytes.
 
-    The peak is not used on Linux: there it starts from the memory of the parent process.
+    If the system reports only the peak, return the peak; if it reports neither, return 0. On Linux the peak
+    would be wrong, because it starts from the memory of the parent process.
     """
     if resource is None:
         return 0
@@ -87,15 +88,16 @@ def memory_held() -> int:
 
 
 def on_cpu_timer(interrupt: Callable[[], object]) -> None:
-    """Call `interrupt` in the main thread when the timer of `set_cpu_timer` expires; it may raise."""
+    """Call `interrupt` in the main thread when a timer of `set_cpu_timer` expires. It may raise."""
     if hasattr(signal, "SIGPROF"):
         signal.signal(signal.SIGPROF, lambda number, frame: interrupt())
 
 
 def set_cpu_timer(seconds: float, again: float = 0.0) -> None:
-    """Start a timer of this process's CPU time, which then repeats every `again` seconds; 0 stops it.
+    """Start a timer that expires after `seconds` of CPU time of this process, then every `again` seconds.
 
-    If the system has no such timer, it never expires: another process must limit the time.
+    0 seconds stop the timer. On a system without such a timer, this does nothing: another process must limit
+    the time.
     """
     if hasattr(signal, "SIGPROF"):
         signal.setitimer(signal.ITIMER_PROF, seconds, again)

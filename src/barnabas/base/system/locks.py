@@ -40,7 +40,7 @@ def lock(fd: int, *, against_java: bool = False) -> None:
 
 
 def is_locked(fd: int) -> bool:
-    """Whether another descriptor has the `lock` of this open file."""
+    """Whether another descriptor holds a `lock` on the same file."""
     try:
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -22,9 +22,10 @@ MARKS = "BARNABAS_ENDS_WITH"
 
 
 def environment_that_ends() -> dict[str, str]:
-    """Return an environment for children that must not outlive this process.
+    """Return the environment variables for child processes that must not outlive this process.
 
-    It is this process's own environment if the system cannot do that.
+    Starts the reaper at the first call. On a system other than Linux there is no reaper: children outlive
+    this process if it is killed.
     """
     marks = _marks(os.getpid())
     return {**os.environ, **({MARKS: marks} if marks else {})}

@@ -15,19 +15,22 @@ _IS_WINDOWS = os.name == "nt"
 
 
 def stoppable() -> dict[str, Any]:
-    """Return arguments for `subprocess.Popen` with which the process can be asked to stop."""
+    """Return arguments for `subprocess.Popen`, so that `ask_to_stop` can stop the process."""
     return own_group() if _IS_WINDOWS else {}
 
 
 def own_group() -> dict[str, Any]:
-    """Return arguments for `subprocess.Popen`: the process does not receive Ctrl-C of this terminal."""
+    """Return arguments for `subprocess.Popen`, so that the process does not get this terminal's Ctrl-C."""
     if _IS_WINDOWS:
         return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
     return {"start_new_session": True}
 
 
 def inherits(connection: Connection) -> dict[str, Any]:
-    """Return arguments for `subprocess.Popen`: the process gets `connection`, by its number (`inherited`)."""
+    """Return arguments for `subprocess.Popen`, so that the new process inherits `connection`.
+
+    The new process opens it by its number with `inherited`.
+    """
     number = connection.fileno()
     if not _IS_WINDOWS:
         return {"pass_fds": [number]}
@@ -38,7 +41,11 @@ def inherits(connection: Connection) -> dict[str, Any]:
 
 
 def inherited(number: int) -> Connection:
-    """Return the connection that `inherits` has passed on, in the new process."""
+    """Return the connection that this process inherited from its parent (see `inherits`).
+
+    Args:
+        number: `fileno()` of the connection in the parent.
+    """
     from multiprocessing import connection
 
     kinds: Any = connection

@@ -9,7 +9,7 @@ from barnabas.base.errors import ConfigError
 
 
 def claim_alone(sock: socket.socket) -> None:
-    """Prepare a `bind` that succeeds for a port that was just closed, and fails for one in use.
+    """Set a socket's options so that `bind` accepts a port that was just closed, but no port in use.
 
     On Windows SO_REUSEADDR would let two processes listen on one port.
     """
@@ -20,7 +20,7 @@ def claim_alone(sock: socket.socket) -> None:
 
 
 def claim_address(listen: str, who: str, example: str) -> socket.socket:
-    """Bind a socket to HOST:PORT, which does not accept connections yet.
+    """Return a socket that is bound to `listen` (HOST:PORT), but does not listen yet.
 
     Args:
         who: the server that will listen there, for messages.
@@ -51,7 +51,7 @@ def has_local_sockets() -> bool:
 
 
 def connect_local(path: str, timeout: float) -> socket.socket:
-    """Connect to the socket at a path, within `timeout` seconds. Raises OSError."""
+    """Return a connection to the Unix socket at `path`. Raises OSError, also after `timeout` seconds."""
     connected = socket.socket(socket.AF_UNIX)
     try:
         connected.settimeout(timeout)

@@ -26,7 +26,7 @@ _CLOCKS_DIFFER = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Issued:
-    """A key and its certificate in PEM."""
+    """A key, its certificate, and the certificate of the authority that signed it, in PEM."""
 
     key: bytes = field(repr=False)
     certificate: bytes
@@ -38,7 +38,7 @@ class Issued:
         return self.key + self.certificate + self.authority
 
     def pkcs12(self, name: str, password: str) -> bytes:
-        """Return the same as PKCS#12, which Java and Windows read."""
+        """Return key and certificates as PKCS#12 for Java and Windows, encrypted with `password`."""
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
         from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
@@ -52,7 +52,7 @@ class Issued:
 
 @dataclass(frozen=True)
 class Description:
-    """The contents of a certificate."""
+    """The name, the hosts and the validity of a certificate."""
 
     #: the common name
     name: str
@@ -66,8 +66,8 @@ class Authority:
     """A certificate authority, which signs certificates.
 
     Args:
-        certificate: PEM.
-        key: PEM, unencrypted.
+        certificate: the certificate of the authority, in PEM.
+        key: the private key of the authority, in PEM, unencrypted.
     """
 
     def __init__(self, certificate: bytes, key: bytes) -> None:
@@ -79,7 +79,7 @@ class Authority:
 
     @classmethod
     def create(cls, name: str, now: datetime) -> Authority:
-        """Create an authority, which no client trusts yet."""
+        """Return a new authority with a new key. Clients must be told to trust it."""
         from cryptography import x509
         from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -144,7 +144,7 @@ def java_truststore(certificates: Sequence[bytes], password: str) -> bytes:
 
 
 def describe(certificate: bytes) -> Description:
-    """Return the contents of a certificate: the first one of a PEM, or DER.
+    """Return the contents of a certificate: the first one in a PEM text, or one in DER.
 
     Raises:
         ConfigError: `certificate` is not a certificate.
@@ -207,7 +207,7 @@ def _new_key() -> EllipticCurvePrivateKey:
 
 
 def _read_key(pem: bytes) -> EllipticCurvePrivateKey:
-    """Return a key from `_new_key`. Raises ConfigError for any other."""
+    """Return the elliptic-curve key in `pem`. Raises ConfigError for another type of key."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 

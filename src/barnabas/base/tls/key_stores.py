@@ -18,7 +18,7 @@ _WIDTH = 64
 
 
 def kind_of(data: bytes) -> str:
-    """Return the format of a store's content: PEM, JKS or PKCS12. Its name is ignored."""
+    """Return the format of a key store, by its content: PEM, JKS or PKCS12."""
     if data.startswith(JKS_MAGIC):
         return "JKS"
     return "PEM" if _PEM_MARK in data else "PKCS12"
@@ -28,7 +28,7 @@ def pem_of_pkcs12(data: bytes, password: str | None) -> tuple[str, str]:
     """Return the unencrypted private key of a PKCS#12 store, and its certificates, the key's own first.
 
     Raises:
-        ValueError: the content is not PKCS#12, the password is wrong, or it has no key.
+        ValueError: the content is not PKCS#12, the password is wrong, or the store has no key.
     """
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
@@ -49,7 +49,7 @@ def trusted_of_pkcs12(data: bytes, password: str | None) -> str:
     """Return the certificates of a PKCS#12 truststore, as PEM.
 
     Raises:
-        ValueError: the content is not PKCS#12, the password is wrong, or it has no certificate.
+        ValueError: the content is not PKCS#12, the password is wrong, or the store has no certificate.
     """
     from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
@@ -77,7 +77,7 @@ def certificates_of_text(text: str) -> str:
     """Return the certificates from a setting as PEM. Spaces may replace line ends.
 
     Raises:
-        ValueError: the text has no certificate, or something else.
+        ValueError: the text has no certificate, or it has other PEM blocks too.
     """
     blocks = _pem_blocks(text)
     if not blocks or any(label != "CERTIFICATE" for label, _ in blocks):
