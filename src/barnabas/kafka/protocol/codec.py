@@ -55,11 +55,10 @@ def decoder(cls: type[Message], version: int) -> Decoder:
 
 
 def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
-    """Return the decoder of a message that may be large.
+    """Return a decoder that counts elements, for a message that may be large.
 
-    It is called as ``counting_decoder(cls, version)(buffer, position, most)``.
-
-    It raises the errors of `decoder`, and TooManyElements if the message has more than `most` elements.
+    ``counting_decoder(cls, version)(buffer, position, most)`` returns the message and its number of elements.
+    The decoder raises the errors of `decoder`, and TooManyElements if there are more than `most` elements.
     """
     known = _counting_decoders.get((cls, version))
     if known is None:
@@ -69,7 +68,9 @@ def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
 
 
 def encoder(cls: type[Message], version: int) -> Encoder:
-    """Return the encoder of a message: ``encoder(cls, version)(message, out)``, as `encode_chunks` calls it.
+    """Return the encoder of a message.
+
+    ``encoder(cls, version)(message, out)`` appends to the bytearray `out`, and returns the chunks to send.
 
     The encoder raises `struct.error` if a value does not fit, ProtocolError if a field does not allow null.
     """
@@ -77,7 +78,10 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 
 def items_encoder(cls: type[Message], items: type[Struct], version: int) -> ItemsEncoder:
-    """Return the encoder of an array's items, for `EncodedItems`: ``items_encoder(...)(structs, out)``."""
+    """Return the encoder of the structs in an array: ``items_encoder(...)(structs, out)`` appends to `out`.
+
+    The encoded bytes can be the content of an `EncodedItems`.
+    """
     known = _items_encoders.get((cls, items, version))
     if known is None:
         _check_version(cls, version)
@@ -96,9 +100,10 @@ def cut_short(cls: type[Message], version: int, buffer: Buffer) -> ProtocolError
 
 
 def encode_chunks(message: Message, version: int, out: bytearray | None = None) -> list[Chunk]:
-    """Return the message as a list of buffers to send in order; they are appended to `out` if it is given.
+    """Return the message as a list of buffers to send in order.
 
-    Large record batches become chunks without a copy. Raises ProtocolError if a value does not
+    The first buffer is `out`, if it is given, with the message appended. Large record batches become chunks
+    without a copy. Raises ProtocolError if a value does not
     fit the wire type of its field.
     """
     cls = type(message)
@@ -109,7 +114,7 @@ def encode_chunks(message: Message, version: int, out: bytearray | None = None) 
 
 
 def encode(message: Message, version: int, prefix: bytes = b"") -> bytes:
-    """Return the message as one buffer, after `prefix`. Raises ProtocolError as `encode_chunks`."""
+    """Return `prefix` and the message as one buffer. Raises the errors of `encode_chunks`."""
     cls = type(message)
     try:
         # As `encode_chunks`, without its calls: the coordinators encode each record in this way.

@@ -10,7 +10,7 @@ from barnabas.kafka.protocol.schema import Message
 class FunctionBuilder:
     """The source of a function for one version of a message, and the names that it uses.
 
-    A run is a sequence of fixed-size fields that one `struct` layout can read or write. Each is a pair
+    A run is a sequence of fixed-size fields that one `struct` layout can read or write. Each field is a pair
     (struct code, expression).
     """
 
@@ -57,7 +57,7 @@ class FunctionBuilder:
         return name
 
     def function(self, verb: str, parameters: str, head: list[str], tail: list[str]) -> Any:
-        """Compile the emitted lines, between `head` and `tail`."""
+        """Compile `head`, the emitted lines and `tail` as a function; return the function."""
         name = f"{verb}_{self.message.__name__}_v{self.version}"
         lines = [*(f" {line}" for line in head), *self._lines, *(f" {line}" for line in tail)]
         source = "\n".join([f"def {name}({parameters}):", *lines])

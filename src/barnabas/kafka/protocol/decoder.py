@@ -6,8 +6,8 @@ Three things make the function fast, the largest gain first:
 - slots stored inline on a bare `object.__new__`;
 - nested structs inlined into loops.
 
-The function does not check that each slice ends inside the buffer. If one did not, every later read fails,
-and so does the last comparison of position with length.
+The function does not check that each slice ends inside the buffer. After a slice that does not, every later
+read fails, and so does the final comparison of position and length.
 """
 
 from collections.abc import Callable
@@ -45,8 +45,8 @@ def compile_decoder(message: type[Message], version: int) -> Decoder:
 def compile_counting_decoder(message: type[Message], version: int) -> CountingDecoder:
     """Return ``decode(buffer, position, most)``: like `compile_decoder`, for messages that may be large.
 
-    It returns the message and the number of its elements (see `wire.MAX_ELEMENTS`). It raises TooManyElements
-    as soon as there are more than `most`.
+    ``decode`` returns the message and the number of its elements (see `wire.MAX_ELEMENTS`). It raises
+    TooManyElements as soon as there are more than `most` elements.
     """
     decoder: CountingDecoder = _compile(_CountingCompiler(message, version, dict(_NAMES)))
     return decoder
@@ -69,18 +69,18 @@ class _Compiler(FunctionBuilder):
     has_records = False
 
     def count(self, n: str) -> None:
-        """Add `n` elements of an array, or `n` tagged fields, to the count."""
+        """Emit code that counts `n` array elements or tagged fields. This compiler emits none."""
 
     def skip_tags(self) -> str:
         """Return the statement that skips tagged fields when the message knows none."""
         return "pos = skip_tags(buffer, pos)"
 
     def read(self, code: str, target: str) -> None:
-        """Leave a fixed-size value to the next flush."""
+        """Add a fixed-size value to the run. The next `flush` emits the code that reads the value."""
         self.run.append((code, target))
 
     def flush(self, keep: int = 0) -> None:
-        """Read the run of fixed-size values at once; `pos` stays before the last `keep` bytes of it."""
+        """Emit code that reads the run at once, and leaves `pos` before the last `keep` bytes of the run."""
         if not self.run:
             return
         codes = "".join(code for code, _ in self.run)
@@ -91,7 +91,7 @@ class _Compiler(FunctionBuilder):
         self.run = []
 
     def peek(self) -> str:
-        """Return the name of the next byte, which is read together with the run before it.
+        """Emit code that reads the run and the byte after it; return the name of that byte.
 
         `pos` stays at that byte.
         """
@@ -104,7 +104,7 @@ class _Compiler(FunctionBuilder):
         return n
 
     def struct(self, cls: type[Struct], target: str) -> None:
-        """Decode `cls` into a new instance named `target`; its last run may still be pending."""
+        """Emit code that decodes a new `cls` named `target`. Its last run may still need a `flush`."""
         self.emit(f"{target} = new({self.constant(cls.__name__, cls)})")
         tagged = [f for f in cls.__fields__ if f.tag is not None and f.in_version(self.version)]
         for field in cls.__fields__:
@@ -137,7 +137,7 @@ class _Compiler(FunctionBuilder):
             self.sized(field.type.name, target, required)
 
     def compact(self, kind: str, target: str, required: str | None) -> None:
-        """Decode a compact string or compact bytes. Code for short ones is inline."""
+        """Emit code that decodes a compact string or compact bytes. The code for short ones is inline."""
         n = self.peek()
         data = "buffer[pos + 1:stop]"
         value = f"{data}.decode('utf-8', 'replace')" if kind == "string" else f"bytes({data})"
@@ -151,7 +151,7 @@ class _Compiler(FunctionBuilder):
         )
 
     def sized(self, kind: str, target: str, required: str | None) -> None:
-        """Decode records, or a string or bytes of a version that is not flexible."""
+        """Emit code that decodes records, or a string or bytes of a version that is not flexible."""
         self.has_records |= kind == "records"
         n = self.name("n")
         if self.flexible:
@@ -187,11 +187,10 @@ class _Compiler(FunctionBuilder):
                 self.elements(field, target, n)
 
     def array_length(self, required: str | None) -> str:
-        """Return the name of an array's length, which is negative for null.
+        """Emit code that reads an array's length, which is negative for null; return the name of the length.
 
-        A length must fit the remaining bytes.
-
-        The code does not check a short length, because its elements soon reach the end of the buffer.
+        The code checks that a long array fits the remaining bytes. It does not check a short length, because
+        reading the elements soon fails at the end of the buffer.
         """
         if self.flexible:
             n = self.peek()
@@ -207,7 +206,7 @@ class _Compiler(FunctionBuilder):
         return n
 
     def elements(self, field: Field, target: str, n: str) -> None:
-        """Decode `n` elements."""
+        """Emit code that decodes the `n` elements of an array."""
         kind = field.type
         self.count(n)
         if isinstance(kind, Primitive) and kind.code in _INT_READERS:
@@ -228,7 +227,7 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{items}.append({item})")
 
     def nested(self, cls: type[Struct], target: str, nullable: bool, *, is_tagged: bool) -> None:
-        """Decode a struct. The encoder describes the form of null."""
+        """Emit code that decodes a struct. `nested` in `encoder` describes the encoding of null."""
         item = self.name("item")
         if not nullable:
             self.struct(cls, item)

@@ -20,10 +20,10 @@ ItemsEncoder = Callable[[Iterable[Any], bytearray], None]
 
 
 class EncodedItems(Sized):
-    """The encoded items of an array. It replaces the list of structs as the value of the array.
+    """The encoded elements of an array. It can replace the list of structs as the value of an array field.
 
-    Only an array of the message itself may have it, not an array in a struct. It must be encoded in the
-    version of the message.
+    This is possible only in a field of the message itself, not in a field of a struct. The elements must be
+    encoded in the version of the message.
     """
 
     __slots__ = ("_count", "content")
@@ -50,9 +50,10 @@ _NAMES = {
 
 
 def compile_encoder(message: type[Message], version: int) -> Encoder:
-    """Return ``encode(message, out)``.
+    """Return ``encode(message, out)``, which encodes a message.
 
-    It appends to `out`, and returns the chunks to send, of which `out` is first.
+    ``encode`` appends to the bytearray `out`, and returns the list of chunks to send. Its first chunk is
+    `out`.
     """
     compiler = _Compiler(message, version, dict(_NAMES))
     compiler.struct(message, "message")
@@ -63,11 +64,10 @@ def compile_encoder(message: type[Message], version: int) -> Encoder:
 
 
 def compile_items_encoder(message: type[Message], items: type[Struct], version: int) -> ItemsEncoder:
-    """Return ``encode(items, out)``.
+    """Return ``encode(items, out)``, which encodes the structs of an array of `message`.
 
-    It appends the structs of an array of `message`, without the array's length.
-
-    The structs may have no records.
+    ``encode`` appends the structs to the bytearray `out`, without the array's length. The structs must not
+    have fields with records.
     """
     compiler = _Compiler(message, version, dict(_NAMES))
     item = compiler.name("item")
@@ -82,11 +82,11 @@ class _Compiler(FunctionBuilder):
     out = "out"  # the bytearray that the code being emitted writes to
 
     def write(self, code: str, value: str = "") -> None:
-        """Leave a fixed-size value to the next flush. Code ``x`` is a zero byte without a value."""
+        """Add a fixed-size value to the run, which `flush` ends. Code ``x`` is a zero byte."""
         self.run.append((code, value))
 
     def packed(self) -> str:
-        """Return the run of fixed-size values as an expression of bytes, and clear the run."""
+        """Return an expression whose value is the bytes of the run, and clear the run."""
         codes = "".join(code for code, _ in self.run)
         values = ", ".join(value for code, value in self.run if code != "x")
         self.run = []
@@ -99,7 +99,7 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{self.out} += {self.packed()}")
 
     def struct(self, cls: type[Struct], source: str) -> None:
-        """Encode the instance named `source`; its last run may still be pending."""
+        """Emit code that encodes the instance named `source`. Its last run may still need a `flush`."""
         fields = [f for f in cls.__fields__ if f.in_version(self.version)]
         for field in fields:
             if field.tag is None:
@@ -122,7 +122,7 @@ class _Compiler(FunctionBuilder):
             self.sized(field.type.name, source, required)
 
     def length(self, n: str, string: bool) -> None:
-        """Write the length in `n` with the run before it.
+        """Emit code that writes the run and the length in `n` together.
 
         If the version is flexible, `n` is the length plus one.
         """
@@ -142,7 +142,7 @@ class _Compiler(FunctionBuilder):
 
     @contextmanager
     def unless_null(self, value: str, null_code: str, required: str | None) -> Iterator[None]:
-        """Open a block for a `value` that is not null.
+        """Emit code that writes null; inside the `with` block, emit the code for a `value` that is not null.
 
         Null is written as 0, or as -1 in a version that is not flexible.
         """
@@ -158,7 +158,7 @@ class _Compiler(FunctionBuilder):
             yield
 
     def sized(self, kind: str, source: str, required: str | None) -> None:
-        """Encode a string or bytes."""
+        """Emit code that encodes a string or bytes."""
         string = kind == "string"
         n, data = self.name("n"), self.name("data")
         self.emit(f"{data} = {source}")
@@ -184,7 +184,7 @@ class _Compiler(FunctionBuilder):
             self.elements(field, n, items, may_be_encoded=source.startswith("message."))
 
     def elements(self, field: Field, n: str, items: str, *, may_be_encoded: bool) -> None:
-        """Write the length in `n`, and the elements."""
+        """Emit code that writes the length in `n`, and the elements of an array."""
         kind = field.type
         if isinstance(kind, Primitive) and kind.code in ("i", "q"):
             self.ints(kind.code, n, items)
@@ -202,9 +202,9 @@ class _Compiler(FunctionBuilder):
             self.flush()
 
     def ints(self, code: str, n: str, items: str) -> None:
-        """Encode an array of integers.
+        """Emit code that encodes an array of integers.
 
-        A short one is written together with its length and the run before it.
+        The code writes a short array together with its length and the run before it.
         """
         codes = "".join(code for code, _ in self.run)
         values = "".join(f"{value}, " for code, value in self.run if code != "x")
@@ -215,7 +215,10 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{self.out} += ints({code!r}, {items})")
 
     def nested(self, cls: type[Struct], source: str, nullable: bool, *, is_tagged: bool) -> None:
-        """Encode a struct. A nullable one has a byte before it: 1, or for null -1, or 0 in a tagged field."""
+        """Emit code that encodes a struct.
+
+        A nullable struct has a byte 1 before it. Null is a byte -1, or 0 in a tagged field.
+        """
         item = self.name("item")
         self.emit(f"{item} = {source}")
         if not nullable:
@@ -230,7 +233,7 @@ class _Compiler(FunctionBuilder):
             self.flush()
 
     def tagged_section(self, fields: list[Field], source: str) -> None:
-        """Encode the tagged fields that differ from their defaults, in the order of their tags."""
+        """Emit code that encodes the tagged fields, in the order of their tags, without default values."""
         if not fields:
             self.write("x")
             return
@@ -249,15 +252,15 @@ class _Compiler(FunctionBuilder):
         self.emit(f"else: {self.out}.append(0)")
 
     def changed(self, field: Field, value: str) -> str:
-        """Return the test whether a tagged field differs from its default.
+        """Return an expression that is true if a tagged field differs from its default.
 
-        It compares identity first, for speed.
+        The expression compares identity first, for speed.
         """
         default = self.constant("default", field.default)
         return f"({value} is not {default} and {value} != {default})"
 
     def tagged(self, field: Field, source: str) -> str:
-        """Encode one field by itself; return the name of its bytearray."""
+        """Emit code that encodes one field into a bytearray of its own; return the name of the bytearray."""
         outer, self.out = self.out, self.name("tagged")
         content = self.out
         self.emit(f"{content} = bytearray()")

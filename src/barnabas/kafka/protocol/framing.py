@@ -42,8 +42,8 @@ _header = tuple.__new__
 class FrameDecoder:
     """Splits a stream, which arrives in pieces of any size, into frames.
 
-    It buffers at most one incomplete frame: the received bytes, or four times as many for a large frame. One
-    connection owns it.
+    A decoder belongs to one connection, and buffers at most one incomplete frame. The buffer has the size of
+    the received bytes, or for a large frame at most four times that size.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -118,7 +118,7 @@ class FrameDecoder:
         return len(self._partial) + (self.large.filled if self.large is not None else 0)
 
     def clear(self) -> None:
-        """Drop the received bytes of an incomplete frame."""
+        """Discard the received bytes of an incomplete frame."""
         self._partial = bytearray()
         self._missing = 0
         self.large = None
@@ -138,7 +138,7 @@ _TLS_HANDSHAKE = b"\x16\x03"
 
 
 def _other_protocol(start: bytes) -> str | None:
-    """Return the well-known protocol that a client speaks, recognised by its first four bytes, or None."""
+    """Return the cause if a client's first four bytes are of another well-known protocol; otherwise None."""
     if start in _HTTP:
         return "it sent an HTTP request, and this port speaks the Kafka protocol"
     if start.startswith(_TLS_HANDSHAKE):
@@ -151,7 +151,7 @@ SMALL_FRAME = 2048
 
 
 def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
-    """Return the header and the message of a request frame. Raises as `parse_counted`."""
+    """Return the header and the message of a request frame. Raises the errors of `parse_counted`."""
     header, message, _ = parse_counted(frame, MAX_ELEMENTS)
     return header, message
 
@@ -220,7 +220,7 @@ _writers: dict[tuple[type[Response], int], tuple[Encoder, int]] = {}
 
 
 def _writer(cls: type[Response], version: int) -> tuple[Encoder, int]:
-    """Return the encoder of a response, and the size of its header with the frame's size before it."""
+    """Return the encoder of a response, and the bytes that the frame's size and the header take before it."""
     # The section of tagged fields is empty: one zero byte.
     writer = _writers[cls, version] = codec.encoder(cls, version), 8 + _has_tags(cls, version)
     return writer
@@ -229,7 +229,7 @@ def _writer(cls: type[Response], version: int) -> tuple[Encoder, int]:
 def _has_tags(cls: type[Response], version: int) -> bool:
     """Whether a response header ends with tagged fields.
 
-    That of ApiVersions must be readable for all clients.
+    The header of an ApiVersions response never has them, because every client must be able to read it.
     """
     return version >= cls.flexible_from and cls.api_key != ApiVersionsRequest.api_key
 

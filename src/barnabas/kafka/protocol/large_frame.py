@@ -36,7 +36,7 @@ class LargeFrame:
         return memoryview(self._bytes)[self.filled :]
 
     def received(self, count: int) -> bytearray | None:
-        """Return the frame, if `count` more bytes complete it."""
+        """Note that `count` more bytes are in the buffer. Return the frame if it is complete, else None."""
         self.filled += count
         if self.filled == self._size:
             return self._bytes
@@ -48,7 +48,7 @@ class LargeFrame:
         return None
 
     def append(self, data: Buffer) -> bytearray | None:
-        """Copy more of the frame's bytes, at most `missing`; return the frame if that completes it."""
+        """Copy at most `missing` bytes into the frame. Return the frame if it is complete, else None."""
         rest = memoryview(data)
         while rest:
             into = self.writable()

@@ -17,19 +17,19 @@ M = TypeVar("M", Request, Response)
 
 @cache
 def request_class(api_key: int) -> type[Request]:
-    """Return the request of an API. Raises ProtocolError for a key without messages."""
+    """Return the request class of an API. Raises ProtocolError if no API has this key."""
     return _find(Request, api_key)
 
 
 @cache
 def response_class(api_key: int) -> type[Response]:
-    """Return the response of an API. Raises ProtocolError for a key without messages."""
+    """Return the response class of an API. Raises ProtocolError if no API has this key."""
     return _find(Response, api_key)
 
 
 @cache
 def request_classes() -> tuple[type[Request], ...]:
-    """Return the requests of all APIs by key."""
+    """Return the request classes of all APIs, in the order of their keys."""
     modules = _import_all()
     found = [cls for cls in Request.__subclasses__() if cls.__module__ in modules]
     return tuple(sorted(found, key=lambda cls: cls.api_key))

@@ -85,19 +85,19 @@ class _Placement(NamedTuple):
 
 
 def since(version: int, *, default: Any, until: int = LATEST, nullable: int | None = None) -> Any:
-    """Return a field from `version` to `until`, inclusive. Null is allowed from `nullable` on."""
+    """Declare a field that exists from `version` to `until`, inclusive. It may be null from `nullable` on."""
     return _Placement(default, version, until, nullable)
 
 
 def until(version: int, *, default: Any, nullable: int | None = None) -> Any:
-    """Return a field that exists up to and including `version`."""
+    """Declare a field that exists up to and including `version`. It may be null from `nullable` on."""
     return _Placement(default, 0, version, nullable)
 
 
 def tagged(tag: int, *, since: int, default: Any) -> Any:
-    """Return a field with tag `tag` from version `since` on.
+    """Declare a field with tag `tag` that exists from version `since` on.
 
-    It is sent if it does not have the default value.
+    A message contains the field only if its value is not the default.
     """
     return _Placement(default, since, tag=tag)
 
@@ -166,7 +166,7 @@ class Struct(metaclass=StructType):
 
 
 class Message(Struct):
-    """A struct that is encoded by itself, with its versions."""
+    """A base class of messages: structs that are encoded by themselves. Each class declares its versions."""
 
     versions: ClassVar[tuple[int, int]]
     flexible_from: ClassVar[int]
@@ -179,7 +179,7 @@ class Message(Struct):
 
 
 class Request(Message, versions=(0, 0)):
-    """A request.
+    """A base class of requests.
 
     `api_key` is the number of its API, and `api_name` its name in the protocol (``ListOffsets``).
     """
@@ -194,7 +194,7 @@ class Request(Message, versions=(0, 0)):
 
 
 class Response(Message, versions=(0, 0)):
-    """A response, with the number and versions of its request."""
+    """A base class of responses. A response has the API key and the versions of its request."""
 
     api_key: ClassVar[int]
 
@@ -227,7 +227,7 @@ def _compile_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 def _shared(default: Struct) -> Struct:
-    """Return a default that all messages share. It must not be changed in place."""
+    """Return a copy of `default` that all messages can share: setting one of its fields raises an error."""
     cls = type(default)
 
     def refuse(self: Struct, name: str, value: Any) -> None:

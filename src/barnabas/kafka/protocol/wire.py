@@ -32,12 +32,12 @@ SHORT_ARRAY = 32
 
 
 def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
-    """Return the function that reads each number of integers up to `SHORT_ARRAY`."""
+    """Return a list of functions: the one at index `n` reads `n` integers, up to `SHORT_ARRAY`."""
     return [Struct(f">{n}{code}").unpack_from for n in range(SHORT_ARRAY + 1)]
 
 
 class IntWriters(dict[int, Callable[..., bytes]]):
-    """Functions by array length. Each packs the fields before an array of integers, and the array."""
+    """Functions by array length. Each encodes an array of integers and the fixed-size fields before it."""
 
     def __init__(self, before: str, code: str, compact: bool) -> None:
         self.before, self.code, self.compact = before, code, compact
@@ -117,7 +117,11 @@ def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple
 
 
 def check_array_length(length: int, remaining: int, required: str | None) -> None:
-    """Raise the error for null if `required` names the field, and for a length beyond the remaining bytes."""
+    """Check the length of an array in a received message.
+
+    Raises ProtocolError if the array is null although `required` names the field, or if it is longer than the
+    `remaining` bytes.
+    """
     if length < 0 and required:
         unexpected_null(required)
     if length > remaining or length > MAX_ARRAY_LENGTH:
@@ -125,7 +129,7 @@ def check_array_length(length: int, remaining: int, required: str | None) -> Non
 
 
 def string_length(length: int) -> bytes:
-    """Return a compact string's length plus one, if it does not fit in one byte."""
+    """Return the bytes of `length`, which is a compact string's size plus one, if one byte is too short."""
     if length - 1 > MAX_STRING_LENGTH:
         raise ProtocolError(f"a string of {length - 1} bytes exceeds {MAX_STRING_LENGTH}")
     return uvarint(length)
@@ -136,12 +140,12 @@ def unexpected_null(field: str) -> NoReturn:
 
 
 def read_ints(code: str, buffer: Readable, pos: int, count: int) -> list[int]:
-    """Return `count` fixed-size integers with one `struct` code."""
+    """Return the `count` integers at `pos`. `code` is the `struct` code of one."""
     return list(unpack_from(f">{count}{code}", buffer, pos))
 
 
 def ints(code: str, values: Sequence[int]) -> bytes:
-    """Return fixed-size integers as bytes."""
+    """Return integers as bytes. `code` is the `struct` code of one."""
     return pack(f">{len(values)}{code}", *values)
 
 
@@ -180,7 +184,7 @@ def too_many_elements() -> NoReturn:
 
 
 def put_records(records: Any, compact: bool, chunks: list[Chunk], out: bytearray) -> bytearray:
-    """Append record batches without copying large ones; return the bytearray for later fields."""
+    """Append record batches, large ones as chunks without a copy; return the bytearray for later fields."""
     if isinstance(records, (list, tuple)):
         parts = records
         size = sum(map(len, parts))

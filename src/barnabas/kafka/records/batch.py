@@ -103,9 +103,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Return when compaction may drop the batch's tombstones or its marker (KIP-534), if that is decided.
+        """Return the time from which compaction may drop the batch's tombstones or marker (KIP-534).
 
-        The field of the base timestamp has this value, and the records' deltas are relative to it.
+        It is in milliseconds since the epoch; None until compaction has set it. It is stored as the base
+        timestamp, so the timestamp deltas of the records are relative to it.
         """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
@@ -193,19 +194,20 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-    """Return the chunks of one whole batch with another base offset and leader epoch, ready for the log.
+    """Return one whole batch with this base offset and leader epoch, as two chunks to write to the log.
 
-    The first 16 bytes contain both fields, and the CRC covers none of them. The other bytes are not copied.
+    The first chunk is a new 16-byte prefix with both fields, which the CRC does not cover. The second chunk
+    is the rest of `data`, without a copy.
     """
     prefix = _PREFIX.pack(base_offset, len(data) - LOG_OVERHEAD, leader_epoch)
     return prefix, memoryview(data)[_PREFIX_SIZE:]
 
 
 def with_timestamp_type(header: BatchHeader, data: Buffer, append_time_ms: int | None) -> bytes:
-    """Return a copy of the batch whose records have the broker's time `append_time_ms`, in milliseconds.
+    """Return a copy of the batch with the timestamp type LogAppendTime or CreateTime.
 
-    An attribute in the header says so, and the time is also the batch's max timestamp. If `append_time_ms` is
-    None, the records have their own timestamps, and the max timestamp stays.
+    With `append_time_ms`, in milliseconds, the copy has LogAppendTime and this time as its max timestamp.
+    If `append_time_ms` is None, the copy has CreateTime: the records keep their own timestamps.
     """
     changed = bytearray(data)
     if append_time_ms is None:

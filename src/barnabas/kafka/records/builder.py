@@ -44,7 +44,7 @@ def encode_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """Encode one batch of `records`, at least one, whose offsets begin at `base_offset`."""
+    """Return one batch with `records`, at least one. Their offsets begin at `base_offset`."""
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
     base_timestamp = max_timestamp = records[0].timestamp
     count = len(records)
@@ -87,7 +87,7 @@ def batch_payload(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
 
 
 def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-    """Yield the records of one batch as they are decoded. `batch` begins with its header.
+    """Yield the records of one batch, and decode each one when it is needed. `batch` begins with its header.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -114,7 +114,7 @@ def batch_keys_and_values(
 
 
 def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
-    """Yield the records of all complete batches of `data`; control records only if requested.
+    """Yield the records of all complete batches in `data`. Control records are skipped unless `control`.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -126,7 +126,7 @@ def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
 
 
 def recompress(batch: Buffer, codec: Compression) -> bytes:
-    """Return the same batch with its records compressed with `codec`. Records are not decoded.
+    """Return a batch with the same records, compressed with `codec`. The records are not decoded.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -138,6 +138,6 @@ def recompress(batch: Buffer, codec: Compression) -> bytes:
 
 
 def recompressed(header: BatchHeader, payload: bytes, codec: Compression) -> bytes:
-    """Compress decompressed records with `codec`, and join them with their header into a batch."""
+    """Return a batch with `header` and the uncompressed records in `payload`, compressed with `codec`."""
     attributes = header.attributes & ~0x07 | codec
     return assemble_batch(header._replace(attributes=attributes), compress(codec, payload))

@@ -1,7 +1,7 @@
 """Batches after compaction: with fewer records, or none.
 
-A batch keeps its base offset and last offset delta, its producer, sequence and leader epoch. So headers show
-no gap in offsets and sequences (KIP-98). Kept records are copied unchanged; only a new delete horizon
+A batch keeps its base offset and last offset delta, its producer, sequence and leader epoch. So the headers
+show no gap in offsets and sequences (KIP-98). Kept records are copied unchanged. Only a new delete horizon
 (KIP-534) changes their timestamp deltas.
 """
 
@@ -45,7 +45,10 @@ def with_records(
 
 
 def without_records(header: BatchHeader) -> bytes:
-    """Return the batch without records: it preserves a producer's last sequence, or the log's end."""
+    """Return the batch without its records.
+
+    Compaction keeps such a batch for a producer's last sequence, or for the end offset of the log.
+    """
     return assemble_batch(
         header._replace(
             attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG),

@@ -51,7 +51,7 @@ class Compression(IntEnum):
 
 
 def compress(codec: Compression, data: bytes) -> bytes:
-    """Compress `data` in the format of batches."""
+    """Return `data` compressed with `codec`, in the format that Kafka's Java client reads."""
     if codec is Compression.NONE:
         return data
     if codec is Compression.GZIP:
@@ -65,7 +65,7 @@ def compress(codec: Compression, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """Decompress `data`. It never allocates much more than `limit` bytes, whatever the input.
+    """Return `data` decompressed. For no input does the function allocate much more than `limit` bytes.
 
     Raises:
         ExpandsTooFarError: the data decompresses to more than `limit`.

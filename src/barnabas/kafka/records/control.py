@@ -22,7 +22,7 @@ _COMMIT = 1
 
 
 class EndTransaction(NamedTuple):
-    """The content of a marker."""
+    """The content of a transaction marker: commit or abort, and the epoch of the coordinator."""
 
     commit: bool
     coordinator_epoch: int
@@ -40,7 +40,7 @@ def encode_end_transaction(
 
 
 def decode_end_transaction(header: BatchHeader, batch: Buffer) -> EndTransaction | None:
-    """Return the marker in a control batch; None if it has another type, or compaction has emptied it.
+    """Return the marker in a control batch; None if it has another type, or compaction has removed it.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE.

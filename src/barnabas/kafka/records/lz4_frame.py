@@ -22,7 +22,7 @@ _SIZE = struct.Struct("<I")
 
 
 def compress(data: bytes) -> bytes:
-    """Compress `data` as one frame."""
+    """Return `data` compressed as one LZ4 frame."""
     parts = [_HEADER]
     for start in range(0, len(data), BLOCK_SIZE):
         plain = data[start : start + BLOCK_SIZE]

@@ -1,7 +1,8 @@
 """Message indexes: the message of a registered Protobuf schema that a payload contains.
 
-They follow the schema's id: their number, then the index of a top-level message, then of one nested in it,
-and so on. All are zigzag varints, and a single 0 is the first message.
+In a payload, the indexes follow the id of the schema. First comes their number, then the index of a top-level
+message, then the index of a message nested in that message, and so on. All are zigzag varints. A single 0
+means the first message.
 
 Source: Confluent's wire format, https://docs.confluent.io/platform/current/schema-registry/fundamentals/
 serdes-develop/index.html#wire-format
@@ -16,10 +17,10 @@ _DEEPEST = 32
 
 
 def read_message_indexes(payload: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """Read the indexes at `start`; return them and the position of the message.
+    """Return the message indexes at `start`, and the position of the message after them.
 
     Raises:
-        ValueError: they are not valid; the text says why.
+        ValueError: the indexes are not valid; the text says why.
     """
     count, start = _read_varint(payload, start)
     if count == 0:
@@ -36,7 +37,7 @@ def read_message_indexes(payload: bytes, start: int) -> tuple[tuple[int, ...], i
 
 
 def write_message_indexes(indexes: tuple[int, ...]) -> bytes:
-    """Encode `indexes`."""
+    """Return message indexes in Confluent's wire format."""
     if indexes == (0,):
         return b"\0"
     return b"".join(encode_varint(number) for number in (len(indexes), *indexes))

@@ -91,7 +91,7 @@ def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> by
 
 
 def encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base_timestamp: int) -> bytes:
-    """Encode the records of a batch, uncompressed."""
+    """Return the uncompressed payload of a batch. `offset_deltas` has one value for each record."""
     return b"".join(
         encode_record(record, delta, record.timestamp - base_timestamp)
         for record, delta in zip(records, offset_deltas, strict=True)
@@ -101,9 +101,9 @@ def encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base
 def decode_records(
     payload: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[Record]:
-    """Yield the records of an uncompressed batch payload, lazily.
+    """Yield the records of an uncompressed batch payload, and decode each one when it is needed.
 
-    `append_time` replaces every timestamp if the batch has the broker's time.
+    If the batch has LogAppendTime, `append_time` (ms) replaces the timestamps of its records.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
@@ -270,9 +270,9 @@ def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
 
 
 def shifted(payload: bytes, span: RecordSpan, shift: int) -> bytes:
-    """Return a record's bytes for a base timestamp that is `shift` later.
+    """Return a record's bytes for a batch whose base timestamp is `shift` ms later.
 
-    The record's own time stays the same.
+    The record keeps its timestamp, so its timestamp delta changes.
     """
     delta = encode_varint(span.timestamp_delta - shift)
     body = b"\x00" + delta + payload[span.rest : span.end]

@@ -22,7 +22,7 @@ BLOCK_SIZE = 32 * 1024
 
 
 def compress(data: bytes) -> bytes:
-    """Compress `data` in Xerial's framing."""
+    """Return `data` compressed with snappy, in the framing of snappy-java (Xerial)."""
     parts = [_HEADER]
     for start in range(0, len(data), BLOCK_SIZE):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + BLOCK_SIZE]))
@@ -31,11 +31,11 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: Buffer, limit: int) -> bytes:
-    """Decompress Xerial's framing, or one bare block.
+    """Return `data` decompressed: snappy in Xerial's framing, or one bare snappy block.
 
     Raises:
         ValueError: the framing is damaged.
-        OverflowError: larger than `limit` bytes.
+        OverflowError: the result would be larger than `limit` bytes.
         cramjam.DecompressionError: a block is damaged.
     """
     view = memoryview(data)

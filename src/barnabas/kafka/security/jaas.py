@@ -1,4 +1,4 @@
-"""Entries of JAAS in ``sasl.jaas.config``."""
+"""Parses the JAAS entries in ``sasl.jaas.config``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _USER = "user_"
 
 
 class Jaas(NamedTuple):
-    """A login module, without its Java package, and its options."""
+    """A JAAS entry: the name of a login module, without its Java package, and its options."""
 
     module: str
     options: dict[str, str]
@@ -29,10 +29,10 @@ class Jaas(NamedTuple):
 
 
 def parse_jaas(text: str) -> Jaas:
-    """Read ``MODULE required name="value" ...;``.
+    """Return the JAAS entry in a text such as ``MODULE required name="value" ...;``.
 
     Raises:
-        ConfigError: the text is not valid. The message contains no part of it: it may have a password.
+        ConfigError: the text is not valid. The message has no part of the text, which may contain a password.
     """
     match = _JAAS.fullmatch(text)
     options = None if match is None else _options(match["options"])
@@ -46,10 +46,12 @@ def parse_jaas(text: str) -> Jaas:
 
 @lru_cache(16)
 def plain_users(text: str) -> Mapping[str, str]:
-    """Return the passwords by user that a server's JAAS entry for PLAIN has: ``user_NAME="PASSWORD"``.
+    """Return the password of each user in a server's JAAS entry for PLAIN (``user_NAME="PASSWORD"``).
+
+    The result is empty for an entry of another login module.
 
     Raises:
-        ConfigError: the text is not such an entry. The message contains no part of it.
+        ConfigError: the text is no valid entry, or a password is empty. The message has no part of the text.
     """
     entry = parse_jaas(text)
     if entry.module != _PLAIN:

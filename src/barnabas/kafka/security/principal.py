@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Principal(NamedTuple):
-    """A user as Kafka names one: ``User:alice``."""
+    """A Kafka principal, such as ``User:alice``."""
 
     name: str
     kind: str = "User"
@@ -16,7 +16,7 @@ class Principal(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Principal:
-        """Return the principal that ``User:alice`` names.
+        """Return the principal in a text such as ``User:alice``.
 
         Raises:
             ValueError: the text does not name a principal.
@@ -34,7 +34,7 @@ ITSELF = Principal("", "")
 
 
 def check_name(name: str) -> None:
-    """Raise an error if a client's name is reserved for clients without a login.
+    """Check that a client's name is not reserved for clients without a login.
 
     Raises:
         ValueError: the name is reserved.

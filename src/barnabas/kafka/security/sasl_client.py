@@ -21,7 +21,7 @@ MOST_ITERATIONS = 1_000_000
 
 
 def plain(username: str, password: str) -> ClientExchange:
-    """Send the password unchanged. Use this only with TLS."""
+    """Log in with PLAIN, which sends the password unchanged. Use this only with TLS."""
     yield f"\0{username}\0{password}".encode()
 
 

@@ -31,7 +31,7 @@ class Mechanism(IntEnum):
 
     @property
     def text(self) -> str:
-        """Return the name in SASL, such as ``SCRAM-SHA-256``."""
+        """Return the name of the mechanism in SASL, such as ``SCRAM-SHA-256``."""
         return self.name.replace("_", "-")
 
     @property
@@ -41,7 +41,7 @@ class Mechanism(IntEnum):
 
     @property
     def hash(self) -> str:
-        """Return the name in `hashlib`."""
+        """Return the name of the hash function in `hashlib`."""
         return "sha256" if self is Mechanism.SCRAM_SHA_256 else "sha512"
 
 
@@ -79,12 +79,12 @@ class ScramCredential(NamedTuple):
 
 
 def can_log_in(texts: Mapping[str, str]) -> bool:
-    """Whether one of a user's settings is a credential."""
+    """Whether a user's settings, by name, contain a SCRAM credential."""
     return any(mechanism in MECHANISMS for mechanism in texts)
 
 
 def derive(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    """Return the credential for a password. It takes some milliseconds of CPU time: call it in a thread."""
+    """Return the credential for a password. The call takes milliseconds of CPU time: use a thread."""
     salted = hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
     return of_salted_password(mechanism, salted, salt, iterations)
 
@@ -119,15 +119,15 @@ class ShownToken(NamedTuple):
 
 
 class ScramExchange:
-    """A login with SCRAM: the client's first message, then its final one.
+    """The server's side of one SCRAM login. Pass the client's first and its final message to `respond`.
 
     Args:
         mechanism: variant of SCRAM.
         find: returns the credential of a user; None if there is none.
         nonce: the server's part of the nonce, printable and without commas.
-        make_up: returns the credential of a user who does not exist.
+        make_up: invents a credential for a user who does not exist, so that clients see no difference.
         find_token: returns the delegation token with an id; None if there is none.
-        make_up_token: returns the credential of a delegation token that does not exist.
+        make_up_token: invents a credential for a delegation token that does not exist.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (key 25): add a group's offsets to a transaction (KIP-98).
 
-v2 can return PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE (KIP-890). With transactions v2 clients do
-not send it: TxnOffsetCommit v5 includes it.
+v2 can return PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE (KIP-890). With transactions v2,
+clients do not send this request: TxnOffsetCommit v5 includes it.
 """
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Int64, Request, Response, String

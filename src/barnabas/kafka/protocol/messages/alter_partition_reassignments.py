@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (key 45): begin or cancel moves of partitions to other brokers (KIP-455).
 
-v1 may forbid to change the number of replicas (KIP-860).
+v1 can forbid a change of the replication factor (KIP-860).
 """
 
 from barnabas.kafka.protocol.schema import Bool, Int16, Int32, Request, Response, String, Struct, since

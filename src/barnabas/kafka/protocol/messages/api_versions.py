@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): the API versions that this broker serves. Clients send it first on a connection.
+"""ApiVersions (key 18): list the API versions that this broker serves. Clients send it first.
 
 v3 adds the client's name and version (KIP-511) and the features (KIP-584). v4 may list a feature whose
 lowest version is 0. The response's header is always version 0. The broker answers an unknown version with

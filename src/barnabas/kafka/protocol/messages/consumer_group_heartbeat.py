@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68): join, stay in and leave a group of the consumer protocol (KIP-848).
 
-A full request has all fields, any other only those that changed. v1 adds subscriptions by regular expression,
-and requires that clients generate their member ids (KIP-1082).
+A full request has all fields; other requests have only the changed fields. v1 adds subscriptions by regular
+expression, and requires that clients generate their member ids (KIP-1082).
 """
 
 from barnabas.kafka.protocol.schema import (

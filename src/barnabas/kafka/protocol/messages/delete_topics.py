@@ -1,6 +1,6 @@
-"""DeleteTopics (key 20): by name, and since v6 by id (KIP-516).
+"""DeleteTopics (key 20): delete topics by name, and since v6 also by id (KIP-516).
 
-v5 explains errors (KIP-599).
+v5 adds error messages (KIP-599).
 """
 
 from barnabas.kafka.protocol.schema import (

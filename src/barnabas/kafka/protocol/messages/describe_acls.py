@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29): the rules that a filter selects (KIP-140, KIP-290)."""
+"""DescribeAcls (key 29): list the rules that a filter selects (KIP-140, KIP-290)."""
 
 from barnabas.kafka.protocol.schema import Int8, Int16, Int32, Request, Response, String, Struct
 

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48): quotas of users, client ids and addresses (KIP-546)."""
+"""DescribeClientQuotas (key 48): list the quotas of users, client ids and addresses (KIP-546)."""
 
 from barnabas.kafka.protocol.schema import (
     Bool,

@@ -1,6 +1,6 @@
-"""DescribeCluster (key 60): brokers, controller and cluster id (KIP-700).
+"""DescribeCluster (key 60): return the brokers, the controller and the cluster id (KIP-700).
 
-v1 can ask a controller (KIP-919), v2 include fenced brokers (KIP-1073).
+v1 can also be sent to a controller (KIP-919). v2 can include fenced brokers (KIP-1073).
 """
 
 from barnabas.kafka.protocol.schema import Bool, Int8, Int16, Int32, Request, Response, String, Struct, since

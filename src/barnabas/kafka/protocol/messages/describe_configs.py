@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): the settings of topics and brokers (KIP-133).
+"""DescribeConfigs (key 32): return the settings of topics and brokers (KIP-133).
 
 v1 gives each value's source and synonyms (KIP-226), v3 type and documentation (KIP-569).
 """

@@ -1,7 +1,7 @@
-"""DescribeGroups (key 15): state and members of classic groups.
+"""DescribeGroups (key 15): return the state and the members of classic groups.
 
-v3 can return authorised operations (KIP-430), v4 static members (KIP-345), v6 says GROUP_ID_NOT_FOUND
-(KIP-1043) where earlier versions describe an unknown group as dead.
+v3 can return authorized operations (KIP-430), v4 adds static members (KIP-345). For an unknown group, v6
+returns GROUP_ID_NOT_FOUND (KIP-1043), and earlier versions return the state Dead.
 """
 
 from barnabas.kafka.protocol.schema import Bool, Bytes, Int16, Int32, Request, Response, String, Struct, since

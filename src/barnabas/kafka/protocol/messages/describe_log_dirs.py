@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): log directories and the partitions in them (KIP-113).
+"""DescribeLogDirs (key 35): list log directories and the partitions in them (KIP-113).
 
 v3 added a top-level error, v4 the size of the volume (KIP-827).
 """

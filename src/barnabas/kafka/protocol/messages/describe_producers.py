@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): the producers that a partition's leader remembers (KIP-664)."""
+"""DescribeProducers (key 61): list the producers that a partition's leader remembers (KIP-664)."""
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Int64, Request, Response, String, Struct
 

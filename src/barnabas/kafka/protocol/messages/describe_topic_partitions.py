@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75): topics in pages, with eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions (key 75): describe topics in pages, with eligible leader replicas (KIP-966)."""
 
 from barnabas.kafka.protocol.schema import (
     ZERO_UUID,

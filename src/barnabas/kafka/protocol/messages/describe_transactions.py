@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65): the state of transactional ids at their coordinator (KIP-664)."""
+"""DescribeTransactions (key 65): return the state of transactional ids (KIP-664)."""
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Int64, Request, Response, String, Struct
 

@@ -1,6 +1,6 @@
 """EndTxn (key 26): commit or abort the ongoing transaction (KIP-98).
 
-v2 may answer PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. With v5 each transaction raises the
+v2 can return PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. With v5 each transaction raises the
 producer's epoch, and the response contains the epoch of the next one (KIP-890).
 """
 

@@ -1,4 +1,4 @@
-"""GetReplicaLogInfo (key 93): how far a broker's replicas reach, before an unclean election (KIP-966)."""
+"""GetReplicaLogInfo (key 93): return the log end offsets of replicas, for an unclean election (KIP-966)."""
 
 from barnabas.kafka.protocol.schema import (
     ZERO_UUID,

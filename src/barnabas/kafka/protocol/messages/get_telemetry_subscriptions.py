@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): which of its metrics a client is to push, and how often (KIP-714)."""
+"""GetTelemetrySubscriptions (key 71): tell a client which metrics to push, and how often (KIP-714)."""
 
 from barnabas.kafka.protocol.schema import (
     ZERO_UUID,

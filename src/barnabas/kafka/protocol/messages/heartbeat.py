@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group is alive. v3 knows static members (KIP-345)."""
+"""Heartbeat (key 12): keep a member in a classic group. v3 adds static members (KIP-345)."""
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Request, Response, String, since
 

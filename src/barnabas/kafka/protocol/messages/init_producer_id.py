@@ -1,8 +1,8 @@
-"""InitProducerId (key 22): a producer id and epoch, idempotent or transactional (KIP-98).
+"""InitProducerId (key 22): get a producer id and epoch, for an idempotent or transactional producer (KIP-98).
 
-v3 lets a producer go on with the id it has by raising its epoch (KIP-360), v4 may answer PRODUCER_FENCED
-(KIP-588), v5 TRANSACTION_ABORTABLE (KIP-890). v6, two-phase commit (KIP-939), is not yet stable in Apache
-Kafka 4.2 and left out.
+With v3 a producer can keep its id and raise its epoch (KIP-360). v4 can return PRODUCER_FENCED (KIP-588), v5
+TRANSACTION_ABORTABLE (KIP-890). v6 (two-phase commit, KIP-939) is not stable in Apache Kafka 4.2, so Barnabas
+does not have it.
 """
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Int64, Request, Response, String, since

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (key 83): begin the state of a share group's partitions (KIP-932).
+"""InitializeShareGroupState (key 83): create the state of a share group's partitions (KIP-932).
 
 The group coordinator sends it to the share coordinator.
 """

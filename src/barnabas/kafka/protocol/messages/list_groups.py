@@ -1,4 +1,4 @@
-"""ListGroups (key 16): the groups that this broker coordinates.
+"""ListGroups (key 16): list the groups that this broker coordinates.
 
 v4 filters by state (KIP-518), v5 by type (KIP-848).
 """

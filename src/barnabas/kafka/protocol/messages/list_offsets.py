@@ -1,10 +1,10 @@
-"""ListOffsets (key 2): the offset at a timestamp, or at one of the special negative timestamps.
+"""ListOffsets (key 2): return the offset at a timestamp, or at one of the special negative timestamps.
 
 Special timestamps:
 
 - -1: latest.
 - -2: earliest.
-- -3, since v7: that of the largest timestamp (KIP-734).
+- -3, since v7: offset of the largest timestamp (KIP-734).
 - -4, since v8: earliest on local disk (KIP-405).
 - -5, since v9: latest in tiered storage (KIP-1005).
 - -6, since v11: earliest not yet tiered (KIP-1023).

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): the moves of partitions that are under way (KIP-455)."""
+"""ListPartitionReassignments (key 46): list the partition reassignments in progress (KIP-455)."""
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Request, Response, String, Struct
 

@@ -1,4 +1,4 @@
-"""ListTransactions (key 66): the transactional ids that a broker coordinates (KIP-664).
+"""ListTransactions (key 66): list the transactional ids that a broker coordinates (KIP-664).
 
 v1 filters by how long a transaction has been open (KIP-994), v2 by a pattern of the id (KIP-1152).
 """

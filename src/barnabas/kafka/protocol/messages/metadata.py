@@ -1,4 +1,4 @@
-"""Metadata (key 3): brokers, topics, partitions, leaders.
+"""Metadata (key 3): return the brokers, the topics, and the partitions with their leaders.
 
 - v1: null asks for all topics, an empty list for none.
 - v4: the client decides on auto-creation (KIP-204).

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ends, for truncation (KIP-101, KIP-279).
+"""OffsetForLeaderEpoch (key 23): return the end offset of a leader epoch, for truncation (KIP-101, KIP-279).
 
-v2 brought the current leader epoch (KIP-320), v3 the replica id, so that consumers may ask too (KIP-392).
+v2 adds the current leader epoch (KIP-320), v3 the replica id, so that consumers can also send it (KIP-392).
 """
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Int64, Request, Response, String, Struct, since

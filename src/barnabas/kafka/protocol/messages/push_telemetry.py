@@ -1,4 +1,4 @@
-"""PushTelemetry (key 72): a client's metrics, as OpenTelemetry's MetricsData (KIP-714)."""
+"""PushTelemetry (key 72): send a client's metrics to the broker, as OpenTelemetry's MetricsData (KIP-714)."""
 
 from barnabas.kafka.protocol.schema import ZERO_UUID, Bool, Bytes, Int8, Int16, Int32, Request, Response, Uuid
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39): let a token be valid for longer (KIP-48)."""
+"""RenewDelegationToken (key 39): extend the validity of a token (KIP-48)."""
 
 from barnabas.kafka.protocol.schema import Bytes, Int16, Int32, Int64, Request, Response
 

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (key 36): one client message of the SASL exchange and the server's reply (KIP-152).
+"""SaslAuthenticate (key 36): exchange one client message of SASL for the server's reply (KIP-152).
 
 v1 adds the session lifetime (KIP-368).
 """

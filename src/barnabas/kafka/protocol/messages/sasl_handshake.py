@@ -1,4 +1,4 @@
-"""SaslHandshake (key 17): choose how to authenticate; v1 says that SaslAuthenticate follows (KIP-152)."""
+"""SaslHandshake (key 17): choose a SASL mechanism; after v1 SaslAuthenticate follows (KIP-152)."""
 
 from barnabas.kafka.protocol.schema import Int16, Request, Response, String
 

@@ -1,6 +1,6 @@
 """ShareAcknowledge (key 79): acknowledge records that a member of a share group has acquired (KIP-932).
 
-v2 adds renewals of locks (KIP-1222). Version 0 was an early access.
+v2 adds the renewal of acquisition locks (KIP-1222). v0 was an early-access version.
 """
 
 from barnabas.kafka.protocol.messages.share_fetch import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint

@@ -1,6 +1,6 @@
 """ShareFetch (key 78): acquire records as a member of a share group, and acknowledge earlier ones (KIP-932).
 
-v2 adds the strict limit of records (KIP-1206) and renewals of locks (KIP-1222). v0 was an early access.
+v2 adds the strict limit of records (KIP-1206) and lock renewal (KIP-1222). v0 was an early-access version.
 """
 
 from barnabas.kafka.protocol.schema import (

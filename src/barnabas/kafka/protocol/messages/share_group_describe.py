@@ -1,6 +1,6 @@
 """ShareGroupDescribe (key 77): describe share groups with members and assignments (KIP-932).
 
-v0 was an early form, which Apache Kafka 4.1 removed.
+v0 was an early-access version, which Apache Kafka 4.1 removed.
 """
 
 from barnabas.kafka.protocol.schema import (

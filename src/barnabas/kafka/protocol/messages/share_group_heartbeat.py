@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat (key 76): join, stay in and leave a share group (KIP-932).
 
-A full request has all fields, any other only those that changed. v0 was an early form, which Apache Kafka 4.1
-removed.
+A full request has all fields; other requests have only the changed fields. v0 was an early-access version,
+which Apache Kafka 4.1 removed.
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,6 +1,6 @@
-"""TxnOffsetCommit (key 28): offsets that take effect when the transaction commits (KIP-98).
+"""TxnOffsetCommit (key 28): commit offsets that take effect when the transaction commits (KIP-98).
 
-v2 stores the leader epoch (KIP-320), v3 names the member that commits (KIP-447). v4 may answer
+v2 stores the leader epoch (KIP-320), v3 adds the member that commits (KIP-447). v4 can return
 TRANSACTION_ABORTABLE. v5 adds the group to the transaction implicitly (KIP-890).
 """
 

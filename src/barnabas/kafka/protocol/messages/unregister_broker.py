@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): forget a broker that has gone for good (KIP-500)."""
+"""UnregisterBroker (key 64): remove the registration of a broker (KIP-500)."""
 
 from barnabas.kafka.protocol.schema import Int16, Int32, Request, Response, String
 

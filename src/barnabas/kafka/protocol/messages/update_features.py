@@ -1,6 +1,6 @@
 """UpdateFeatures (key 57): finalize the level of a feature for the whole cluster (KIP-584, KIP-778).
 
-v1 tells safe from unsafe downgrades and can validate only, v2 answers with one error for all.
+v1 distinguishes safe and unsafe downgrades, and can only validate. v2 returns one error for all features.
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27): write a transaction's end to its partitions (KIP-98).
 
-Sent by the transaction coordinator, and by an administrator who aborts a hanging transaction (KIP-664). v2
-adds the transaction version (KIP-1228), which decides how the marker's epoch is checked.
+The transaction coordinator sends it, and an administrator who aborts a hanging transaction (KIP-664). v2 adds
+the transaction version (KIP-1228), which decides how the broker checks the marker's epoch.
 """
 
 from barnabas.kafka.protocol.schema import (

@@ -86,14 +86,14 @@ class Acls:
 
     @classmethod
     def of(cls, bindings: Iterable[AclBinding]) -> Acls:
-        """Return the collection of these rules."""
+        """Return an `Acls` with these rules."""
         entries: dict[ResourcePattern, list[AclEntry]] = {}
         for resource, entry in bindings:
             entries.setdefault(resource, []).append(entry)
         return cls().changed({resource: PatternRules(each) for resource, each in entries.items()})
 
     def changed(self, patterns: Mapping[ResourcePattern, PatternRules | None]) -> Acls:
-        """Return the rules with those of some patterns replaced; None removes a pattern's rules."""
+        """Return a copy that replaces the rules of these patterns; None removes a pattern's rules."""
         rules, lengths = self.rules.mutate(), self._lengths.mutate()
         by_principal = self._by_principal.mutate()
         for resource, new in patterns.items():
@@ -123,7 +123,7 @@ class Acls:
         return Acls(rules.finish(), lengths.finish(), by_principal.finish())
 
     def about(self, kind: ResourceType, name: str) -> Iterator[tuple[ResourcePattern, PatternRules]]:
-        """Yield the rules for one resource, with their patterns."""
+        """Yield each pattern that selects the resource `name`, and the rules of the pattern."""
         for resource in self._patterns(kind, name):
             rules = self.rules.get(resource)
             if rules is not None:

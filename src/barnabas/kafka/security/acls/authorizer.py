@@ -29,7 +29,7 @@ _ALL_OPERATIONS = {
 class Access:
     """The permissions of a connection.
 
-    This class allows everything. Those of `Authorizer.access` are restricted.
+    This class allows everything, for super users and for the broker itself. A subclass applies the rules.
     """
 
     #: whether nothing has to be asked at all
@@ -40,7 +40,7 @@ class Access:
     known: Mapping[tuple[Operation, ResourceType], Container[str]] = {}
 
     def catch_up(self) -> None:
-        """Update `known` to the latest rules."""
+        """Clear `known` if the rules have changed. This class has no rules and does nothing."""
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether an operation on one resource is allowed."""
@@ -67,13 +67,13 @@ class Access:
         return self.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
     def cluster_operations(self) -> int:
-        """Return the operations allowed on the cluster, like `operations`; 0 if DESCRIBE is not allowed."""
+        """Return the operations allowed on the cluster, as in `operations`; 0 if DESCRIBE is not allowed."""
         if not self.on_cluster(Operation.DESCRIBE):
             return 0
         return self.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """Return the operations allowed on a resource, each a bit by its number (KIP-430)."""
+        """Return the operations allowed on a resource as a bit set: bit `n` is operation `n` (KIP-430)."""
         return _ALL_OPERATIONS[kind]
 
 
@@ -134,7 +134,7 @@ class _RestrictedAccess(Access):
         )
 
     def catch_up(self) -> None:
-        """Forget decisions of earlier rules."""
+        """Clear the cached decisions if the rules have changed."""
         latest = self._latest()
         if self._acls is not latest:
             self._acls = latest
@@ -148,7 +148,7 @@ class _RestrictedAccess(Access):
 
 
 class Authorizer:
-    """Decides by the rules of the latest cluster image.
+    """Returns the permissions of clients, by the rules of the latest cluster image.
 
     Args:
         acls: the current access control lists.
@@ -161,7 +161,7 @@ class Authorizer:
         self._accesses: dict[tuple[Principal, str], Access] = {}
 
     def access(self, principal: Principal, host: str) -> Access:
-        """Return the permissions of a principal at a host (an IP address). They change with the rules."""
+        """Return the permissions of a principal at a host (an IP address). They follow later rules."""
         key = principal, host
         access = self._accesses.get(key)
         if access is None:

@@ -65,7 +65,7 @@ def decide(
     kind: ResourceType,
     name: str,
 ) -> Decision:
-    """Whether a principal (``User:alice``) at a host may perform an operation on a resource.
+    """Decide whether a principal (``User:alice``) at a host may perform an operation on a resource.
 
     Any DENY wins. ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE. ALLOW of ALTER_CONFIGS implies
     DESCRIBE_CONFIGS.
@@ -98,8 +98,8 @@ def decide_any(
 ) -> bool:
     """Whether a principal may perform an operation on at least one possible resource of a type (KIP-679).
 
-    A rule that allows it counts unless a DENY covers all that it allows. Both kinds of rules count only if
-    they name the operation or ALL.
+    An ALLOW counts unless a DENY covers all resources of the ALLOW. Both kinds of rules count only if they
+    name the operation or ALL.
     """
     if decide(acls, subjects, principal, host, operation, kind, _NO_NAME).is_allowed:
         return True

@@ -146,7 +146,7 @@ class AclFilter(NamedTuple):
     permission: Permission = Permission.ANY
 
     def selects_resource(self, resource: ResourcePattern) -> bool:
-        """Whether the filter may select rules for these resources."""
+        """Whether the filter can select rules of this resource pattern."""
         if self.type not in (ResourceType.ANY, resource.type):
             return False
         if self.pattern not in (PatternType.ANY, PatternType.MATCH, resource.pattern):
